@@ -1,0 +1,56 @@
+# make setup  creates .venv with everything, `.venv/bin/barnabas` is the command
+# make demo   the pipeline over real data, with kills        make test   all tests
+# make check  format, lint, types, layers, tidy, tests       make bench  numbers beside other brokers
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# The one list of Debian packages. Only tests use them; each test that needs one is skipped where it is missing.
+DEBIAN_PACKAGES := kcat openjdk-17-jre-headless
+
+.PHONY: setup demo test check bench format lint types layers debian-packages clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11 setup"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the locked packages into $(VENV) (about a minute the first time)"
+	@$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup
+	$(BIN)/python -m examples.flights.demo
+
+test: setup
+	$(BIN)/pytest
+
+format: setup
+	$(BIN)/ruff format
+
+lint: setup
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: setup
+	$(BIN)/mypy
+
+layers: setup
+	$(BIN)/lint-imports --no-cache
+
+check: lint types layers
+	$(BIN)/pytest
+
+bench: setup
+	$(BIN)/python -m bench.run
+
+debian-packages:
+	@missing=; for p in $(DEBIAN_PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+
+clean:
+	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
