@@ -1,0 +1,260 @@
+"""The header of a v2 record batch (KIP-98; Kafka's record batch format, magic 2).
+
+A batch is a 61 byte header and its records. The first 12 bytes (base offset and length) are the
+same in every message format, and so is the place of the magic byte. The CRC-32C covers all from the
+attributes on, so base offset and leader epoch can be patched by the broker without it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from barnabas.record.errors import CorruptBatchError, UnsupportedMagicError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "HEADER_SIZE",
+    "LOG_OVERHEAD",
+    "NO_PARTITION_LEADER_EPOCH",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "BatchHeader",
+    "Buffer",
+    "CorruptBatchError",
+    "UnsupportedMagicError",
+    "batches",
+    "check_crc",
+    "magic_of",
+    "read_header",
+    "set_log_append_time",
+    "set_max_timestamp",
+    "set_offset_and_epoch",
+]
+
+Buffer = bytes | bytearray | memoryview
+
+# Bytes before the part that `batch_length` counts: base offset (8) and the length itself (4).
+LOG_OVERHEAD = 12
+# All of the header, records follow at this position.
+HEADER_SIZE = 61
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+MAX_TIMESTAMP_POSITION = 35
+MAGIC_V2 = 2
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_PARTITION_LEADER_EPOCH = -1
+NO_TIMESTAMP = -1
+
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+# A producer's sequence numbers wrap from here to 0.
+SEQUENCE_MAX = 0x7FFFFFFF
+
+HEADER = Struct(">qiibIhiqqqhii")
+OFFSET_AND_LENGTH = Struct(">qi")
+_OFFSET = Struct(">q")
+_EPOCH = Struct(">i")
+_CRC = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+
+_unpack_header = HEADER.unpack_from
+_unpack_length = OFFSET_AND_LENGTH.unpack_from
+_MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+
+
+class BatchHeader(NamedTuple):
+    """The header fields of one v2 batch as they are in the bytes.
+
+    A named tuple, because it is made in one step from `Struct.unpack_from` and once per batch.
+    """
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    # Timestamp of the first record, or the delete horizon if that flag is set (KIP-534).
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record that the batch was made with, compacted away or not."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after this batch (exclusive end)."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """Compression code, 0 to 4 for the known ones."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """`CREATE_TIME` or `LOG_APPEND_TIME`."""
+        return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_FLAG else CREATE_TIME
+
+    @property
+    def has_log_append_time(self) -> bool:
+        """Whether every record's timestamp is the batch's `max_timestamp`."""
+        return self.attributes & TIMESTAMP_TYPE_FLAG != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return self.attributes & TRANSACTIONAL_FLAG != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds control records, which are never shown to consumers."""
+        return self.attributes & CONTROL_FLAG != 0
+
+    @property
+    def delete_horizon(self) -> int | None:
+        """When tombstones and markers of this batch may go, in ms; None if not set yet."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent or transactional producer wrote the batch."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, wrapped as producers wrap it; -1 without one."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Read the header of the v2 batch at `position`.
+
+    Only the header has to be in the buffer, the records may be cut off.
+
+    Raises:
+        UnsupportedMagicError: the batch has another format.
+        CorruptBatchError: too few bytes, or a length that no batch can have.
+    """
+    try:
+        header = BatchHeader._make(_unpack_header(buffer, position))
+    except error:
+        raise CorruptBatchError(
+            f"{len(buffer) - position} bytes at {position} are too few for a batch header"
+        ) from None
+    if header.magic != MAGIC_V2:
+        raise UnsupportedMagicError(header.magic)
+    if header.batch_length < _MIN_BATCH_LENGTH:
+        raise CorruptBatchError(f"batch length {header.batch_length} at {position} is too small")
+    return header
+
+
+def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """The position and header of each complete v2 batch from `position` on.
+
+    A batch whose end is cut off (the tail of a fetch answer) ends the iteration silently.
+
+    Raises:
+        CorruptBatchError: a length or magic that cannot be.
+    """
+    end = len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = read_header(buffer, position)
+        next_position = position + header.batch_length + LOG_OVERHEAD
+        if next_position > end:
+            return
+        yield position, header
+        position = next_position
+    if end - position > MAGIC_POSITION:
+        _check_tail(buffer, position)
+
+
+def _check_tail(buffer: Buffer, position: int) -> None:
+    """Raise if the fewer than 61 bytes from `position` on cannot be the start of a v2 batch."""
+    magic = buffer[position + MAGIC_POSITION]
+    if magic != MAGIC_V2:
+        raise UnsupportedMagicError(magic)
+    if _unpack_length(buffer, position)[1] < _MIN_BATCH_LENGTH:
+        raise CorruptBatchError(f"batch length at {position} is too small")
+
+
+def magic_of(buffer: Buffer, position: int = 0) -> int:
+    """The format byte of the batch or message at `position`: one place in every format."""
+    if len(buffer) - position <= MAGIC_POSITION:
+        raise CorruptBatchError(f"{len(buffer) - position} bytes are too few to hold a magic byte")
+    return buffer[position + MAGIC_POSITION]
+
+
+def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
+    """Whether the CRC-32C in the header is that of the bytes; False too if the batch is cut off."""
+    end = position + header.batch_length + LOG_OVERHEAD
+    if end > len(buffer):
+        return False
+    return crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end]) == header.crc
+
+
+def set_offset_and_epoch(
+    buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
+) -> None:
+    """Write base offset and leader epoch into the batch at `position`; the CRC covers neither."""
+    _OFFSET.pack_into(buffer, position, base_offset)
+    _EPOCH.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
+
+
+def set_log_append_time(buffer: bytearray | memoryview, position: int, now_ms: int) -> None:
+    """Give all records of the batch at `position` the time at which they were appended."""
+    set_max_timestamp(buffer, position, LOG_APPEND_TIME, now_ms)
+
+
+def set_max_timestamp(
+    buffer: bytearray | memoryview, position: int, timestamp_type: int, max_timestamp: int
+) -> None:
+    """Write timestamp type and maximal timestamp into the batch at `position`, and its new CRC."""
+    header = read_header(buffer, position)
+    attributes = header.attributes & ~TIMESTAMP_TYPE_FLAG
+    if timestamp_type == LOG_APPEND_TIME:
+        attributes |= TIMESTAMP_TYPE_FLAG
+    if attributes == header.attributes and max_timestamp == header.max_timestamp:
+        return
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
+    _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, max_timestamp)
+    set_crc(buffer, position, header.size)
+
+
+def set_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
+    """Compute the CRC-32C of the batch of `size` bytes at `position` and write it."""
+    with memoryview(buffer) as view:
+        crc = crc32c(view[position + ATTRIBUTES_POSITION : position + size])
+    _CRC.pack_into(buffer, position + CRC_POSITION, crc)

@@ -1,0 +1,21 @@
+"""What can be wrong with bytes that claim to be records."""
+
+from __future__ import annotations
+
+
+class CorruptBatchError(ValueError):
+    """Bytes that are not the record batch, message set or control record they should be."""
+
+
+class UnsupportedMagicError(CorruptBatchError):
+    """A batch in another message format than the one that the caller can read.
+
+    Attributes:
+        magic: the format byte that was found.
+    """
+
+    __slots__ = ("magic",)
+
+    def __init__(self, magic: int) -> None:
+        super().__init__(f"record batch has magic {magic}, expected 2")
+        self.magic = magic
