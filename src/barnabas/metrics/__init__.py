@@ -1,0 +1,1 @@
+"""Counters, rates, gauges and histograms, named after Kafka's."""

@@ -1,0 +1,1 @@
+"""Framed connections: ordered responses on the server side, correlated requests on the client's."""

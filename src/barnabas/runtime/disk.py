@@ -1,0 +1,344 @@
+"""The door to files. Everything that the broker keeps goes through here.
+
+The simulated twin (`sim.disk`) loses what was not synced, tears writes, fills up and flips bits.
+Paths are plain strings. Every failure is an `OSError`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+Names: TypeAlias = list[str]
+
+_NS_PER_MS = 1_000_000
+# Linux takes at most this many buffers in one vectored write.
+_IOV_MAX = 1024
+_FILE_MODE = 0o644
+# struct flock: type, whence, start, length, pid; whole file, pid must be 0 for these locks.
+_WRITE_LOCK = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+class File(Protocol):
+    """One open file; one object at a time writes to a path."""
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        ...
+
+    def append(self, data: Bytes | Sequence[Bytes]) -> int:
+        """Write at the end, one system call where it can; returns the number of bytes written.
+
+        A short write is continued inside; after an `OSError` the file may have grown by a part.
+        """
+        ...
+
+    def write_at(self, data: Bytes, position: int) -> None:
+        """Overwrite from `position` on; the file grows where needed."""
+        ...
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; shorter at the end of the file."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut (or grow with zeros) to `size` bytes."""
+        ...
+
+    def sync(self) -> None:
+        """Return when all that was written survives the loss of power. Blocks."""
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back; a second call does nothing."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor for sendfile; -1 when there is none (simulation)."""
+        ...
+
+
+class FileLock(Protocol):
+    """A held lock."""
+
+    def release(self) -> None:
+        """Let others have it."""
+        ...
+
+
+class Disk(Protocol):
+    """A file system."""
+
+    def open(self, path: str, create: bool = True) -> File:
+        """Open for reading and writing. Raises FileNotFoundError when absent and not `create`."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole content."""
+        ...
+
+    def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
+        """Replace the content: after a crash the old or the new is there, never a mixture."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        ...
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory is there."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+        ...
+
+    def list(self, directory: str) -> Names:
+        """Names in a directory, sorted."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Make it and its parents; no error when it exists."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory and all in it; no error when it is absent."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, replacing a file of the new name."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make creations, renames and deletions in it survive the loss of power."""
+        ...
+
+    def lock(self, path: str) -> FileLock | None:
+        """Lock a file (made when absent) against other processes and openers; None if held."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """Time of the last change, wall clock."""
+        ...
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Set the time of the last change (Kafka keeps a segment's largest timestamp there)."""
+        ...
+
+
+class FileSlice:
+    """Bytes still in a file: what a fetch answers with, sent by sendfile or copied late."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"FileSlice({self.file.path!r}, {self.position}, {self.length})"
+
+    def read(self) -> bytes:
+        """Copy it out; shorter than its length when the file was cut meanwhile."""
+        return self.file.read_at(self.length, self.position)
+
+
+class RealFile:
+    """A file of the operating system. The size is counted here, not asked for on each append."""
+
+    __slots__ = ("_descriptor", "_size", "path")
+
+    def __init__(self, path: str, create: bool) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self.path = path
+        self._descriptor = os.open(path, flags, _FILE_MODE)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def append(self, data: Bytes | Sequence[Bytes]) -> int:
+        """Write at the end; returns the number of bytes written."""
+        start = self._size
+        if isinstance(data, bytes | bytearray | memoryview):
+            written = os.pwrite(self._descriptor, data, start)
+            self._size = start + written
+            if written < len(data):
+                self.write_at(memoryview(data)[written:], self._size)
+        else:
+            for first in range(0, len(data), _IOV_MAX):
+                self._append_vector(data[first : first + _IOV_MAX])
+        return self._size - start
+
+    def write_at(self, data: Bytes, position: int) -> None:
+        """Overwrite from `position` on."""
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._descriptor, rest, position)
+            position += written
+            rest = rest[written:]
+        self._size = max(self._size, position)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`."""
+        return os.pread(self._descriptor, size, position)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._size
+
+    def truncate(self, size: int) -> None:
+        """Cut or grow to `size` bytes."""
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        """Flush data and length to the device."""
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._descriptor
+
+    def _append_vector(self, buffers: Sequence[Bytes]) -> None:
+        expected = sum(map(len, buffers))
+        written = os.pwritev(self._descriptor, buffers, self._size)
+        self._size += written
+        if written < expected:
+            self.write_at(memoryview(b"".join(buffers))[written:], self._size)
+
+
+class _RealLock:
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Closing the description drops its lock."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDisk:
+    """The operating system's file system."""
+
+    __slots__ = ()
+
+    def open(self, path: str, create: bool = True) -> File:
+        """Open for reading and writing."""
+        return RealFile(path, create)
+
+    def read(self, path: str) -> bytes:
+        """The whole content."""
+        with open(path, "rb") as file:  # noqa: PTH123 - paths are strings here
+            return file.read()
+
+    def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
+        """Write beside it, sync, rename over it, sync the directory."""
+        temporary = path + ".tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, _FILE_MODE)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            if sync:
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)  # noqa: PTH105 - paths are strings here
+        if sync:
+            self.sync_directory(os.path.dirname(path) or ".")  # noqa: PTH120
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return os.path.exists(path)  # noqa: PTH110
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory is there."""
+        return os.path.isdir(path)  # noqa: PTH112
+
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+        return os.stat(path).st_size  # noqa: PTH116
+
+    def list(self, directory: str) -> Names:
+        """Names in a directory, sorted."""
+        return sorted(os.listdir(directory))  # noqa: PTH208
+
+    def make_directory(self, path: str) -> None:
+        """Make it and its parents."""
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        os.remove(path)  # noqa: PTH107
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory and all in it."""
+        import shutil  # pulls in the compression modules, and deleting is rare
+
+        if os.path.isdir(path):  # noqa: PTH112
+            shutil.rmtree(path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, replacing a file of the new name."""
+        os.replace(old, new)  # noqa: PTH105
+
+    def sync_directory(self, path: str) -> None:
+        """Flush the directory's entries to the device."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> FileLock | None:
+        """Lock a file; None if held.
+
+        The lock belongs to the open file description, so that it excludes a second opener in this
+        process as well as the POSIX lock that a JVM broker takes on the same file.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WRITE_LOCK)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return None
+            raise
+        return _RealLock(descriptor)
+
+    def modified_ms(self, path: str) -> int:
+        """Time of the last change, wall clock."""
+        return os.stat(path).st_mtime_ns // _NS_PER_MS  # noqa: PTH116
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Set the time of the last change."""
+        moment = modified_ms * _NS_PER_MS
+        os.utime(path, ns=(moment, moment))

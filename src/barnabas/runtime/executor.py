@@ -1,0 +1,78 @@
+"""The door off the loop: blocking calls that release the interpreter lock (fsync, cold reads).
+
+Long computations do not belong here: a busy thread holds the lock and the loop's p99 with it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class Executor(Protocol):
+    """Runs work elsewhere and answers on the loop."""
+
+    def submit(
+        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """Run `work` off the loop, then `on_done(result, None)` or `on_done(None, error)` on it.
+
+        `on_done` may run before this returns only with `InlineExecutor`.
+        """
+        ...
+
+
+class ThreadExecutor:
+    """A pool of threads; started lazily, one thread per waiting piece of work up to `workers`."""
+
+    __slots__ = ("_loop", "_pool")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, workers: int) -> None:
+        assert workers > 0, workers
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="barnabas-blocking")
+
+    def submit(
+        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """Run `work` in a thread and answer on the loop."""
+        self._pool.submit(self._run, work, on_done)
+
+    def close(self) -> None:
+        """Wait for what was submitted; its answers come only while the loop still runs."""
+        self._pool.shutdown(wait=True)
+
+    def _run(
+        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        result: T | None = None
+        failure: BaseException | None = None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - handed over to on_done, nothing is lost
+            failure = error
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(on_done, result, failure)
+
+
+class InlineExecutor:
+    """Runs the work at once, in the caller's turn: for tests and offline tools."""
+
+    __slots__ = ()
+
+    def submit(
+        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """Run `work`, then `on_done`, before returning."""
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - handed over to on_done, nothing is lost
+            on_done(None, error)
+            return
+        on_done(result, None)

@@ -1,0 +1,130 @@
+"""The event loop itself: making one, joining the doors to it, running a process on it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.runtime.disk import Disk, RealDisk
+from barnabas.runtime.executor import Executor, ThreadExecutor
+from barnabas.runtime.loop_sockets import LoopSockets
+from barnabas.runtime.rng import Rng, SystemRng
+from barnabas.runtime.timer import LoopTimer, Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.runtime.sockets import Sockets
+
+_WORKERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """All doors in one value; parts take the ones they need."""
+
+    clock: Clock
+    timer: Timer
+    executor: Executor
+    rng: Rng
+    disk: Disk
+    sockets: Sockets
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A fresh uvloop loop, not installed anywhere."""
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def system_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) -> Runtime:
+    """The real doors; `workers` threads for blocking calls."""
+    return Runtime(
+        clock=SystemClock(),
+        timer=LoopTimer(loop),
+        executor=ThreadExecutor(loop, workers),
+        rng=SystemRng(),
+        disk=RealDisk(),
+        sockets=LoopSockets(loop),
+    )
+
+
+class ProcessControl:
+    """How the main part of a process ends it, and learns that the operator wants it to end."""
+
+    __slots__ = ("_loop", "_on_stop", "_stop_requested", "failure")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._on_stop: Callable[[], None] | None = None
+        self._stop_requested = False
+        # The broken invariant that ended the process, if one did.
+        self.failure: BaseException | None = None
+
+    def on_stop(self, callback: Callable[[], None]) -> None:
+        """Call back once at the first SIGTERM or SIGINT; it ends with `finish()`.
+
+        Without a callback, or at the second signal, the loop ends at once.
+        """
+        self._on_stop = callback
+        if self._stop_requested:
+            self._loop.call_soon(callback)
+
+    def request_stop(self) -> None:
+        """As if SIGTERM had come."""
+        if self._stop_requested or self._on_stop is None:
+            self.finish()
+        else:
+            self._on_stop()
+        self._stop_requested = True
+
+    def finish(self) -> None:
+        """End the loop."""
+        self._loop.stop()
+
+    def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that no callback caught: a broken invariant stops the process."""
+        error = context.get("exception")
+        if isinstance(error, AssertionError):
+            self.failure = error
+            self.finish()
+            return
+        loop.default_exception_handler(context)
+
+
+def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS) -> None:
+    """Run a process: `main` starts its parts and returns, the loop runs until `finish()`.
+
+    Raises:
+        AssertionError: one that a callback raised; the loop is then already closed.
+    """
+    loop = new_loop()
+    control = ProcessControl(loop)
+    loop.set_exception_handler(control.on_loop_error)
+    runtime = system_runtime(loop, workers)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, control.request_stop)
+    try:
+        main(runtime, control)
+        loop.run_forever()
+    finally:
+        close_loop(loop, runtime)
+    if control.failure is not None:
+        raise control.failure
+
+
+def close_loop(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
+    """Cancel what still runs, let connections close, close the loop and the threads."""
+    if isinstance(runtime.executor, ThreadExecutor):
+        runtime.executor.close()
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    for _ in range(3):
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    loop.close()

@@ -1,0 +1,154 @@
+"""The machine's network over the event loop: listeners and outgoing connections."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING
+
+from barnabas.runtime.loop_stream import LoopStream
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from barnabas.runtime.sockets import Listening, StreamHandler
+    from barnabas.runtime.timer import Cancellable
+
+_BACKLOG = 1024
+_MS_PER_S = 1000.0
+
+
+class LoopSockets:
+    """TCP of the machine."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def listen(self, host: str, port: int, factory: Callable[[], StreamHandler]) -> Listening:
+        """Bind now; connections that come before the loop runs wait in the backlog."""
+        return _LoopListening(self._loop, _bind(host, port), factory)
+
+    def connect(
+        self,
+        host: str,
+        port: int,
+        handler: StreamHandler,
+        on_failed: Callable[[OSError], None],
+        timeout_ms: float,
+    ) -> Cancellable:
+        """Connect, or fail after `timeout_ms`."""
+        return _Attempt(self._loop, handler, on_failed).start(host, port, timeout_ms)
+
+
+class _LoopListening:
+    __slots__ = ("_server", "_starting", "host", "port")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        bound: socket.socket,
+        factory: Callable[[], StreamHandler],
+    ) -> None:
+        self.host: str
+        self.port: int
+        self.host, self.port = bound.getsockname()[:2]
+        self._server: asyncio.Server | None = None
+        # The loop's own server, not an accept loop of ours: it accepts in C.
+        self._starting = loop.create_task(
+            loop.create_server(lambda: LoopStream(loop, factory()), sock=bound, backlog=_BACKLOG)
+        )
+        self._starting.add_done_callback(self._on_started)
+
+    def close(self) -> None:
+        """Accept no more."""
+        self._starting.cancel()
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _on_started(self, task: asyncio.Task[asyncio.Server]) -> None:
+        if not task.cancelled():
+            self._server = task.result()
+
+
+class _Attempt:
+    """One outgoing connection until it stands or has failed."""
+
+    __slots__ = ("_deadline", "_loop", "_on_failed", "_settled", "_stream", "_task")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: StreamHandler,
+        on_failed: Callable[[OSError], None],
+    ) -> None:
+        self._loop = loop
+        self._on_failed = on_failed
+        # True once connected, failed or cancelled: whoever comes later does nothing.
+        self._settled = False
+        self._stream = LoopStream(loop, handler, self._on_opened)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[object] | None = None
+
+    def start(self, host: str, port: int, timeout_ms: float) -> _Attempt:
+        self._deadline = self._loop.call_later(timeout_ms / _MS_PER_S, self._on_timed_out)
+        self._task = self._loop.create_task(
+            self._loop.create_connection(lambda: self._stream, host, port)
+        )
+        self._task.add_done_callback(self._on_task_done)
+        return self
+
+    def cancel(self) -> None:
+        """Give up without telling anyone."""
+        if not self._settled:
+            self._settle()
+            if self._task is not None:
+                self._task.cancel()
+
+    def _on_opened(self, _: LoopStream) -> bool:
+        if self._settled:
+            return False
+        self._settle()
+        return True
+
+    def _on_timed_out(self) -> None:
+        if not self._settled:
+            self.cancel()
+            self._on_failed(TimeoutError(errno.ETIMEDOUT, "connection attempt timed out"))
+
+    def _on_task_done(self, task: asyncio.Task[object]) -> None:
+        # Looked at even when settled, or the loop would complain of a result never retrieved.
+        error = None if task.cancelled() else task.exception()
+        if self._settled:
+            return
+        self._settle()
+        if error is None:
+            self._on_failed(ConnectionResetError(errno.ECONNRESET, "closed while connecting"))
+        elif isinstance(error, OSError):
+            self._on_failed(error)
+        else:
+            self._on_failed(OSError(errno.EINVAL, f"cannot connect: {error}"))
+
+    def _settle(self) -> None:
+        self._settled = True
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A bound, listening socket on the first address that the host name has.
+
+    An empty host is every interface, IPv6 and IPv4 in one socket where the machine has both.
+    """
+    if not host:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
+            )
+        return socket.create_server(("", port), backlog=_BACKLOG)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    return socket.create_server((str(address[0]), port), family=family, backlog=_BACKLOG)

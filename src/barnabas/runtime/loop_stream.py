@@ -1,0 +1,280 @@
+"""A stream over a uvloop transport.
+
+Reading goes through the transport (`BufferedProtocol`: the kernel's bytes land in the handler's
+buffer). Writing goes past it, straight to the descriptor: one `writev` takes a whole turn's answers
+without joining them, file slices leave by `sendfile`, and one queue of ours keeps the order when
+the kernel's buffer is full. uvloop does not let a transport's descriptor be watched, so a duplicate
+is watched while there is something to send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+from barnabas.runtime.disk import FileSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.runtime.disk import Bytes
+    from barnabas.runtime.sockets import Chunk, StreamHandler
+
+# sendfile is cheaper than a copy from about here on: 4 KiB 11 µs against 7, 1 MiB 249 against 470.
+SENDFILE_MIN_BYTES = 16 * 1024
+HIGH_WATER_BYTES = 1024 * 1024
+LOW_WATER_BYTES = 256 * 1024
+_IOV_MAX = 1024
+
+
+class TruncatedSliceError(OSError):
+    """A file was cut below a slice that was still to be sent: the frame cannot be completed."""
+
+
+class LoopStream(asyncio.BufferedProtocol):
+    """One TCP connection on the loop; tells its handler what happens."""
+
+    __slots__ = (
+        "_closing",
+        "_error",
+        "_fd",
+        "_handler",
+        "_loop",
+        "_on_opened",
+        "_queue",
+        "_queued_bytes",
+        "_transport",
+        "_watched_fd",
+        "_writable",
+        "buffer_updated",
+        "get_buffer",
+        "local",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: StreamHandler,
+        on_opened: Callable[[LoopStream], bool] | None = None,
+    ) -> None:
+        """`on_opened` may turn down a connection that came too late, by returning False."""
+        self._loop = loop
+        self._handler = handler
+        self._on_opened = on_opened
+        # The transport calls the handler directly; a method in between would cost 50 ns a call.
+        self.get_buffer = handler.get_buffer  # type: ignore[method-assign, assignment]
+        self.buffer_updated = handler.on_received  # type: ignore[method-assign, assignment]
+        self._transport: asyncio.Transport | None = None
+        # The transport's descriptor; -1 before and after, since the number is then another's.
+        self._fd = -1
+        # A duplicate watched for room in the kernel's buffer; -1 while nothing is queued.
+        self._watched_fd = -1
+        # What the kernel has not taken, in order; empty unless _watched_fd is set.
+        self._queue: deque[Chunk] = deque()
+        self._queued_bytes = 0
+        self._writable = True
+        self._closing = False
+        self._error: Exception | None = None
+        self.peer = ""
+        self.local = ""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Written here and not yet taken by the kernel."""
+        return self._queued_bytes
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is closed or about to be."""
+        return self._closing
+
+    def write(self, chunks: Sequence[Chunk]) -> None:
+        """Send in order; what the kernel does not take now waits in the queue."""
+        if self._closing:
+            return
+        queue = self._queue
+        queue.extend(chunks)
+        self._queued_bytes += sum(map(len, chunks))
+        if self._watched_fd >= 0:
+            self._tell_writable()
+            return
+        self._drain()
+
+    def pause_reading(self) -> None:
+        """Receive nothing for now."""
+        if self._transport is not None and not self._closing:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Receive again."""
+        if self._transport is not None and not self._closing:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        if self._closing or self._transport is None:
+            return
+        self._closing = True
+        if self._queue:
+            self._transport.pause_reading()
+        else:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        if self._transport is None or self._fd < 0:
+            return
+        self._closing = True
+        self._forget_queue()
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._on_opened is not None and not self._on_opened(self):
+            self._closing = True
+            self._transport.abort()
+            return
+        # uvloop has set TCP_NODELAY and made the descriptor non-blocking.
+        self._fd = transport.get_extra_info("socket").fileno()
+        self.peer = _address(transport.get_extra_info("peername"))
+        self.local = _address(transport.get_extra_info("sockname"))
+        self._handler.on_connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop, the descriptor is still open."""
+        was_open = self._fd >= 0
+        self._fd = -1
+        self._closing = True
+        self._forget_queue()
+        if was_open:
+            self._handler.on_closed(self._error or exc)
+        del self.get_buffer, self.buffer_updated
+
+    def eof_received(self) -> bool:
+        """A peer that stopped sending gets what is queued, then the connection closes."""
+        if self._queue:
+            self.close()
+            return True
+        return False
+
+    def _drain(self) -> None:
+        try:
+            self._send_queued()
+        except BlockingIOError:
+            self._watch()
+        except OSError as error:
+            self._fail(error)
+            return
+        self._tell_writable()
+
+    def _send_queued(self) -> None:
+        """Send until the queue is empty. Raises BlockingIOError when the kernel is full."""
+        queue = self._queue
+        while queue:
+            head = queue[0]
+            if isinstance(head, FileSlice) and _worth_sendfile(head):
+                self._send_slice(head)
+            else:
+                self._send_gathered()
+
+    def _send_slice(self, head: FileSlice) -> None:
+        sent = os.sendfile(self._fd, head.file.fileno(), head.position, head.length)
+        if sent == 0:
+            raise TruncatedSliceError(errno.EIO, "file cut while it was sent", head.file.path)
+        self._queued_bytes -= sent
+        self._queue.popleft()
+        if sent < head.length:
+            rest = FileSlice(head.file, head.position + sent, head.length - sent)
+            self._queue.appendleft(rest)
+
+    def _send_gathered(self) -> None:
+        """One writev of all that comes before the next large file slice."""
+        queue = self._queue
+        gathered: list[Bytes] = []
+        while queue and len(gathered) < _IOV_MAX:
+            chunk = queue[0]
+            if isinstance(chunk, FileSlice):
+                if _worth_sendfile(chunk):
+                    break
+                gathered.append(_copied(chunk))
+            else:
+                gathered.append(chunk)
+            queue.popleft()
+        try:
+            sent = os.writev(self._fd, gathered)
+        except OSError:
+            queue.extendleft(reversed(gathered))
+            raise
+        self._queued_bytes -= sent
+        left = sum(map(len, gathered)) - sent
+        if left:
+            queue.extendleft(reversed(_unsent(gathered, sent)))
+
+    def _watch(self) -> None:
+        if self._watched_fd < 0:
+            self._watched_fd = os.dup(self._fd)
+            self._loop.add_writer(self._watched_fd, self._on_room)
+
+    def _unwatch(self) -> None:
+        if self._watched_fd >= 0:
+            self._loop.remove_writer(self._watched_fd)
+            os.close(self._watched_fd)
+            self._watched_fd = -1
+
+    def _on_room(self) -> None:
+        self._drain()
+        if not self._queue and self._watched_fd >= 0:
+            self._unwatch()
+            if self._closing and self._transport is not None:
+                self._transport.close()
+
+    def _tell_writable(self) -> None:
+        if self._writable:
+            if self._queued_bytes > HIGH_WATER_BYTES:
+                self._writable = False
+                self._handler.on_writable_changed(False)
+        elif self._queued_bytes <= LOW_WATER_BYTES:
+            self._writable = True
+            if not self._closing:
+                self._handler.on_writable_changed(True)
+
+    def _fail(self, error: OSError) -> None:
+        self._error = error
+        self.abort()
+
+    def _forget_queue(self) -> None:
+        self._unwatch()
+        self._queue.clear()
+        self._queued_bytes = 0
+
+
+def _worth_sendfile(chunk: FileSlice) -> bool:
+    return chunk.length >= SENDFILE_MIN_BYTES and chunk.file.fileno() >= 0
+
+
+def _copied(chunk: FileSlice) -> bytes:
+    data = chunk.read()
+    if len(data) < chunk.length:
+        raise TruncatedSliceError(errno.EIO, "file cut before it was sent", chunk.file.path)
+    return data
+
+
+def _unsent(chunks: list[Bytes], sent: int) -> list[Bytes]:
+    for index, chunk in enumerate(chunks):
+        if sent < len(chunk):
+            return [memoryview(chunk)[sent:], *chunks[index + 1 :]]
+        sent -= len(chunk)
+    return []
+
+
+def _address(name: Any) -> str:
+    """A socket name as "host:port", IPv6 hosts in brackets; "" when the peer is already gone."""
+    if not isinstance(name, tuple):
+        return ""
+    host, port = name[0], name[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

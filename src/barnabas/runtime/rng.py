@@ -1,0 +1,97 @@
+"""The door to chance: jitter, ids, and tokens."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Protocol
+
+_UUID_SIZE = 16
+# Kafka prints ids in url-safe base64 and never makes one that begins with a dash, since command
+# line tools would read it as an option: a first sextet of 62 is drawn again.
+_DASH_SEXTET = 62
+
+
+class Rng(Protocol):
+    """A source of chance."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+    def randint(self, low: int, high: int) -> int:
+        """A whole number in [low, high], both ends included."""
+        ...
+
+    def uuid(self) -> bytes:
+        """A version 4 UUID, 16 bytes, whose base64 form does not begin with a dash."""
+        ...
+
+    def token(self, size: int) -> bytes:
+        """`size` bytes for salts, nonces and secrets."""
+        ...
+
+
+class SystemRng:
+    """The operating system's entropy for ids and tokens, a generator seeded from it otherwise."""
+
+    __slots__ = ("_random",)
+
+    def __init__(self) -> None:
+        self._random = random.Random()  # noqa: S311 - jitter only; secrets come from token()
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        return self._random.random()
+
+    def randint(self, low: int, high: int) -> int:
+        """A whole number in [low, high]."""
+        return self._random.randint(low, high)
+
+    def uuid(self) -> bytes:
+        """A version 4 UUID."""
+        while True:
+            value = _version_4(os.urandom(_UUID_SIZE))
+            if value is not None:
+                return value
+
+    def token(self, size: int) -> bytes:
+        """Bytes fit for secrets."""
+        return os.urandom(size)
+
+
+class SeededRng:
+    """The same numbers for the same seed, on every machine; for simulation and tests."""
+
+    __slots__ = ("_random",)
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - repeatable by intent
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        return self._random.random()
+
+    def randint(self, low: int, high: int) -> int:
+        """A whole number in [low, high]."""
+        return self._random.randint(low, high)
+
+    def uuid(self) -> bytes:
+        """A version 4 UUID."""
+        while True:
+            value = _version_4(self._random.randbytes(_UUID_SIZE))
+            if value is not None:
+                return value
+
+    def token(self, size: int) -> bytes:
+        """Repeatable bytes."""
+        return self._random.randbytes(size)
+
+
+def _version_4(raw: bytes) -> bytes | None:
+    if raw[0] >> 2 == _DASH_SEXTET:
+        return None
+    marked = bytearray(raw)
+    marked[6] = (marked[6] & 0x0F) | 0x40
+    marked[8] = (marked[8] & 0x3F) | 0x80
+    return bytes(marked)

@@ -1,0 +1,167 @@
+"""A private loop that a blocking caller moves forward: the way under the client's blocking face.
+
+There is no thread. The caller asks for a condition, the loop runs until it holds or the time is
+over. The condition is looked at after each callback that came through the runtime's doors, so the
+loop is entered once per wait and not once per event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.runtime.loop import close_loop, new_loop, system_runtime
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from barnabas.runtime.executor import Executor
+    from barnabas.runtime.loop import Runtime
+    from barnabas.runtime.sockets import Listening, Sockets, Stream, StreamHandler
+    from barnabas.runtime.timer import Cancellable, Timer
+
+T = TypeVar("T")
+_MS_PER_S = 1000.0
+_WORKERS = 1
+
+
+class LoopStepper:
+    """Owns a loop and a `runtime` on it; one thread at a time may use both."""
+
+    __slots__ = ("_base", "_loop", "_predicate", "_reached", "runtime")
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop = new_loop()
+        self._base = system_runtime(self._loop, _WORKERS)
+        self._predicate: Callable[[], bool] | None = None
+        self._reached = False
+        self.runtime: Runtime = replace(
+            self._base,
+            timer=_StepTimer(self._base.timer, self.check),
+            executor=_StepExecutor(self._base.executor, self.check),
+            sockets=_StepSockets(self._base.sockets, self.check),
+        )
+
+    def run_until(self, predicate: Callable[[], bool], timeout_ms: float | None = None) -> bool:
+        """Run the loop until `predicate()` holds; False when the time was over before.
+
+        A time-out of 0 lets what is already there happen; None waits without limit.
+        """
+        assert self._predicate is None, "run_until within run_until"
+        if predicate():
+            return True
+        self._reached = False
+        self._predicate = predicate
+        deadline = None
+        if timeout_ms is not None:
+            delay_s = timeout_ms / _MS_PER_S
+            deadline = self._loop.call_later(delay_s, self._loop.stop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._predicate = None
+            if deadline is not None:
+                deadline.cancel()
+        return self._reached or predicate()
+
+    def check(self) -> None:
+        """Look at the condition now; stops the loop when it holds."""
+        if self._predicate is not None and not self._reached and self._predicate():
+            self._reached = True
+            self._loop.stop()
+
+    def close(self) -> None:
+        """Close the loop; connections that are still open are cut."""
+        if not self._loop.is_closed():
+            close_loop(self._loop, self._base)
+
+
+class _StepTimer:
+    __slots__ = ("_check", "_timer")
+
+    def __init__(self, timer: Timer, check: Callable[[], None]) -> None:
+        self._timer = timer
+        self._check = check
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        def step() -> None:
+            callback()
+            self._check()
+
+        return self._timer.call_later(delay_ms, step)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        def step() -> None:
+            callback()
+            self._check()
+
+        self._timer.call_soon(step)
+
+
+class _StepExecutor:
+    __slots__ = ("_check", "_executor")
+
+    def __init__(self, executor: Executor, check: Callable[[], None]) -> None:
+        self._executor = executor
+        self._check = check
+
+    def submit(
+        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        def step(result: T | None, error: BaseException | None) -> None:
+            on_done(result, error)
+            self._check()
+
+        self._executor.submit(work, step)
+
+
+class _StepSockets:
+    __slots__ = ("_check", "_sockets")
+
+    def __init__(self, sockets: Sockets, check: Callable[[], None]) -> None:
+        self._sockets = sockets
+        self._check = check
+
+    def listen(self, host: str, port: int, factory: Callable[[], StreamHandler]) -> Listening:
+        return self._sockets.listen(host, port, lambda: _StepHandler(factory(), self._check))
+
+    def connect(
+        self,
+        host: str,
+        port: int,
+        handler: StreamHandler,
+        on_failed: Callable[[OSError], None],
+        timeout_ms: float,
+    ) -> Cancellable:
+        def failed(error: OSError) -> None:
+            on_failed(error)
+            self._check()
+
+        stepping = _StepHandler(handler, self._check)
+        return self._sockets.connect(host, port, stepping, failed, timeout_ms)
+
+
+class _StepHandler:
+    __slots__ = ("_check", "_handler", "get_buffer")
+
+    def __init__(self, handler: StreamHandler, check: Callable[[], None]) -> None:
+        self._handler = handler
+        self._check = check
+        self.get_buffer = handler.get_buffer
+
+    def on_connected(self, stream: Stream) -> None:
+        self._handler.on_connected(stream)
+        self._check()
+
+    def on_received(self, count: int) -> None:
+        self._handler.on_received(count)
+        self._check()
+
+    def on_writable_changed(self, writable: bool) -> None:
+        self._handler.on_writable_changed(writable)
+        self._check()
+
+    def on_closed(self, error: Exception | None) -> None:
+        self._handler.on_closed(error)
+        self._check()

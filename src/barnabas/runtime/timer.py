@@ -1,0 +1,52 @@
+"""The door to the event loop's timers.
+
+Few things use it directly: what waits by the thousand goes through `waiting.timing_wheel`, which
+arms one of these at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+_MS_PER_S = 1000.0
+
+
+class Cancellable(Protocol):
+    """Something under way that can be called off."""
+
+    def cancel(self) -> object:
+        """Call it off; harmless when it has already happened."""
+        ...
+
+
+class Timer(Protocol):
+    """Calls back on the loop, never before returning."""
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        """Call back after `delay_ms` milliseconds."""
+        ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back in the next turn of the loop, in order of the calls."""
+        ...
+
+
+class LoopTimer:
+    """Timers of an asyncio event loop."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        """Call back after `delay_ms` milliseconds."""
+        return self._loop.call_later(delay_ms / _MS_PER_S, callback)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back in the next turn."""
+        self._loop.call_soon(callback)
