@@ -1,0 +1,51 @@
+"""What a log gets handed: the doors to the outside, and what is known of it when it is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.disk import Disk
+    from barnabas.runtime.executor import Executor
+    from barnabas.runtime.timer import Timer
+
+
+def _ignore_failure(directory: str, error: OSError) -> None:
+    """Nobody listens: the raised KafkaStorageError alone tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDoors:
+    """The doors that every log of a process shares."""
+
+    disk: Disk
+    clock: Clock
+    executor: Executor
+    timer: Timer
+    # Called once per failed file operation with the log's directory: the data directory is to go
+    # offline. A KafkaStorageError is raised besides, to whoever asked.
+    on_disk_failure: Callable[[str, OSError], None] = _ignore_failure
+
+
+@dataclass(frozen=True, slots=True)
+class LogOpening:
+    """What is known of a log before it is opened."""
+
+    topic_partition: TopicPartition
+    # 16 bytes; None if unknown, then taken from `partition.metadata` where that exists.
+    topic_id: bytes | None = None
+    # From `recovery-point-offset-checkpoint`: below it everything was synced.
+    recovery_point: int = 0
+    # From `log-start-offset-checkpoint`.
+    log_start_offset: int = 0
+    # From `replication-offset-checkpoint`; held within [log start, log end] when opened.
+    high_watermark: int = 0
+    # The `.kafka_cleanshutdown` marker was there: nothing needs recovery.
+    clean_shutdown: bool = False
+    producer_id_expiration_ms: int = 86_400_000

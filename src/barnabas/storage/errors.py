@@ -1,0 +1,129 @@
+"""What a log refuses, each with the ErrorCode that a peer gets for it (protocol guide, error codes)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from barnabas.protocol.errors import ErrorCode
+
+
+class StorageError(Exception):
+    """A refusal or failure of the log; `error_code` is the answer to the peer."""
+
+    error_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class KafkaStorageError(StorageError):
+    """The disk failed under the log: its directory is offline, nothing is retried."""
+
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class OffsetOutOfRangeError(StorageError):
+    """The offset lies outside [log start, log end]."""
+
+    error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class CorruptRecordError(StorageError):
+    """A batch whose bytes do not hold together: CRC, length, magic."""
+
+    error_code = ErrorCode.CORRUPT_MESSAGE
+
+
+class InvalidRecordError(StorageError):
+    """A well-formed batch that this log does not take."""
+
+    error_code = ErrorCode.INVALID_RECORD
+
+
+class InvalidTimestampError(StorageError):
+    """A timestamp outside message.timestamp.before.max.ms and message.timestamp.after.max.ms."""
+
+    error_code = ErrorCode.INVALID_TIMESTAMP
+
+
+class RecordTooLargeError(StorageError):
+    """A batch larger than max.message.bytes."""
+
+    error_code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class RecordBatchTooLargeError(StorageError):
+    """An append larger than a whole segment (Kafka's name; the code is RECORD_LIST_TOO_LARGE)."""
+
+    error_code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class UnsupportedForMessageFormatError(StorageError):
+    """Something the batch's magic cannot carry."""
+
+    error_code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+class UnsupportedCompressionTypeError(StorageError):
+    """A compression code that no magic 2 batch may carry."""
+
+    error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class OutOfOrderSequenceError(StorageError):
+    """The producer's sequence does not follow its last one."""
+
+    error_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpochError(StorageError):
+    """The producer's epoch is older than one seen from the same producer id."""
+
+    error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class UnknownProducerIdError(StorageError):
+    """The producer id has no state here and the batch needs one."""
+
+    error_code = ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+class InvalidTxnStateError(StorageError):
+    """A batch that does not fit the state of its producer's transaction."""
+
+    error_code = ErrorCode.INVALID_TXN_STATE
+
+
+class TransactionCoordinatorFencedError(StorageError):
+    """An end marker from a coordinator older than one seen before."""
+
+    error_code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class UnexpectedAppendOffsetError(StorageError):
+    """A follower's bytes do not begin at its log end.
+
+    Attributes:
+        first_offset: where the bytes begin.
+        log_end_offset: where they had to begin.
+    """
+
+    def __init__(self, message: str, first_offset: int, log_end_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.log_end_offset = log_end_offset
+
+
+class InconsistentTopicIdError(StorageError):
+    """The directory belongs to another topic of the same name."""
+
+    error_code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class DirectoryInUseError(StorageError):
+    """Another process holds the data directory's lock."""
+
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class InconsistentDirectoryError(StorageError):
+    """The data directory belongs to another node or cluster, or cannot be read as one."""
+
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
