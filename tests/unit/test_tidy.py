@@ -58,7 +58,10 @@ def test_file_functions_and_arguments_stay_within_the_sizes_of_the_style(path: P
 def test_no_file_speaks_of_later_work_or_hides_behind_a_catch_all_name() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src", "tools", "bench"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     names = [line for line in listed.stdout.splitlines() if line.endswith(".py")]
     assert names

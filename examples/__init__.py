@@ -1,0 +1,1 @@
+"""Pipelines over real data, to run and to copy from."""

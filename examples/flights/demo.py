@@ -1,0 +1,197 @@
+"""`make demo`: a broker, a year of real flights, a Spark pipeline, two kills -9 and a proof.
+
+Everything runs on this machine and stays in `demo-output/`. Exit status 0 means that the table
+which the pipeline wrote is, row for row, what pandas computes from the data set; 1 that it differs;
+2 that something did not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from barnabas.client.facade import Client
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from examples.flights import events, processes, proof, report
+from examples.flights.processes import DemoError, Process
+
+TOPICS = {"flights": len(events.AIRPORTS), "weather": len(events.AIRPORTS), "alerts": 1}
+KILL_BROKER_AT = 0.25
+KILL_PIPELINE_AT = 0.55
+SECONDS_MAX = 420
+
+
+class Demo:
+    """One run: the processes, and how far each has come."""
+
+    def __init__(self, output: Path, seconds: float, console: Console) -> None:
+        self.output = output
+        self.logs = output / "logs"
+        self.seconds = seconds
+        self.console = console
+        self.total = len(events.flights()) + len(events.AIRPORTS)
+        self.done = 0
+        self.late = 0
+        self.kills: list[str] = []
+
+    def run(self) -> None:
+        """Starts everything, kills the broker and the pipeline on the way, waits for the end."""
+        shutil.rmtree(self.output, ignore_errors=True)
+        self.logs.mkdir(parents=True)
+        self.broker, self.bootstrap = processes.start_broker(self.logs, self.output / "broker")
+        self.console.print(f"broker ready on {self.bootstrap}")
+        self._create_topics()
+        self.pipeline = processes.start_pipeline(self.logs, self.bootstrap, self.output)
+        self.producer = processes.start_producer(self.logs, self.bootstrap, self.seconds)
+        try:
+            with self._progress() as progress:
+                self._follow(progress)
+        finally:
+            for process in (self.producer, self.pipeline):
+                process.stop()
+
+    def _create_topics(self) -> None:
+        with Client(self.bootstrap) as client:
+            client.create_topics(TOPICS)
+
+    def _progress(self) -> Progress:
+        return Progress(
+            TextColumn("{task.description:<28}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.console,
+        )
+
+    def _follow(self, progress: Progress) -> None:
+        task = progress.add_task("flights through the pipeline", total=self.total)
+        deadline = time.monotonic() + SECONDS_MAX
+        while self.pipeline.exit_status() is None:
+            if time.monotonic() > deadline:
+                raise DemoError(f"not finished after {SECONDS_MAX} s; the logs are in {self.logs}")
+            for process in (self.broker, self.producer, self.pipeline):
+                process.check()
+            self._note_batches()
+            progress.update(task, completed=self.done)
+            if not self.kills and self.done > KILL_BROKER_AT * self.total:
+                self._kill_broker()
+            elif len(self.kills) == 1 and self.done > KILL_PIPELINE_AT * self.total:
+                self._kill_pipeline()
+            time.sleep(0.2)
+        self.pipeline.check()
+        self._note_batches()
+        progress.update(task, completed=self.done)
+        if len(self.kills) != 2:
+            raise DemoError("the pipeline ended before broker and pipeline could be killed")
+
+    def _note_batches(self) -> None:
+        for batch in processes.batches(self.pipeline):
+            self.done = max(self.done, int(str(batch["flights"])))
+            self.late += int(str(batch["late"]))
+
+    def _kill_broker(self) -> None:
+        self.broker.kill()
+        self._tell(f"kill -9 of the broker after {self.done:,} flights")
+        time.sleep(1)
+        self.broker, _ = processes.start_broker(self.logs, self.output / "broker", self.bootstrap)
+        self.console.print(f"broker ready again on {self.bootstrap}")
+
+    def _kill_pipeline(self) -> None:
+        self.pipeline.kill()
+        self._tell(f"kill -9 of the pipeline after {self.done:,} flights")
+        self.pipeline = processes.start_pipeline(self.logs, self.bootstrap, self.output)
+
+    def _tell(self, what: str) -> None:
+        self.kills.append(what)
+        self.console.print(f"[bold red]{what}[/bold red]")
+
+
+def alert_keys(bootstrap: str) -> Counter[str]:
+    """How often each alert is in the topic."""
+    with Client(bootstrap) as client:
+        records = client.read_topic("alerts")
+        return Counter((record.key or b"").decode() for record in records)
+
+
+def judge(demo: Demo) -> int:
+    """Compares table and alerts with the direct computation, reports; returns the exit status."""
+    console = demo.console
+    with console.status("computing the table directly from the data set"):
+        expected = proof.expected_hours()
+    actual = proof.read_table(demo.output / "airport_hours")
+    problems = proof.differences(actual, expected)
+    alerts = alert_keys(demo.bootstrap)
+    wanted = proof.expected_alerts(expected)
+    if set(alerts) != wanted:
+        missing, extra = len(wanted - set(alerts)), len(set(alerts) - wanted)
+        problems.append(f"the alerts topic lacks {missing} alerts and has {extra} unexpected ones")
+    if demo.late:
+        problems.append(f"{demo.late} rows came later than the watermark and were dropped")
+    again = alerts.total() - len(alerts)
+    facts = {
+        "kills": "; ".join(demo.kills),
+        "airport hours": f"{len(actual):,} of {len(expected):,}, none twice",
+        "flights counted": f"{actual['flights'].sum():,} of {len(events.flights()):,}",
+        "alerts": f"{len(alerts):,} of {len(wanted):,} ({again} sent again after the kill)",
+    }
+    if problems:
+        console.print("[bold red]The table is not what the data set says:[/bold red]")
+        for problem in problems:
+            console.print(f"  {problem}")
+        return 1
+    report.summary(console, actual, facts)
+    report.plot(actual, demo.output / "airport_hours.png")
+    console.print("\n[bold green]Every row accounted for, none twice.[/bold green]")
+    return 0
+
+
+def further(demo: Demo) -> None:
+    """Says how to look at what is left behind."""
+    demo.console.print(
+        f"""
+  the plot                 {demo.output / "airport_hours.png"}
+  the table                spark.read.parquet("{demo.output / "airport_hours"}")
+  the topics               .venv/bin/barnabas start --data-dir {demo.output / "broker"}
+                           .venv/bin/barnabas consume alerts --from-beginning --exit-at-end
+  the code                 examples/flights/pipeline.py""",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def main() -> None:
+    """Command line: where the output goes and how long the year shall take."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--output", type=Path, default=Path("demo-output"))
+    parser.add_argument("--seconds", type=float, default=50.0, help="how long the events take")
+    options = parser.parse_args()
+    console = Console()
+    started = time.monotonic()
+    demo = Demo(options.output.resolve(), options.seconds, console)
+    broker: Process | None = None
+    try:
+        demo.run()
+        broker = demo.broker
+        status = judge(demo)
+        further(demo)
+    except DemoError as error:
+        console.print(f"[bold red]{error}[/bold red]")
+        status = 2
+    finally:
+        broker = broker or getattr(demo, "broker", None)
+        if broker is not None:
+            broker.stop()
+    console.print(f"\nfinished in {time.monotonic() - started:.0f} s")
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""The pipeline: flights and weather topics in, a table of airport hours and an alerts topic out.
+
+    flights ── parse ── join airlines ── hour windows per airport ──┐
+                                                                    ├── join ── table ── alerts
+    weather ── parse ─────────────────── hour windows per airport ──┘
+
+Plain PySpark Structured Streaming: only `format("barnabas")` is ours. Run it with
+`python -m examples.flights.pipeline --bootstrap 127.0.0.1:9092 --output ./demo-output`; kill it
+whenever you like and start it again: the table holds every window once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.spark.java import prepare_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+FLIGHT_SCHEMA = (
+    "time timestamp, origin string, carrier string, flight int, tailnum string, dest string, "
+    "dep_delay double, distance int"
+)
+WEATHER_SCHEMA = (
+    "time timestamp, origin string, temp double, wind_speed double, wind_gust double, "
+    "precip double, visib double"
+)
+# The longest delay of the year is 21 h 41 min: a day of patience loses nothing.
+LATENESS = "24 hours"
+DELAYED_MINUTES = 15
+FLIGHTS_PER_TRIGGER = 40_000
+
+
+def session(name: str = "flights") -> SparkSession:
+    """A local session on two cores, quiet, with few shuffle partitions: the data is small."""
+    prepare_java()
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.log.level": "ERROR",
+    }
+    builder = SparkSession.builder.appName(name).master("local[2]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def topic(spark: SparkSession, bootstrap: str, name: str, limit: int | None) -> DataFrame:
+    """A topic as a stream; `limit` bounds the records of one trigger."""
+    reader = (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", name)
+        .option("startingOffsets", "earliest")
+        .option("groupIdPrefix", "flights-demo")
+    )
+    if limit is not None:
+        reader = reader.option("maxOffsetsPerTrigger", limit)
+    return reader.load()
+
+
+def parsed(stream: DataFrame, schema: str) -> DataFrame:
+    """The JSON values as columns, with the watermark on their event time."""
+    from pyspark.sql import functions as f
+
+    row = f.from_json(f.col("value").cast("string"), schema)
+    return stream.select(row.alias("row")).select("row.*").withWatermark("time", LATENESS)
+
+
+def hours_of_flights(flights: DataFrame, airlines: DataFrame) -> DataFrame:
+    """Departures of an airport in an hour: how many, how late, and whose the latest one was."""
+    from pyspark.sql import functions as f
+
+    latest = f.max(
+        f.when(f.col("dep_delay").isNotNull(), f.struct("dep_delay", "airline", "flight"))
+    )
+    return (
+        flights.join(f.broadcast(airlines), "carrier", "left")
+        .groupBy(f.window("time", "1 hour").alias("hour"), "origin")
+        .agg(
+            f.count("flight").alias("flights"),
+            f.count(f.when(f.col("dep_delay") > DELAYED_MINUTES, 1)).alias("delayed"),
+            (f.count("flight") - f.count("dep_delay")).alias("cancelled"),
+            f.sum("dep_delay").alias("delay_minutes"),
+            f.sum("distance").alias("miles"),
+            latest.alias("latest"),
+        )
+    )
+
+
+def hours_of_weather(weather: DataFrame) -> DataFrame:
+    """The weather at an airport in an hour."""
+    from pyspark.sql import functions as f
+
+    return weather.groupBy(f.window("time", "1 hour").alias("hour"), "origin").agg(
+        *(f.max(name).alias(name) for name in ("temp", "wind_speed", "precip")),
+        f.min("visib").alias("visib"),
+    )
+
+
+def airport_hours(flights: DataFrame, weather: DataFrame, airlines: DataFrame) -> DataFrame:
+    """The table: a row for each airport and hour with departures, and its weather if known."""
+    from pyspark.sql import functions as f
+
+    joined = hours_of_flights(flights, airlines).join(
+        hours_of_weather(weather), ["hour", "origin"], "leftOuter"
+    )
+    return joined.where("flights > 0").select(
+        f.col("hour.start").alias("hour"), "origin", "flights", "delayed", "cancelled",
+        "delay_minutes", "miles",
+        f.col("latest.airline").alias("latest_airline"),
+        f.col("latest.dep_delay").alias("latest_minutes"),
+        "temp", "wind_speed", "precip", "visib",
+    )  # fmt: skip
+
+
+def alerts(table: DataFrame) -> DataFrame:
+    """Hours in which half of at least ten departures were late or cancelled, as records of a topic."""
+    from pyspark.sql import functions as f
+
+    bad = table.where("flights >= 10 and delayed + cancelled >= 0.5 * flights")
+    key = f.concat_ws("@", "origin", f.date_format("hour", "yyyy-MM-dd'T'HH"))
+    return bad.select(
+        key.alias("key"),
+        f.to_json(f.struct("hour", "origin", "flights", "delayed", "cancelled", "visib")).alias(
+            "value"
+        ),
+    )
+
+
+def start_table(spark: SparkSession, bootstrap: str, output: Path) -> StreamingQuery:
+    """Topics to the Parquet table; ends by itself only when it is stopped."""
+    from examples.flights import events
+
+    airlines = spark.createDataFrame(
+        list(events.airlines().itertuples(index=False, name=None)), "carrier string, airline string"
+    )
+    flights = parsed(topic(spark, bootstrap, "flights", FLIGHTS_PER_TRIGGER), FLIGHT_SCHEMA)
+    weather = parsed(topic(spark, bootstrap, "weather", None), WEATHER_SCHEMA)
+    return (
+        airport_hours(flights, weather, airlines)
+        .writeStream.queryName("table")
+        .format("parquet")
+        .outputMode("append")
+        .option("path", str(output / "airport_hours"))
+        .option("checkpointLocation", str(output / "checkpoints" / "table"))
+        .trigger(processingTime="1 second")
+        .start()
+    )
+
+
+def start_alerts(
+    spark: SparkSession, bootstrap: str, output: Path, *, available_now: bool = False
+) -> StreamingQuery:
+    """The table's new rows to the alerts topic (at least once: the key names the hour)."""
+    path = output / "airport_hours"
+    schema = (
+        "hour timestamp, origin string, flights bigint, delayed bigint, cancelled bigint, "
+        "delay_minutes double, miles bigint, latest_airline string, latest_minutes double, "
+        "temp double, wind_speed double, precip double, visib double"
+    )
+    trigger = {"availableNow": True} if available_now else {"processingTime": "1 second"}
+    return (
+        alerts(spark.readStream.schema(schema).parquet(str(path)))
+        .writeStream.queryName("alerts")
+        .format("barnabas")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", "alerts")
+        .option("checkpointLocation", str(output / "checkpoints" / "alerts"))
+        .trigger(**trigger)
+        .start()
+    )
+
+
+def is_finished(query: StreamingQuery) -> bool:
+    """Whether the closing events have pushed the watermark past every real hour, and all is out."""
+    from examples.flights import events
+
+    progress = query.lastProgress
+    watermark = (progress or {}).get("eventTime", {}).get("watermark", "")
+    closed = watermark >= events.CLOSED_WATERMARK
+    return closed and not (query.status["isDataAvailable"] or query.status["isTriggerActive"])
+
+
+def report(query: StreamingQuery, last_batch: int) -> int:
+    """Prints new progress of the table as a JSON line; returns the last batch printed."""
+    progress = query.lastProgress
+    if progress is None or progress["batchId"] == last_batch:
+        return last_batch
+    end = json.loads(progress["sources"][0]["endOffset"] or "{}")
+    line = {
+        "batch": progress["batchId"],
+        "rows": progress["numInputRows"],
+        "flights": sum(end.get("flights", {}).values()),
+        "watermark": progress.get("eventTime", {}).get("watermark"),
+        "late": sum(o["numRowsDroppedByWatermark"] for o in progress["stateOperators"]),
+    }
+    print(json.dumps(line), flush=True)
+    return int(progress["batchId"])
+
+
+def run(bootstrap: str, output: Path) -> None:
+    """Runs both queries until every hour is in the table and every alert in its topic."""
+    spark = session()
+    table = start_table(spark, bootstrap, output)
+    alerted = None
+    last_batch = -1
+    while not is_finished(table):
+        if (error := table.exception() or (alerted and alerted.exception())) is not None:
+            raise error
+        # Without the manifest a reader would take unfinished files for the table.
+        if alerted is None and (output / "airport_hours" / "_spark_metadata" / "0").exists():
+            alerted = start_alerts(spark, bootstrap, output)
+        last_batch = report(table, last_batch)
+        time.sleep(0.2)
+    report(table, last_batch)
+    table.stop()
+    if alerted is not None:
+        alerted.stop()
+    # What the table still held for the alerts goes out in one last pass.
+    start_alerts(spark, bootstrap, output, available_now=True).awaitTermination()
+    spark.stop()
+
+
+def main() -> None:
+    """Command line: the address of a broker and where table and checkpoints are kept."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--bootstrap", default="127.0.0.1:9092", help="HOST:PORT of a broker")
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo-output"), help="table, checkpoints"
+    )
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run(options.bootstrap, options.output.resolve())
+
+
+if __name__ == "__main__":
+    main()

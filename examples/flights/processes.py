@@ -1,0 +1,118 @@
+"""The demo's processes: broker, stream of events and pipeline, each of which can be killed.
+
+Each is an ordinary command that could run in a terminal of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+READY_SECONDS = 30
+
+
+class DemoError(Exception):
+    """Something that the demo needs did not happen; the message says what and where to look."""
+
+
+class Process:
+    """A command with its output in a file (errors) and in a queue of lines (standard output)."""
+
+    def __init__(self, name: str, command: list[str], logs: Path) -> None:
+        self.name = name
+        self.log = logs / f"{name}.log"
+        self.lines: queue.Queue[str] = queue.Queue()
+        with self.log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                # A group of its own: a kill takes the children (the JVM, its workers) with it.
+                start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.put(line.rstrip("\n"))
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def exit_status(self) -> int | None:
+        """Its exit status, None while it runs."""
+        return self._process.poll()
+
+    def check(self) -> None:
+        """Raises DemoError if it ended with an error."""
+        status = self.exit_status()
+        if status:
+            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+            raise DemoError(
+                f"{self.name} ended with status {status}; the end of {self.log}:\n{tail}"
+            )
+
+    def kill(self) -> None:
+        """kill -9 of the process and all that it started."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Asks it to stop, and insists after five seconds."""
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _signal(self, number: int) -> None:
+        if self.exit_status() is None:
+            os.killpg(self.pid, number)
+            if number == signal.SIGKILL:
+                self._process.wait()
+
+
+def start_broker(logs: Path, data: Path, listen: str = "127.0.0.1:0") -> tuple[Process, str]:
+    """A broker on `data`; returns it and its address once it answers."""
+    command = [sys.executable, "-m", "barnabas.cli.main", "start"]
+    broker = Process("broker", [*command, "--listen", listen, "--data-dir", str(data)], logs)
+    try:
+        line = broker.lines.get(timeout=READY_SECONDS)
+    except queue.Empty:
+        broker.stop()
+        raise DemoError(
+            f"the broker was not ready in {READY_SECONDS} s; see {broker.log}"
+        ) from None
+    return broker, line.removeprefix("ready ")
+
+
+def start_producer(logs: Path, bootstrap: str, seconds: float) -> Process:
+    """The stream of events into the topics."""
+    module = [sys.executable, "-m", "examples.flights.produce"]
+    return Process("producer", [*module, "--bootstrap", bootstrap, "--seconds", str(seconds)], logs)
+
+
+def start_pipeline(logs: Path, bootstrap: str, output: Path) -> Process:
+    """The Spark pipeline; its standard output is a JSON line a batch."""
+    module = [sys.executable, "-m", "examples.flights.pipeline"]
+    return Process("pipeline", [*module, "--bootstrap", bootstrap, "--output", str(output)], logs)
+
+
+def batches(pipeline: Process) -> list[dict[str, object]]:
+    """The progress lines that came since the last call."""
+    found = []
+    while not pipeline.lines.empty():
+        line = pipeline.lines.get()
+        if line.startswith("{"):
+            found.append(json.loads(line))
+    return found

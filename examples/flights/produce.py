@@ -1,0 +1,70 @@
+"""Streams the events into the topics `flights` and `weather`, idempotently, at a steady rate.
+
+`python -m examples.flights.produce --bootstrap 127.0.0.1:9092 --seconds 60`. A broker that dies
+on the way is waited for; nothing is sent twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import time
+from collections.abc import Iterator
+
+from barnabas.client.facade import Client
+
+from examples.flights import events
+
+PIECES = 200
+
+
+def in_order() -> Iterator[tuple[str, events.Event]]:
+    """Both topics' events, merged by the time at which they became known."""
+    flights = (("flights", event) for event in events.flight_events())
+    weather = (("weather", event) for event in events.weather_events())
+    return heapq.merge(weather, flights, key=lambda pair: pair[1].timestamp_ms)
+
+
+def produce(bootstrap: str, seconds: float) -> int:
+    """Sends every event, spread over `seconds`; returns how many were acknowledged.
+
+    Raises: the client's delivery error for the first record that could not be delivered.
+    """
+    everything = list(in_order())
+    step = -(-len(everything) // PIECES)
+    started = time.monotonic()
+    with Client(bootstrap) as client:
+        producer = client.producer(
+            enable_idempotence=True,
+            linger_ms=20,
+            compression_type="lz4",
+            delivery_timeout_ms=120_000,
+        )
+        for piece in range(PIECES):
+            for topic, event in everything[piece * step : (piece + 1) * step]:
+                producer.send(
+                    topic,
+                    event.value,
+                    key=event.key,
+                    partition=event.partition,
+                    timestamp_ms=event.timestamp_ms,
+                )
+            producer.flush()
+            due = started + seconds * (piece + 1) / PIECES
+            time.sleep(max(0.0, due - time.monotonic()))
+    return len(everything)
+
+
+def main() -> None:
+    """Command line: the address of a broker and how long the year shall take."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--bootstrap", default="127.0.0.1:9092", help="HOST:PORT of a broker")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the year takes")
+    options = parser.parse_args()
+    print(f"{produce(options.bootstrap, options.seconds):,} events acknowledged")
+
+
+if __name__ == "__main__":
+    main()
