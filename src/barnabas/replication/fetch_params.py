@@ -1,0 +1,79 @@
+"""What a fetch asks: of the request as a whole, and of each partition (Kafka's FetchParams)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.storage.read_result import FetchIsolation
+
+CONSUMER_REPLICA_ID = -1
+# A tool that reads as a consumer does, from whatever replica it likes.
+DEBUGGING_REPLICA_ID = -2
+FUTURE_LOCAL_REPLICA_ID = -3
+
+NO_EPOCH = -1
+READ_COMMITTED = 1
+
+
+def fetch_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
+    """How far a fetch sees: replicas to the log end, consumers by the request's isolation level."""
+    if replica_id not in (CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID):
+        return FetchIsolation.LOG_END
+    if isolation_level == READ_COMMITTED:
+        return FetchIsolation.TXN_COMMITTED
+    return FetchIsolation.HIGH_WATERMARK
+
+
+@dataclass(slots=True)
+class FetchParams:
+    """The request as a whole."""
+
+    # Api version of the request: up to 2 byte limits are hard, up to 10 only leaders answer.
+    version: int
+    # Broker id of a follower, or one of the negative ids above.
+    replica_id: int
+    # Epoch of the follower's registration (KIP-903); -1 if it did not say.
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    # Of the whole answer.
+    max_bytes: int
+    isolation: FetchIsolation
+    # Of the consumer; empty if it did not say (KIP-392).
+    rack_id: str = ""
+
+    @property
+    def is_from_follower(self) -> bool:
+        """Whether another broker asks."""
+        return self.replica_id >= 0
+
+    @property
+    def is_from_future(self) -> bool:
+        """Whether a log that moves between this broker's directories asks."""
+        return self.replica_id == FUTURE_LOCAL_REPLICA_ID
+
+    @property
+    def fetch_only_leader(self) -> bool:
+        """Whether only the leader may answer."""
+        return self.replica_id >= 0 or (
+            self.replica_id == CONSUMER_REPLICA_ID and self.version < 11
+        )
+
+    @property
+    def has_hard_byte_limit(self) -> bool:
+        """Whether an answer may be empty because its first batch is larger than the limit."""
+        return self.version <= 2
+
+
+@dataclass(slots=True)
+class FetchPartitionData:
+    """What is asked of one partition."""
+
+    fetch_offset: int
+    max_bytes: int
+    # Of the follower's log; -1 from consumers.
+    log_start_offset: int = -1
+    # -1: not checked.
+    current_leader_epoch: int = NO_EPOCH
+    # Epoch of the last record the asker has; -1: divergence is not checked (KIP-595).
+    last_fetched_epoch: int = NO_EPOCH
