@@ -92,7 +92,7 @@ class RoundTrip:
 
 
 def round_trip(broker: Broker, topic: str) -> RoundTrip:
-    """Sends Produce v7 over a plain socket and waits, 20,000 times, a quarter of them to warm up."""
+    """Sends Produce v7 over a plain socket and waits for the answer, again and again."""
     request = produce_request(topic)
     times = []
     with socket.create_connection(broker.host_and_port) as connection:
