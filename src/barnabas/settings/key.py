@@ -1,0 +1,169 @@
+"""One configuration key: its type, default, range, and who may change it while the broker runs."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from barnabas.settings.range import ConfigValue, Range
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_COMMA = re.compile(r"\s*,\s*")
+_HIDDEN = "[hidden]"
+
+
+class ConfigType(enum.IntEnum):
+    """Kafka's types; the numbers are those of DescribeConfigs (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class DynamicMode(enum.Enum):
+    """Who may change a broker key while the broker runs (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Required(enum.Enum):
+    """The default of a key that has none and must be given."""
+
+    REQUIRED = "required"
+
+
+REQUIRED: Final = Required.REQUIRED
+
+_WHOLE_NUMBERS = {
+    ConfigType.SHORT: ("a short", 16),
+    ConfigType.INT: ("an int", 32),
+    ConfigType.LONG: ("a long", 64),
+}
+
+
+class ConfigError(ValueError):
+    """A value that its key does not allow. Carries `key`, `value` (as given) and `allowed`."""
+
+    def __init__(self, key: str, value: str | None, allowed: str) -> None:
+        shown = "no value" if value is None else repr(value)
+        super().__init__(f"{key}: {shown} is not allowed; allowed: {allowed}")
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker key that gives a topic key its default, in another unit perhaps."""
+
+    name: str
+    # What one unit of the synonym is in units of the key (hours to milliseconds: 3,600,000).
+    factor: int = 1
+
+    def convert(self, value: int) -> int:
+        """The value in the key's unit; a negative one means "no limit" in any unit."""
+        return value * self.factor if value >= 0 else value
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """A key's declaration."""
+
+    name: str
+    type: ConfigType
+    default: ConfigValue | Required
+    doc: str
+    range: Range | None = None
+    mode: DynamicMode = DynamicMode.READ_ONLY
+    # Keys that give this one's default, the most specific first.
+    synonyms: tuple[Synonym, ...] = ()
+
+    @property
+    def attribute(self) -> str:
+        """The name in Python: `_` for `.` and `-`."""
+        return self.name.replace(".", "_").replace("-", "_")
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value is never shown."""
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def allowed(self) -> str:
+        """Type and range in words."""
+        words = _type_words(self.type)
+        return words if self.range is None else f"{words}, {self.range.text}"
+
+    def parse(self, text: str) -> ConfigValue:
+        """The value that `text` stands for.
+
+        Raises:
+            ConfigError: not of the type, or outside the range.
+        """
+        value = _convert(self.type, text if self.sensitive else text.strip())
+        if value is None or not self.accepts(value):
+            raise ConfigError(self.name, _HIDDEN if self.sensitive else text, self.allowed)
+        return value
+
+    def accepts(self, value: ConfigValue) -> bool:
+        """Whether a value of the right type is in the range."""
+        return self.range is None or self.range.accepts(value)
+
+    def format(self, value: ConfigValue) -> str | None:
+        """The text for a value, as DescribeConfigs shows it."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, list):
+            return ",".join(value)
+        return str(value)
+
+
+def _type_words(kind: ConfigType) -> str:
+    if kind in _WHOLE_NUMBERS:
+        words, bits = _WHOLE_NUMBERS[kind]
+        return f"{words} ({-(1 << bits - 1)} to {(1 << bits - 1) - 1})"
+    return {
+        ConfigType.BOOLEAN: "true or false",
+        ConfigType.DOUBLE: "a number",
+        ConfigType.LIST: "a list, separated by commas",
+        ConfigType.CLASS: "a class name",
+        ConfigType.PASSWORD: "a password",
+    }.get(kind, "a string")
+
+
+def _convert(kind: ConfigType, text: str) -> ConfigValue:
+    """The value, None when the text is not of the type."""
+    if kind in _WHOLE_NUMBERS:
+        return _whole_number(text, _WHOLE_NUMBERS[kind][1])
+    match kind:
+        case ConfigType.BOOLEAN:
+            return {"true": True, "false": False}.get(text.lower())
+        case ConfigType.DOUBLE:
+            return float(text) if _DECIMAL.fullmatch(text) else None
+        case ConfigType.LIST:
+            return _COMMA.split(text) if text else []
+        case _:
+            return text
+
+
+def _whole_number(text: str, bits: int) -> int | None:
+    # Not int() alone: it also takes underscores and the digits of other scripts.
+    if not _INTEGER.fullmatch(text) or len(text) > bits:
+        return None
+    value = int(text)
+    limit = 1 << bits - 1
+    return value if -limit <= value < limit else None
