@@ -1,0 +1,1 @@
+"""Kafka's wire protocol without any input or output: field tables, codec, headers, frames."""

@@ -1,0 +1,76 @@
+"""Which APIs there are, their versions, and the classes that code them (loaded when asked for)."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import cast
+
+from barnabas.protocol.api_table import API_ROWS, ApiKey, ApiRow
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.schema import Message
+
+__all__ = [
+    "ApiKey",
+    "ApiRow",
+    "api_row",
+    "is_flexible_version",
+    "last_stable_version",
+    "listeners",
+    "request_class",
+    "response_class",
+    "schema_versions",
+]
+
+
+def api_row(api_key: int) -> ApiRow:
+    """What is fixed about an API.
+
+    Raises:
+        ProtocolError: there is no such API.
+    """
+    row = API_ROWS.get(api_key)
+    if row is None:
+        raise ProtocolError(f"no API has the key {api_key}")
+    return row
+
+
+@cache
+def request_class(api_key: int) -> type[Message]:
+    """The request of an API; its module is imported on first use."""
+    return _message_class(api_key, "Request")
+
+
+@cache
+def response_class(api_key: int) -> type[Message]:
+    """The response of an API; its module is imported on first use."""
+    return _message_class(api_key, "Response")
+
+
+def schema_versions(api_key: int) -> tuple[int, int]:
+    """First and last version that can be coded, those that Kafka 4.0 dropped among them."""
+    row = api_row(api_key)
+    return row.first_version, row.last_version
+
+
+def last_stable_version(api_key: int) -> int:
+    """The last version that Kafka advertises without `unstable.api.versions.enable`."""
+    row = api_row(api_key)
+    return row.last_version - row.last_is_unstable
+
+
+def listeners(api_key: int) -> tuple[str, ...]:
+    """Kinds of listener ("broker", "controller") that serve the API in Kafka 4.4."""
+    return api_row(api_key).listeners
+
+
+def is_flexible_version(api_key: int, version: int) -> bool:
+    """Whether this version has compact lengths and tagged fields (KIP-482)."""
+    first = api_row(api_key).flexible_from
+    return first is not None and version >= first
+
+
+def _message_class(api_key: int, kind: str) -> type[Message]:
+    row = api_row(api_key)
+    module = importlib.import_module(f"barnabas.protocol.messages.{row.module}")
+    return cast(type[Message], getattr(module, row.name + kind))

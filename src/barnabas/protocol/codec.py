@@ -1,0 +1,117 @@
+"""Encode and decode any message at any of its versions.
+
+Decoding never raises anything but `ProtocolError`, whatever the bytes: time and memory stay
+linear in the number of bytes given.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeVar, cast
+
+from barnabas.protocol.chunks import Chunk, Records, Sliceable, chunks_length
+from barnabas.protocol.decoding import Decoder, compile_decoder
+from barnabas.protocol.encoding import Encoder, compile_encoder
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.schema import Message
+
+M = TypeVar("M", bound=Message)
+
+_decoders: dict[tuple[type[Message], int], Decoder] = {}
+_encoders: dict[tuple[type[Message], int], Encoder] = {}
+
+# What generated code raises on bytes that are too short or wrong; see decoding.py.
+_DECODE_ERRORS = (struct.error, IndexError, UnicodeDecodeError)
+_ENCODE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
+
+
+__all__ = [
+    "Chunk",
+    "ProtocolError",
+    "Records",
+    "Sliceable",
+    "chunks_length",
+    "decode",
+    "decode_from",
+    "encode",
+    "encode_bytes",
+    "encode_onto",
+]
+
+
+def encode(message: Message, version: int) -> list[Chunk]:
+    """Encode a message.
+
+    Returns:
+        Chunks to be sent in order. Records are passed through as they are from 1 KiB on, and
+        always when they are not bytes.
+
+    Raises:
+        ProtocolError: the message has no such version, or a value does not fit it.
+    """
+    return encode_onto(bytearray(), message, version)
+
+
+def encode_onto(start: bytearray, message: Message, version: int) -> list[Chunk]:
+    """As `encode`, after what is in `start` already; the first chunk is `start`, still writable."""
+    chunks: list[Chunk] = []
+    encoder = _encoders.get((type(message), version)) or _encoder(type(message), version)
+    try:
+        last = encoder(message, start, chunks)
+    except _ENCODE_ERRORS as error:
+        raise ProtocolError(f"{type(message).__name__} v{version}: {error}") from error
+    if last or not chunks:
+        chunks.append(last)
+    return chunks
+
+
+def encode_bytes(message: Message, version: int) -> bytes:
+    """Encode a message into one piece; slices of files are read."""
+    chunks = encode(message, version)
+    return b"".join(
+        chunk if isinstance(chunk, bytes | bytearray | memoryview) else chunk.read()
+        for chunk in chunks
+    )
+
+
+def decode(cls: type[M], version: int, view: bytes | bytearray | memoryview, offset: int = 0) -> M:
+    """Decode a message that starts at `offset`; bytes behind it are ignored, as Kafka does.
+
+    Records stay views into `view`; every other value is a copy.
+
+    Raises:
+        ProtocolError: no such version, or the bytes are not such a message.
+    """
+    return decode_from(cls, version, view, offset)[0]
+
+
+def decode_from(
+    cls: type[M], version: int, view: bytes | bytearray | memoryview, offset: int = 0
+) -> tuple[M, int]:
+    """As `decode`; also returns the position after the message."""
+    decoder = _decoders.get((cls, version)) or _decoder(cls, version)
+    if not isinstance(view, memoryview):
+        view = memoryview(view)
+    try:
+        made = decoder(view, offset, len(view))
+    except _DECODE_ERRORS as error:
+        raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
+    return cast(tuple[M, int], made)
+
+
+def _decoder(cls: type[Message], version: int) -> Decoder:
+    _check_version(cls, version)
+    made = _decoders[cls, version] = compile_decoder(cls, version)
+    return made
+
+
+def _encoder(cls: type[Message], version: int) -> Encoder:
+    _check_version(cls, version)
+    made = _encoders[cls, version] = compile_encoder(cls, version)
+    return made
+
+
+def _check_version(cls: type[Message], version: int) -> None:
+    first, last = cls.__versions__
+    if not first <= version <= last:
+        raise ProtocolError(f"{cls.__name__} has versions {first}-{last}, not {version}")

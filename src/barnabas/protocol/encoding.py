@@ -1,0 +1,305 @@
+"""Writes the encoder of one (message, version) as straight-line Python.
+
+Runs of fixed-size fields are packed at once. Records of 1 KiB or more, and any records that are
+not bytes (a slice of a file), become a chunk of their own: what the socket can send from a file
+is never brought into memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.protocol.compiling import compile_function
+from barnabas.protocol.primitives import STRING_BYTES_MAX, unsigned_varint
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.schema import (
+    RECORDS,
+    STRING,
+    UUID,
+    Array,
+    Field,
+    Kind,
+    Message,
+    Struct,
+    is_flexible,
+)
+
+# Records from this size on are passed on as a chunk instead of being copied.
+CHUNK_BYTES_MIN = 1024
+
+Encoder = Callable[[Any, bytearray, list[Any]], bytearray]
+
+
+def compile_encoder(message: type[Message], version: int) -> Encoder:
+    """Compile the function (message, out, chunks) -> the bytearray that is still open.
+
+    It appends to `out`; where records stand alone, `out` and the records are moved to `chunks`.
+    """
+    return _EncoderWriter(message, version).compile()
+
+
+class _EncoderWriter:
+    def __init__(self, message: type[Message], version: int) -> None:
+        self._message = message
+        self._version = version
+        self._flexible = is_flexible(message, version)
+        self._lines: list[str] = []
+        self._indent = 1
+        self._functions: list[str] = []
+        # Fixed-size values not yet written: (struct letter, expression).
+        self._run: list[tuple[str, str]] = []
+        self._serial = 0
+        self._names: dict[str, Any] = {
+            "pack": struct.pack,
+            "unsigned_varint": unsigned_varint,
+            "long_string": _long_string,
+            "lost": _lost_error,
+            "null": _null_error,
+            "stands_alone": _stands_alone,
+        }
+
+    def compile(self) -> Encoder:
+        self._struct(self._message, "o")
+        self._flush()
+        self._line("return out")
+        source = "\n".join([*self._functions, "def encode(o, out, chunks):", *self._lines, ""])
+        title = f"{self._message.__name__} v{self._version} encoder"
+        return compile_function(source, "encode", title, self._names)
+
+    # -- writing lines
+
+    def _line(self, text: str) -> None:
+        self._lines.append("    " * self._indent + text)
+
+    def _new_name(self, prefix: str) -> str:
+        self._serial += 1
+        return f"{prefix}{self._serial}"
+
+    def _flush(self) -> None:
+        """Write the pending run of fixed-size values."""
+        if not self._run:
+            return
+        codes = "".join(code for code, _ in self._run)
+        values = ", ".join(value for _, value in self._run)
+        self._run = []
+        writer = "pack_" + codes.replace("?", "Z")
+        self._names[writer] = struct.Struct(">" + codes).pack
+        self._line(f"out += {writer}({values})")
+
+    # -- structs
+
+    def _struct(self, cls: type[Struct], name: str) -> None:
+        tagged = []
+        for each in cls.__fields__:
+            value = f"{name}.{each.name}"
+            if not each.is_in(self._version):
+                self._refuse_loss(each, value)
+            elif each.tag is not None and self._flexible:
+                tagged.append(each)
+            else:
+                self._field(each, each.kind, value, each.is_nullable(self._version))
+        if not self._flexible:
+            return
+        if not tagged:
+            self._run.append(("B", "0"))
+            return
+        self._flush()
+        function = self._tag_function(tagged)
+        absent = " and ".join(self._is_absent(each, name) for each in tagged)
+        self._line(f"if {absent}: out.append(0)")
+        self._line(f"else: out += {function}({name})")
+
+    def _refuse_loss(self, each: Field, value: str) -> None:
+        """A value that this version cannot carry is an error unless the schema lets it go."""
+        if each.ignorable:
+            return
+        differs = self._differs(each, value)
+        self._line(f"if {differs}: raise lost({self._path(each)}, {self._version})")
+
+    def _differs(self, each: Field, value: str) -> str:
+        default = each.default()
+        if default is None:
+            return f"{value} is not None"
+        if isinstance(default, Struct):
+            known = self._default_name(each, default)
+            return f"{value} is not {known} and {value} != {known}"
+        return f"{value} != {default!r}"
+
+    def _is_absent(self, each: Field, name: str) -> str:
+        value = f"{name}.{each.name}"
+        default = each.default()
+        if default is None:
+            return f"{value} is None"
+        if isinstance(default, Struct):
+            known = self._default_name(each, default)
+            return f"({value} is {known} or {value} == {known})"
+        return f"{value} == {default!r}"
+
+    def _default_name(self, each: Field, default: Struct) -> str:
+        name = f"D_{each.owner}_{each.name}"
+        self._names[name] = default
+        return name
+
+    def _path(self, each: Field) -> str:
+        return repr(f"{each.owner}.{each.name}")
+
+    def _tag_function(self, tagged: list[Field]) -> str:
+        """Write the function that returns a struct's tagged fields, their count first."""
+        function = self._new_name("tags_")
+        outer, self._lines = self._lines, []
+        indent, self._indent = self._indent, 1
+        self._line("count = 0; whole = bytearray(); chunks = []")
+        for each in sorted(tagged, key=lambda one: one.tag or 0):
+            self._line(f"if not ({self._is_absent(each, 'o')}):")
+            self._indent = 2
+            self._line("count += 1; out = bytearray()")
+            nullable = each.is_nullable(self._version)
+            self._field(each, each.kind, f"o.{each.name}", nullable)
+            self._flush()
+            self._line(f"whole += {unsigned_varint(each.tag or 0)!r}")
+            self._line("whole += unsigned_varint(len(out)); whole += out")
+            self._indent = 1
+        self._line("return unsigned_varint(count) + whole")
+        self._functions += [f"def {function}(o):", *self._lines, ""]
+        self._lines, self._indent = outer, indent
+        return function
+
+    # -- fields
+
+    def _field(
+        self, each: Field, kind: Kind | Array | type[Struct], value: str, nullable: bool
+    ) -> None:
+        if isinstance(kind, Array):
+            self._array(each, kind.element, value, nullable)
+        elif not isinstance(kind, Kind):
+            self._nested_struct(kind, value, nullable)
+        elif kind is UUID:
+            self._line(f"b = {value}")
+            self._line(f"if len(b) != 16: raise null({self._path(each)}, 'a uuid has 16 bytes')")
+            self._run.append((kind.code, value))
+        elif kind.code:
+            self._run.append((kind.code, value))
+        elif kind is RECORDS:
+            self._records(each, value, nullable)
+        else:
+            self._variable(each, kind, value, nullable)
+
+    def _nested_struct(self, cls: type[Struct], value: str, nullable: bool) -> None:
+        name = self._new_name("o")
+        self._line(f"{name} = {value}")
+        if not nullable:
+            self._struct(cls, name)
+            return
+        self._flush()
+        self._line(f"if {name} is None: out.append(255)")
+        self._line("else:")
+        self._indent += 1
+        self._line("out.append(1)")
+        self._struct(cls, name)
+        self._flush()
+        self._indent -= 1
+
+    def _variable(self, each: Field, kind: Kind, value: str, nullable: bool) -> None:
+        """Write a string or bytes."""
+        is_string = kind is STRING
+        convert = f"b = {value}.encode()" if is_string else f"b = {value}"
+        plus = " + 1" if self._flexible else ""
+        if nullable:
+            null_length = 0 if self._flexible else -1
+            self._line(f"b = {value}")
+            self._line(f"if b is None: b = b''; n = {null_length}")
+            convert_known = "b = b.encode(); " if is_string else ""
+            self._line(f"else: {convert_known}n = len(b){plus}")
+        else:
+            self._line(convert)
+            self._line(f"n = len(b){plus}")
+        self._length("h" if is_string else "i", each, is_string)
+        self._line("out += b")
+
+    def _length(self, legacy_code: str, each: Field, is_string: bool = False) -> None:
+        """Write the prefix `n`, which already has the compact form's extra one."""
+        if not self._flexible:
+            self._run.append((legacy_code, "n"))
+            self._flush()
+            return
+        self._flush()
+        longer = f"long_string({self._path(each)}, n)" if is_string else "unsigned_varint(n)"
+        self._line("if n < 128: out.append(n)")
+        self._line(f"else: out += {longer}")
+
+    def _records(self, each: Field, value: str, nullable: bool) -> None:
+        name = self._new_name("records")
+        null_length, plus = (0, " + 1") if self._flexible else (-1, "")
+        self._line(f"{name} = {value}")
+        if nullable:
+            self._line(f"n = {null_length} if {name} is None else len({name}){plus}")
+        else:
+            self._line(f"n = len({name}){plus}")
+        self._length("i", each)
+        indent = self._indent
+        if nullable:
+            self._line(f"if {name} is not None:")
+            self._indent += 1
+        self._line(f"if stands_alone({name}):")
+        self._line(f"    chunks.append(out); chunks.append({name}); out = bytearray()")
+        self._line(f"else: out += {name}")
+        self._indent = indent
+
+    def _array(self, each: Field, element: Kind | type[Struct], value: str, nullable: bool) -> None:
+        items = self._new_name("items")
+        null_length, plus = (0, " + 1") if self._flexible else (-1, "")
+        self._line(f"{items} = {value}")
+        if nullable:
+            self._line(f"n = {null_length} if {items} is None else len({items}){plus}")
+        else:
+            self._line(f"n = len({items}){plus}")
+        self._length("i", each)
+        indent = self._indent
+        if nullable:
+            self._line(f"if {items}:")
+            self._indent += 1
+        if isinstance(element, Kind) and element.code and element is not UUID:
+            self._line(f"out += pack(f'>{{len({items})}}{element.code}', *{items})")
+        else:
+            item = self._new_name("o")
+            self._line(f"for {item} in {items}:")
+            self._indent += 1
+            self._field(each, element, item, nullable=False)
+            self._flush()
+            if isinstance(element, type) and not _writes_anything(element, self):
+                self._line("pass")
+        self._indent = indent
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @property
+    def flexible(self) -> bool:
+        return self._flexible
+
+
+def _writes_anything(cls: type[Struct], writer: _EncoderWriter) -> bool:
+    return writer.flexible or any(each.is_in(writer.version) for each in cls.__fields__)
+
+
+def _stands_alone(records: Any) -> bool:
+    """Whether records become a chunk of their own rather than being copied."""
+    is_bytes = isinstance(records, bytes | bytearray | memoryview)
+    return not is_bytes or len(records) >= CHUNK_BYTES_MIN
+
+
+def _long_string(path: str, length_plus_one: int) -> bytes:
+    if length_plus_one - 1 > STRING_BYTES_MAX:
+        raise ProtocolError(f"{path}: a string of {length_plus_one - 1} bytes is too long")
+    return unsigned_varint(length_plus_one)
+
+
+def _lost_error(path: str, version: int) -> ProtocolError:
+    return ProtocolError(f"version {version} cannot carry {path}, which is set")
+
+
+def _null_error(path: str, why: str) -> ProtocolError:
+    return ProtocolError(f"{path}: {why}")

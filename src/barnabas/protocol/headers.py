@@ -1,0 +1,165 @@
+"""Request and response headers, and whole frames around messages.
+
+A frame is a 4-byte length, a header, a message. Request headers: v0 has no client id and is only
+used by ControlledShutdown v0; v1 has one; v2, for flexible versions, adds tagged fields but keeps
+the old length prefix of the client id. Response headers: v1 adds tagged fields, except that an
+ApiVersions response always has v0, as its reader does not know yet what the broker speaks
+(KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_keys import ApiKey, response_class
+from barnabas.protocol.api_table import API_ROWS
+from barnabas.protocol.chunks import Chunk, chunks_length
+from barnabas.protocol.codec import decode, encode_onto
+from barnabas.protocol.decoding import skip_tags
+from barnabas.protocol.protocol_error import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.protocol.schema import Message
+
+FRAME_BYTES_MAX = 0x7FFFFFFF
+
+_FIXED = struct.Struct(">hhi")
+_FIXED_AND_LENGTH = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+_FRAME_START = struct.Struct(">ii")
+_LENGTH = struct.Struct(">i")
+
+_CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+_NEVER_FLEXIBLE = 0x8000
+
+# API key -> first flexible version; a plain dict, because every request asks.
+_FLEXIBLE_FROM = {
+    key: _NEVER_FLEXIBLE if row.flexible_from is None else row.flexible_from
+    for key, row in API_ROWS.items()
+}
+
+
+def request_header_version(api_key: int, version: int) -> int:
+    """0, 1 or 2; an unknown API is taken to have v1."""
+    if version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE):
+        return 2
+    return 0 if api_key == _CONTROLLED_SHUTDOWN and version == 0 else 1
+
+
+def response_header_version(api_key: int, version: int) -> int:
+    """0 or 1."""
+    if api_key == _API_VERSIONS:
+        return 0
+    return 1 if version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE) else 0
+
+
+def decode_request_header(
+    view: bytes | bytearray | memoryview,
+) -> tuple[int, int, int, str | None, int]:
+    """Read the header of a request frame (without its length).
+
+    API key and version are not checked: ApiVersions is answered even if its version is unknown.
+
+    Returns:
+        (api_key, api_version, correlation_id, client_id, offset of the message)
+
+    Raises:
+        ProtocolError: not a header.
+    """
+    try:
+        api_key, version, correlation_id = _FIXED.unpack_from(view)
+        if api_key == _CONTROLLED_SHUTDOWN and version == 0:
+            return api_key, version, correlation_id, None, 8
+        _, _, _, length = _FIXED_AND_LENGTH.unpack_from(view)
+        offset = 10
+        client_id = None
+        if length >= 0:
+            offset += length
+            client_id = str(view[10:offset], "utf-8")
+        if version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE):
+            tags = view[offset]
+            offset += 1
+            if tags:
+                offset = skip_tags(view, offset, len(view), tags, None)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"request header: {error}") from error
+    if offset > len(view):
+        raise ProtocolError("request header: the client id is cut off")
+    return api_key, version, correlation_id, client_id, offset
+
+
+def encode_request_header(
+    api_key: int, version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """Write the header of a request."""
+    header_version = request_header_version(api_key, version)
+    if header_version == 0:
+        return _FIXED.pack(api_key, version, correlation_id)
+    try:
+        name = b"" if client_id is None else client_id.encode()
+        length = -1 if client_id is None else len(name)
+        start = _FIXED_AND_LENGTH.pack(api_key, version, correlation_id, length)
+    except (struct.error, UnicodeEncodeError) as error:
+        raise ProtocolError(f"request header: {error}") from error
+    return start + name + (b"\x00" if header_version == 2 else b"")
+
+
+def encode_request(
+    correlation_id: int, client_id: str | None, message: Message, version: int
+) -> list[Chunk]:
+    """A whole request frame: length, header, message."""
+    start = bytearray(4)
+    start += encode_request_header(message.__api_key__, version, correlation_id, client_id)
+    return _with_length(start, encode_onto(start, message, version))
+
+
+def encode_response(correlation_id: int, message: Message, version: int) -> list[Chunk]:
+    """A whole response frame: length, header, message."""
+    start = bytearray(_FRAME_START.pack(0, correlation_id))
+    if response_header_version(message.__api_key__, version):
+        start.append(0)
+    return _with_length(start, encode_onto(start, message, version))
+
+
+def decode_response_header(
+    api_key: int, version: int, view: bytes | bytearray | memoryview
+) -> tuple[int, int]:
+    """Read the header of a response frame (without its length): (correlation id, offset behind)."""
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(view)
+        offset = 4
+        if response_header_version(api_key, version):
+            tags = view[4]
+            offset = skip_tags(view, 5, len(view), tags, None) if tags else 5
+    except (struct.error, IndexError) as error:
+        raise ProtocolError(f"response header: {error}") from error
+    return correlation_id, offset
+
+
+def decode_response(
+    request_cls: type[Message], version: int, view: bytes | bytearray | memoryview
+) -> tuple[int, Message]:
+    """Read a response frame (without its length) to a request of this class and version."""
+    api_key = request_cls.__api_key__
+    correlation_id, offset = decode_response_header(api_key, version, view)
+    return correlation_id, decode(response_class(api_key), version, view, offset)
+
+
+def peek_correlation_id(view: bytes | bytearray | memoryview) -> int:
+    """The correlation id of a response frame, by which its request is found."""
+    if len(view) < 4:
+        raise ProtocolError("response header: fewer than 4 bytes")
+    correlation_id: int = _CORRELATION_ID.unpack_from(view)[0]
+    return correlation_id
+
+
+def _with_length(start: bytearray, chunks: Sequence[Chunk]) -> list[Chunk]:
+    length = chunks_length(chunks) - 4
+    if length > FRAME_BYTES_MAX:
+        raise ProtocolError(f"a frame of {length} bytes is too long")
+    _LENGTH.pack_into(start, 0, length)
+    return list(chunks)

@@ -1,0 +1,73 @@
+"""BeginQuorumEpoch: API key 53, versions 0-1, flexible 1+;
+served on controller listeners.
+
+Field table imported from Apache Kafka's message schemas by tools/import_schemas.py.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import (
+    INT16,
+    INT32,
+    STRING,
+    UINT16,
+    UUID,
+    ZERO_UUID,
+    Message,
+    Struct,
+    array,
+    field,
+)
+
+
+class PartitionDataRequest(Struct):
+    partition_index: int = field(INT32, "0+")
+    voter_directory_id: bytes = field(UUID, "1+", default=ZERO_UUID, ignorable=True)
+    leader_id: int = field(INT32, "0+")
+    leader_epoch: int = field(INT32, "0+")
+
+
+class TopicDataRequest(Struct):
+    topic_name: str = field(STRING, "0+")
+    partitions: list[PartitionDataRequest] = field(array(PartitionDataRequest), "0+")
+
+
+class LeaderEndpoint(Struct):
+    name: str = field(STRING, "1+")
+    host: str = field(STRING, "1+")
+    port: int = field(UINT16, "1+")
+
+
+class BeginQuorumEpochRequest(Message, api_key=53, versions="0-1", flexible="1+"):
+    cluster_id: str | None = field(STRING, "0+", nullable="0+", default=None)
+    voter_id: int = field(INT32, "1+", default=-1, ignorable=True)
+    topics: list[TopicDataRequest] = field(array(TopicDataRequest), "0+")
+    leader_endpoints: list[LeaderEndpoint] = field(
+        array(LeaderEndpoint), "1+", default_factory=list, ignorable=True
+    )
+
+
+class PartitionDataResponse(Struct):
+    partition_index: int = field(INT32, "0+")
+    error_code: int = field(INT16, "0+")
+    leader_id: int = field(INT32, "0+")
+    leader_epoch: int = field(INT32, "0+")
+
+
+class TopicDataResponse(Struct):
+    topic_name: str = field(STRING, "0+")
+    partitions: list[PartitionDataResponse] = field(array(PartitionDataResponse), "0+")
+
+
+class NodeEndpoint(Struct):
+    node_id: int = field(INT32, "1+")
+    host: str = field(STRING, "1+")
+    port: int = field(UINT16, "1+")
+
+
+class BeginQuorumEpochResponse(Message, api_key=53, versions="0-1", flexible="1+"):
+    error_code: int = field(INT16, "0+")
+    topics: list[TopicDataResponse] = field(array(TopicDataResponse), "0+")
+    node_endpoints: list[NodeEndpoint] = field(
+        array(NodeEndpoint), "1+", default_factory=list, tag=0
+    )

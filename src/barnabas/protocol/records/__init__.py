@@ -1,0 +1,1 @@
+"""One module per type of record that Kafka keeps in its own logs and files."""

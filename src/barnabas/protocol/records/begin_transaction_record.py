@@ -1,0 +1,13 @@
+"""BeginTransactionRecord (version 0):
+type 23 of the metadata log.
+
+Field table imported from Apache Kafka's message schemas by tools/import_schemas.py.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import STRING, Record, field
+
+
+class BeginTransactionRecord(Record, type=23, versions="0", flexible="0+"):
+    name: str | None = field(STRING, "0+", nullable="0+", default=None, tag=0)

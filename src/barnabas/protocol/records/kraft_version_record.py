@@ -1,0 +1,14 @@
+"""KRaftVersionRecord (version 0):
+kept in control batches and clients' payloads.
+
+Field table imported from Apache Kafka's message schemas by tools/import_schemas.py.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import INT16, Record, field
+
+
+class KRaftVersionRecord(Record, versions="0", flexible="0+"):
+    version: int = field(INT16, "0+")
+    kraft_version: int = field(INT16, "0+")

@@ -1,0 +1,22 @@
+"""RemotePartitionDeleteMetadataRecord (version 0):
+type 2 of the broker's storage.
+
+Field table imported from Apache Kafka's message schemas by tools/import_schemas.py.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import INT8, INT32, INT64, STRING, UUID, Record, Struct, field
+
+
+class TopicIdPartitionEntry(Struct):
+    name: str = field(STRING, "0+")
+    id: bytes = field(UUID, "0+")
+    partition: int = field(INT32, "0+")
+
+
+class RemotePartitionDeleteMetadataRecord(Record, type=2, versions="0", flexible="0+"):
+    topic_id_partition: TopicIdPartitionEntry = field(TopicIdPartitionEntry, "0+")
+    broker_id: int = field(INT32, "0+")
+    event_timestamp_ms: int = field(INT64, "0+")
+    remote_partition_delete_state: int = field(INT8, "0+")

@@ -1,0 +1,14 @@
+"""UnfenceBrokerRecord (version 0):
+type 8 of the metadata log.
+
+Field table imported from Apache Kafka's message schemas by tools/import_schemas.py.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import INT32, INT64, Record, field
+
+
+class UnfenceBrokerRecord(Record, type=8, versions="0", flexible="0+"):
+    id: int = field(INT32, "0+")
+    epoch: int = field(INT64, "0+")

@@ -1,0 +1,299 @@
+"""Declared layout of protocol messages: one line per field, all versions in one table.
+
+Source: the message format of KIP-482 and the rules of Kafka's message schemas. A class body only
+stores its table; constructor, decoder and encoder are compiled when they are first needed, so
+that importing a message costs microseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ZERO_UUID = bytes(16)
+
+# What a version range means when it is open at the top ("4+").
+VERSION_MAX = 0x7FFF
+
+MISSING: Any = object()
+
+
+class Kind(NamedTuple):
+    """A primitive type of the protocol. `code` is its struct letter, empty for variable length."""
+
+    name: str
+    code: str
+    size: int
+    implicit_default: Any
+
+
+BOOL = Kind("bool", "?", 1, False)
+INT8 = Kind("int8", "b", 1, 0)
+INT16 = Kind("int16", "h", 2, 0)
+INT32 = Kind("int32", "i", 4, 0)
+INT64 = Kind("int64", "q", 8, 0)
+UINT16 = Kind("uint16", "H", 2, 0)
+UINT32 = Kind("uint32", "I", 4, 0)
+FLOAT64 = Kind("float64", "d", 8, 0.0)
+UUID = Kind("uuid", "16s", 16, ZERO_UUID)
+STRING = Kind("string", "", 0, "")
+BYTES = Kind("bytes", "", 0, b"")
+RECORDS = Kind("records", "", 0, None)
+
+
+class Array(NamedTuple):
+    """A list of primitives or of structs."""
+
+    element: Kind | type[Struct]
+
+
+def array(element: Kind | type[Struct]) -> Array:
+    """The type of a list whose items are `element`."""
+    return Array(element)
+
+
+def version_range(text: str) -> tuple[int, int] | None:
+    """Read "3", "3-7", "3+" or "none" as an inclusive range."""
+    if text == "none":
+        return None
+    if text.endswith("+"):
+        return int(text[:-1]), VERSION_MAX
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+class Field:
+    """One line of a field table."""
+
+    __slots__ = (
+        "_nullable",
+        "_versions",
+        "declared_default",
+        "default_factory",
+        "ignorable",
+        "kind",
+        "name",
+        "owner",
+        "tag",
+    )
+
+    def __init__(self, kind: Kind | Array | type[Struct], versions: str) -> None:
+        self.name = ""
+        self.owner = ""
+        self.kind = kind
+        self.declared_default: Any = MISSING
+        self.default_factory: Callable[..., Any] | None = None
+        # A tagged field is tagged in every version that has it.
+        self.tag: int | None = None
+        # Whether an encoder may drop a value that its version cannot carry.
+        self.ignorable = False
+        self._versions = versions
+        self._nullable = "none"
+
+    @property
+    def versions(self) -> str:
+        return self._versions
+
+    @property
+    def nullable_versions(self) -> str:
+        return self._nullable
+
+    @property
+    def is_required(self) -> bool:
+        return self.declared_default is MISSING and self.default_factory is None
+
+    def is_in(self, version: int) -> bool:
+        span = version_range(self._versions)
+        return span is not None and span[0] <= version <= span[1]
+
+    def is_nullable(self, version: int) -> bool:
+        span = version_range(self._nullable)
+        return span is not None and span[0] <= version <= span[1]
+
+    def default(self) -> Any:
+        """The value that means "not there"; a fresh one where it could be changed."""
+        if self.declared_default is not MISSING:
+            return self.declared_default
+        if isinstance(self.kind, Kind):
+            return self.kind.implicit_default
+        if isinstance(self.kind, Array):
+            return []
+        return self.kind.default_instance()
+
+    def __repr__(self) -> str:
+        return f"Field({self.owner}.{self.name}, {self._versions!r})"
+
+
+def field(
+    kind: Kind | Array | type[Struct],
+    versions: str,
+    *,
+    nullable: str = "none",
+    default: Any = MISSING,
+    default_factory: Callable[..., Any] | None = None,
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Any:
+    """Declare a field of a struct.
+
+    Args:
+        kind: a primitive type, `array(...)` of one, or a struct class.
+        versions: versions of the message that carry it, as "3", "3-7" or "3+".
+        nullable: versions in which it may be None.
+        default: value when it is not given or not carried; without one (and without
+            `default_factory`) the constructor demands the field.
+        default_factory: `list`, or the struct class itself, for values that are mutable.
+        tag: number of a tagged field (KIP-482).
+        ignorable: an encoder drops a value that the version cannot carry instead of refusing it.
+    """
+    made = Field(kind, versions)
+    made.declared_default = default
+    made.default_factory = default_factory
+    made.tag = tag
+    made.ignorable = ignorable
+    made._nullable = nullable
+    return made
+
+
+class _StructMeta(type):
+    """Turns declared fields into slots; what needs generated code waits for its first use."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> _StructMeta:
+        fields = []
+        for key, value in list(namespace.items()):
+            if isinstance(value, Field):
+                value.name = key
+                value.owner = name
+                fields.append(value)
+                del namespace[key]
+        namespace["__slots__"] = tuple(each.name for each in fields)
+        namespace["__fields__"] = tuple(fields)
+        return super().__new__(mcs, name, bases, namespace, **options)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class Struct(metaclass=_StructMeta):
+    """A group of fields inside a message. Constructed by keyword only."""
+
+    __fields__: ClassVar[tuple[Field, ...]]
+    __default_instance__: ClassVar[Struct | None] = None
+
+    def __init__(self, **values: Any) -> None:
+        cls = _declaring_class(type(self))
+        _install_constructor(cls)
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Struct) or self.__fields__ is not other.__fields__:
+            return NotImplemented
+        return all(
+            getattr(self, each.name) == getattr(other, each.name) for each in self.__fields__
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in self.__fields__)
+        return f"{_declaring_class(type(self)).__name__}({inside})"
+
+    @classmethod
+    def default_instance(cls) -> Any:
+        """A struct of defaults; shared and write-protected where all values are immutable.
+
+        Fetch answers carry three such structs per partition, nearly always absent: sharing makes
+        them free to build and lets the encoder tell "absent" by identity.
+        """
+        if any(isinstance(each.kind, Array) or not _is_primitive(each) for each in cls.__fields__):
+            return _of_defaults(cls, cls)
+        shared = cls.__dict__.get("__default_instance__")
+        if shared is None:
+            protected = _StructMeta(
+                cls.__name__, (cls,), {"__setattr__": _refuse_write, "__module__": cls.__module__}
+            )
+            protected.__fields__ = cls.__fields__  # type: ignore[attr-defined]
+            shared = _of_defaults(cls, protected)
+            cls.__default_instance__ = shared
+        return shared
+
+
+class Message(Struct):
+    """A request or a response: the root of a layout.
+
+    Class keywords: `api_key`, `versions` (all that can be coded) and `flexible` (those with
+    compact lengths and tagged fields, KIP-482).
+    """
+
+    __api_key__: ClassVar[int] = -1
+    __versions__: ClassVar[tuple[int, int]] = (0, 0)
+    __flexible_from__: ClassVar[int] = VERSION_MAX + 1
+
+    def __init_subclass__(
+        cls, *, api_key: int = -1, versions: str = "", flexible: str = "none"
+    ) -> None:
+        if not versions:
+            return
+        span = version_range(versions)
+        assert span is not None
+        first_flexible = version_range(flexible)
+        cls.__api_key__ = api_key
+        cls.__versions__ = span
+        cls.__flexible_from__ = VERSION_MAX + 1 if first_flexible is None else first_flexible[0]
+
+
+class Record(Message):
+    """A key, a value or a piece of data that Kafka keeps in a log or file of its own.
+
+    Class keyword `type` is the record type by which it is found in its log; -1 if it has none.
+    """
+
+    __record_type__: ClassVar[int] = -1
+
+    def __init_subclass__(
+        cls,
+        *,
+        type: int = -1,  # noqa: A002 - Kafka's word, and it reads well in a class line
+        versions: str = "",
+        flexible: str = "none",
+    ) -> None:
+        super().__init_subclass__(versions=versions, flexible=flexible)
+        if versions:
+            cls.__record_type__ = type
+
+
+def is_flexible(message: type[Message], version: int) -> bool:
+    """Whether this version uses compact lengths and tagged fields."""
+    return version >= message.__flexible_from__
+
+
+def _is_primitive(each: Field) -> bool:
+    return isinstance(each.kind, Kind)
+
+
+def _declaring_class(cls: type[Struct]) -> type[Struct]:
+    """The class whose body held the fields (a protected default has an empty body)."""
+    for base in cls.__mro__:
+        if "__setattr__" not in base.__dict__:
+            return base
+    raise AssertionError(cls)
+
+
+def _of_defaults(cls: type[Struct], concrete: type) -> Any:
+    made: Any = object.__new__(concrete)
+    for each in cls.__fields__:
+        object.__setattr__(made, each.name, each.default())
+    return made
+
+
+def _refuse_write(self: Struct, name: str, _value: Any) -> None:
+    owner = _declaring_class(type(self)).__name__
+    raise AttributeError(f"cannot set {name} of a shared default: assign a new {owner} instead")
+
+
+def _install_constructor(cls: type[Struct]) -> None:
+    from barnabas.protocol.compiling import compile_constructor
+
+    cls.__init__ = compile_constructor(cls)  # type: ignore[method-assign]
