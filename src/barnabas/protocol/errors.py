@@ -1,0 +1,244 @@
+"""Kafka's error codes: the values by which peers are told what went wrong.
+
+An error that a peer may meet is a value of this enum, per partition or per request, never an
+exception across layers. Numbers, names and retriability are Kafka 4.4's; the wording is ours.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """An error code; `NONE` is 0, and an unexpected failure -1."""
+
+    _retriable: bool
+    _message: str
+
+    def __new__(cls, code: int, retriable: bool, message: str) -> ErrorCode:
+        made = int.__new__(cls, code)
+        made._value_ = code
+        made._retriable = retriable
+        made._message = message
+        return made
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later, with nothing changed by the caller."""
+        return self._retriable
+
+    @property
+    def message(self) -> str:
+        """One phrase for people."""
+        return self._message
+
+    @classmethod
+    def of(cls, code: int) -> ErrorCode:
+        """The error of a code off the wire; one that is newer than we are counts as unexpected."""
+        try:
+            return cls(code)  # type: ignore[call-arg]
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
+    UNKNOWN_SERVER_ERROR = -1, False, "the broker failed in a way it did not expect"
+    NONE = 0, False, "no error"
+    OFFSET_OUT_OF_RANGE = 1, False, "the offset lies outside of what the log holds"
+    CORRUPT_MESSAGE = 2, True, "a record batch is damaged, too large or lacks a key it needs"
+    UNKNOWN_TOPIC_OR_PARTITION = 3, True, "this broker knows no such topic or partition"
+    INVALID_FETCH_SIZE = 4, False, "the asked fetch size is not allowed"
+    LEADER_NOT_AVAILABLE = 5, True, "the partition has no leader at the moment"
+    NOT_LEADER_OR_FOLLOWER = (
+        6,
+        True,
+        "this broker does not lead, or does not replicate, the partition",
+    )
+    REQUEST_TIMED_OUT = 7, True, "the request was not finished in time"
+    BROKER_NOT_AVAILABLE = 8, False, "the broker cannot be reached"
+    REPLICA_NOT_AVAILABLE = 9, True, "the replica cannot serve the partition at the moment"
+    MESSAGE_TOO_LARGE = 10, False, "a record batch is larger than the topic allows"
+    STALE_CONTROLLER_EPOCH = 11, False, "the sender follows a controller that has been replaced"
+    OFFSET_METADATA_TOO_LARGE = 12, False, "the metadata string of a committed offset is too long"
+    NETWORK_EXCEPTION = 13, True, "the connection was lost before the answer came"
+    COORDINATOR_LOAD_IN_PROGRESS = 14, True, "the coordinator is still loading its state"
+    COORDINATOR_NOT_AVAILABLE = 15, True, "there is no coordinator at the moment"
+    NOT_COORDINATOR = 16, True, "another broker coordinates this group or transactional id"
+    INVALID_TOPIC_EXCEPTION = (
+        17,
+        False,
+        "the topic name is not allowed, or the topic may not be used this way",
+    )
+    RECORD_LIST_TOO_LARGE = 18, False, "the batch is larger than a log segment"
+    NOT_ENOUGH_REPLICAS = 19, True, "fewer replicas are in sync than min.insync.replicas asks for"
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
+        20,
+        True,
+        "the records are in the log, but too few replicas were in sync",
+    )
+    INVALID_REQUIRED_ACKS = 21, False, "acks has to be 0, 1 or -1"
+    ILLEGAL_GENERATION = 22, False, "the group has moved on to another generation"
+    INCONSISTENT_GROUP_PROTOCOL = 23, False, "the member shares no protocol with its group"
+    INVALID_GROUP_ID = 24, False, "the group id is not allowed"
+    UNKNOWN_MEMBER_ID = 25, False, "the group has no such member"
+    INVALID_SESSION_TIMEOUT = 26, False, "the session time-out is outside of the broker's limits"
+    REBALANCE_IN_PROGRESS = 27, False, "the group is rebalancing: join again"
+    INVALID_COMMIT_OFFSET_SIZE = 28, False, "the offset commit is too large"
+    TOPIC_AUTHORIZATION_FAILED = 29, False, "not allowed on this topic"
+    GROUP_AUTHORIZATION_FAILED = 30, False, "not allowed on this group"
+    CLUSTER_AUTHORIZATION_FAILED = 31, False, "not allowed on this cluster"
+    INVALID_TIMESTAMP = 32, False, "a record's timestamp is too far from the broker's time"
+    UNSUPPORTED_SASL_MECHANISM = 33, False, "this broker does not offer the SASL mechanism"
+    ILLEGAL_SASL_STATE = 34, False, "the request does not fit the state of the authentication"
+    UNSUPPORTED_VERSION = 35, False, "the request's version is not supported"
+    TOPIC_ALREADY_EXISTS = 36, False, "a topic of this name exists"
+    INVALID_PARTITIONS = 37, False, "the number of partitions is not allowed"
+    INVALID_REPLICATION_FACTOR = (
+        38,
+        False,
+        "the replication factor is below 1 or above the number of brokers",
+    )
+    INVALID_REPLICA_ASSIGNMENT = 39, False, "the assignment of replicas to brokers is not valid"
+    INVALID_CONFIG = 40, False, "a configuration value is not valid"
+    NOT_CONTROLLER = 41, True, "this node is not the active controller"
+    INVALID_REQUEST = 42, False, "the request contradicts itself or the protocol"
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, False, "the stored message format cannot do this"
+    POLICY_VIOLATION = 44, False, "a policy of the cluster forbids the request"
+    OUT_OF_ORDER_SEQUENCE_NUMBER = (
+        45,
+        False,
+        "the producer's sequence number does not follow its last one",
+    )
+    DUPLICATE_SEQUENCE_NUMBER = 46, False, "the producer's sequence number was used before"
+    INVALID_PRODUCER_EPOCH = 47, False, "the producer's epoch is older than the one known"
+    INVALID_TXN_STATE = 48, False, "the transaction is in a state that does not allow this"
+    INVALID_PRODUCER_ID_MAPPING = (
+        49,
+        False,
+        "the producer id does not belong to this transactional id",
+    )
+    INVALID_TRANSACTION_TIMEOUT = 50, False, "the transaction time-out is above the broker's limit"
+    CONCURRENT_TRANSACTIONS = 51, True, "the last change of this transaction is not finished yet"
+    TRANSACTION_COORDINATOR_FENCED = 52, False, "the transaction coordinator has been replaced"
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, False, "not allowed on this transactional id"
+    SECURITY_DISABLED = 54, False, "security features are switched off"
+    OPERATION_NOT_ATTEMPTED = 55, False, "not tried, because another part of the request failed"
+    KAFKA_STORAGE_ERROR = 56, True, "the disk or log directory failed"
+    LOG_DIR_NOT_FOUND = 57, False, "the broker has no such log directory"
+    SASL_AUTHENTICATION_FAILED = 58, False, "the credentials were not accepted"
+    UNKNOWN_PRODUCER_ID = 59, False, "nothing is known of this producer id"
+    REASSIGNMENT_IN_PROGRESS = 60, False, "the partition is being reassigned already"
+    DELEGATION_TOKEN_AUTH_DISABLED = 61, False, "delegation tokens are switched off"
+    DELEGATION_TOKEN_NOT_FOUND = 62, False, "there is no such delegation token"
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, False, "the token belongs to somebody else"
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (
+        64,
+        False,
+        "token requests need another kind of authentication",
+    )
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, False, "not allowed on this delegation token"
+    DELEGATION_TOKEN_EXPIRED = 66, False, "the delegation token has expired"
+    INVALID_PRINCIPAL_TYPE = 67, False, "the type of principal is not supported"
+    NON_EMPTY_GROUP = 68, False, "the group still has members"
+    GROUP_ID_NOT_FOUND = 69, False, "there is no such group"
+    FETCH_SESSION_ID_NOT_FOUND = 70, True, "there is no such fetch session: start a new one"
+    INVALID_FETCH_SESSION_EPOCH = (
+        71,
+        True,
+        "the fetch session expects another epoch: start a new one",
+    )
+    LISTENER_NOT_FOUND = 72, True, "the leader has no listener of the name the request came by"
+    TOPIC_DELETION_DISABLED = 73, False, "deleting topics is switched off"
+    FENCED_LEADER_EPOCH = 74, True, "the sender's leader epoch is older than the broker's"
+    UNKNOWN_LEADER_EPOCH = 75, True, "the sender's leader epoch is newer than the broker's"
+    UNSUPPORTED_COMPRESSION_TYPE = 76, False, "the compression cannot be used with this version"
+    STALE_BROKER_EPOCH = 77, False, "the broker has registered again since"
+    OFFSET_NOT_AVAILABLE = 78, True, "a new leader does not know its high watermark yet"
+    MEMBER_ID_REQUIRED = 79, False, "join again with the member id given"
+    PREFERRED_LEADER_NOT_AVAILABLE = 80, True, "the preferred leader cannot lead at the moment"
+    GROUP_MAX_SIZE_REACHED = 81, False, "the group is full"
+    FENCED_INSTANCE_ID = 82, False, "another member has taken over this group instance id"
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, True, "no replica may become leader at the moment"
+    ELECTION_NOT_NEEDED = 84, True, "the partition has the leader that the election would choose"
+    NO_REASSIGNMENT_IN_PROGRESS = 85, False, "the partition is not being reassigned"
+    GROUP_SUBSCRIBED_TO_TOPIC = 86, False, "the group is subscribed to the topic"
+    INVALID_RECORD = 87, False, "a record was refused by the broker's checks"
+    UNSTABLE_OFFSET_COMMIT = 88, True, "the offset belongs to a transaction that is still open"
+    THROTTLING_QUOTA_EXCEEDED = 89, True, "the quota is used up: wait the throttle time"
+    PRODUCER_FENCED = 90, False, "a newer producer uses the same transactional id"
+    RESOURCE_NOT_FOUND = 91, False, "the request names something that does not exist"
+    DUPLICATE_RESOURCE = 92, False, "the request names something twice, or that exists"
+    UNACCEPTABLE_CREDENTIAL = 93, False, "the credential does not meet the requirements"
+    INCONSISTENT_VOTER_SET = 94, False, "sender and receiver disagree on the voters"
+    INVALID_UPDATE_VERSION = 95, False, "the update's version does not follow the current one"
+    FEATURE_UPDATE_FAILED = 96, False, "the finalized features could not be changed"
+    PRINCIPAL_DESERIALIZATION_FAILURE = (
+        97,
+        False,
+        "a forwarded request's principal could not be read",
+    )
+    SNAPSHOT_NOT_FOUND = 98, False, "there is no such snapshot"
+    POSITION_OUT_OF_RANGE = 99, False, "the position lies outside of the snapshot"
+    UNKNOWN_TOPIC_ID = 100, True, "this broker knows no topic with this id"
+    DUPLICATE_BROKER_REGISTRATION = 101, False, "a broker of this id is alive already"
+    BROKER_ID_NOT_REGISTERED = 102, False, "no broker of this id is registered"
+    INCONSISTENT_TOPIC_ID = 103, True, "the log belongs to another topic id than the request"
+    INCONSISTENT_CLUSTER_ID = 104, False, "the request is meant for another cluster"
+    TRANSACTIONAL_ID_NOT_FOUND = 105, False, "there is no such transactional id"
+    FETCH_SESSION_TOPIC_ID_ERROR = (
+        106,
+        True,
+        "the fetch session began with topic names and now uses ids, or the reverse",
+    )
+    INELIGIBLE_REPLICA = 107, False, "a replica may not join the in-sync set at the moment"
+    NEW_LEADER_ELECTED = 108, False, "the partition got a new leader meanwhile"
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109, False, "the offset is in remote storage now"
+    FENCED_MEMBER_EPOCH = (
+        110,
+        False,
+        "the member's epoch is older than the coordinator's: join again",
+    )
+    UNRELEASED_INSTANCE_ID = 111, False, "another member still holds this group instance id"
+    UNSUPPORTED_ASSIGNOR = 112, False, "the coordinator does not have the assignor"
+    STALE_MEMBER_EPOCH = (
+        113,
+        False,
+        "the member's epoch is not current: retry after the next heartbeat",
+    )
+    MISMATCHED_ENDPOINT_TYPE = (
+        114,
+        False,
+        "the request was sent to a broker instead of a controller, or the reverse",
+    )
+    UNSUPPORTED_ENDPOINT_TYPE = 115, False, "this type of endpoint is not supported"
+    UNKNOWN_CONTROLLER_ID = 116, False, "there is no controller of this id"
+    UNKNOWN_SUBSCRIPTION_ID = 117, False, "the telemetry subscription has changed"
+    TELEMETRY_TOO_LARGE = 118, False, "the pushed metrics are larger than allowed"
+    INVALID_REGISTRATION = 119, False, "the controller finds the registration not valid"
+    TRANSACTION_ABORTABLE = 120, False, "the transaction can only be aborted now"
+    INVALID_RECORD_STATE = (
+        121,
+        False,
+        "the record is not in a state that allows the acknowledgement",
+    )
+    SHARE_SESSION_NOT_FOUND = 122, True, "there is no such share session: start a new one"
+    INVALID_SHARE_SESSION_EPOCH = (
+        123,
+        True,
+        "the share session expects another epoch: start a new one",
+    )
+    FENCED_STATE_EPOCH = 124, False, "the share partition's state epoch is not current"
+    INVALID_VOTER_KEY = 125, False, "the voter key does not match the receiver"
+    DUPLICATE_VOTER = 126, False, "the voter is in the voter set already"
+    VOTER_NOT_FOUND = 127, False, "the voter set has no such voter"
+    INVALID_REGULAR_EXPRESSION = 128, False, "the regular expression is not valid"
+    REBOOTSTRAP_REQUIRED = 129, False, "the client has to begin again from its bootstrap servers"
+    STREAMS_INVALID_TOPOLOGY = 130, False, "the streams topology is not valid"
+    STREAMS_INVALID_TOPOLOGY_EPOCH = 131, False, "the streams topology's epoch is not valid"
+    STREAMS_TOPOLOGY_FENCED = 132, False, "the group uses a newer streams topology"
+    SHARE_SESSION_LIMIT_REACHED = 133, True, "the broker holds as many share sessions as it may"
+    GROUP_DELETION_FAILED = 134, False, "the group could not be deleted"
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (
+        135,
+        False,
+        "the streams topology's description could not be stored",
+    )
+    CONTROLLER_ID_NOT_REGISTERED = 136, False, "no controller of this id is registered"
