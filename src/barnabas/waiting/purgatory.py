@@ -1,0 +1,111 @@
+"""Where delayed operations wait under keys (Kafka: DelayedOperationPurgatory).
+
+Whoever changes what an operation may wait for calls `check_and_complete(key)` after the change,
+never in the midst of it. A completed operation leaves all of its keys at once; Kafka purges them
+now and then instead, because there a lock would be taken per key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from barnabas.waiting.delayed_operation import DelayedOperation
+    from barnabas.waiting.timing_wheel import TimingWheel
+
+
+class Purgatory:
+    """Operations of one kind."""
+
+    __slots__ = ("_delayed", "_shut_down", "_watched", "_watchers", "_wheel", "name")
+
+    def __init__(self, name: str, wheel: TimingWheel) -> None:
+        self.name = name
+        self._wheel = wheel
+        # Operations by key, in the order in which they came; a key without any is not there.
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._watched = 0
+        self._delayed = 0
+        self._shut_down = False
+
+    def try_complete_else_watch(
+        self, operation: DelayedOperation, keys: Iterable[Hashable]
+    ) -> bool:
+        """Complete it now if its condition holds, else let it wait under `keys`.
+
+        The condition is looked at again once it is watched: what it waits for may have come
+        through the very calls of the first look, when nobody would have woken it.
+
+        Returns:
+            Whether it is completed; `on_complete` may run before this returns.
+        """
+        assert operation._purgatory is None, "an operation waits in one purgatory, once"
+        if operation.is_completed or operation.try_complete():
+            return True
+        if self._shut_down:
+            return False
+        operation._purgatory = self
+        operation._keys = list(dict.fromkeys(keys))
+        for key in operation._keys:
+            self._watchers.setdefault(key, {})[operation] = None
+        self._watched += len(operation._keys)
+        self._delayed += 1
+        if operation.try_complete() or operation.is_completed:
+            return True
+        operation._entry = self._wheel.add(operation.delay_ms, operation.expire)
+        return False
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Look at all operations under `key`; returns how many that completed."""
+        watchers = self._watchers.get(key)
+        if watchers is None:
+            return 0
+        # A copy: completing one takes it out, and may start or complete others.
+        return sum(
+            not operation.is_completed and operation.try_complete() for operation in list(watchers)
+        )
+
+    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
+        """Stop watching under `key`; the operations wait on for their other keys and their time.
+
+        Returns:
+            The operations, for the caller to force.
+        """
+        operations = list(self._watchers.pop(key, ()))
+        for operation in operations:
+            operation._keys.remove(key)
+        self._watched -= len(operations)
+        return operations
+
+    def forget(self, operation: DelayedOperation) -> None:
+        """Take a completed operation out of all its keys (called by the operation)."""
+        for key in operation._keys:
+            watchers = self._watchers[key]
+            del watchers[operation]
+            if not watchers:
+                del self._watchers[key]
+        self._watched -= len(operation._keys)
+        self._delayed -= 1
+        operation._keys = []
+        operation._purgatory = None
+
+    def watched(self) -> int:
+        """Operations counted once per key they wait under."""
+        return self._watched
+
+    def delayed(self) -> int:
+        """Operations that wait."""
+        return self._delayed
+
+    def shutdown(self) -> None:
+        """Drop all that waits, unanswered; what comes later is tried once and dropped."""
+        self._shut_down = True
+        for watchers in list(self._watchers.values()):
+            for operation in list(watchers):
+                if operation._entry is not None:
+                    operation._entry.cancel()
+                    operation._entry = None
+                if operation._purgatory is self:
+                    self.forget(operation)
