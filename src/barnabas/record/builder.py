@@ -1,0 +1,211 @@
+"""Building v2 record batches (KIP-98), for producers and for the broker's own logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.record.batch import (
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
+    set_crc,
+)
+from barnabas.record.compression import NONE, compress
+from barnabas.record.varint import write_varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from barnabas.record.record import Record
+
+# Largest overhead of one record: length, attributes, timestamp and offset deltas, three lengths.
+_RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5
+
+
+@dataclass(slots=True)
+class BatchBuilder:
+    """Collects records and makes one batch of them.
+
+    Offsets follow each other from `base_offset` unless `append_at` gives them. With log append time
+    every record gets the timestamp of `log_append_time_ms`.
+    """
+
+    base_offset: int = 0
+    compression: int = NONE
+    timestamp_type: int = 0
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    transactional: bool = False
+    control: bool = False
+    leader_epoch: int = NO_PARTITION_LEADER_EPOCH
+    # Uncompressed bytes, header included, that `append` does not go beyond; the first record always
+    # fits. None for no limit.
+    max_bytes: int | None = None
+    compression_level: int | None = None
+    log_append_time_ms: int = NO_TIMESTAMP
+    # When tombstones of the batch may be removed (KIP-534); None for not set.
+    delete_horizon: int | None = None
+
+    record_count: int = field(default=0, init=False)
+    # Timestamp that deltas start from: the first record's, or the delete horizon.
+    _base_timestamp: int = field(default=NO_TIMESTAMP, init=False)
+    _max_timestamp: int = field(default=NO_TIMESTAMP, init=False)
+    _last_offset_delta: int = field(default=-1, init=False)
+    _payload: bytearray = field(default_factory=bytearray, init=False)
+
+    def append(
+        self,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> int | None:
+        """Add a record.
+
+        Returns:
+            Its offset relative to `base_offset`, None if the batch is full and it was not added.
+        """
+        if self.max_bytes is not None and self.record_count:
+            size = HEADER_SIZE + len(self._payload) + record_size_max(key, value, headers)
+            if size > self.max_bytes:
+                return None
+        delta = self._last_offset_delta + 1
+        self._write(delta, timestamp_ms, key, value, headers)
+        return delta
+
+    def append_at(self, record: Record) -> None:
+        """Add a record at its own offset, which must be behind the last one; gaps are kept."""
+        delta = record.offset - self.base_offset
+        if delta <= self._last_offset_delta:
+            raise ValueError(f"offset {record.offset} does not follow the batch's last one")
+        self._write(delta, record.timestamp, record.key, record.value, record.headers)
+
+    def _write(
+        self,
+        offset_delta: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> None:
+        if not self.record_count:
+            horizon = self.delete_horizon
+            self._base_timestamp = timestamp_ms if horizon is None else horizon
+        timestamp_delta = timestamp_ms - self._base_timestamp
+        if not -(1 << 63) <= timestamp_delta < 1 << 63:
+            raise ValueError(f"timestamp {timestamp_ms} is too far from the batch's first")
+        body = bytearray(1)
+        write_varint(body, timestamp_delta)
+        write_varint(body, offset_delta)
+        _write_bytes(body, key)
+        _write_bytes(body, value)
+        write_varint(body, len(headers))
+        for name, content in headers:
+            _write_bytes(body, name.encode())
+            _write_bytes(body, content)
+        write_varint(self._payload, len(body))
+        self._payload += body
+        self._last_offset_delta = offset_delta
+        self._max_timestamp = max(self._max_timestamp, timestamp_ms)
+        self.record_count += 1
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes of the batch if it is not compressed."""
+        return HEADER_SIZE + len(self._payload)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was appended yet."""
+        return self.record_count == 0
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp appended, -1 if none."""
+        return self._max_timestamp
+
+    def build(self) -> bytearray:
+        """The batch with header and CRC; the builder can be built again, with more records too."""
+        payload = compress(self.compression, self._payload, self.compression_level)
+        is_append_time = self.timestamp_type == LOG_APPEND_TIME
+        batch = bytearray(HEADER_SIZE)
+        HEADER.pack_into(
+            batch,
+            0,
+            self.base_offset,
+            HEADER_SIZE - LOG_OVERHEAD + len(payload),
+            self.leader_epoch,
+            MAGIC_V2,
+            0,
+            self._attributes(),
+            self._last_offset_delta,
+            self._base_timestamp,
+            self.log_append_time_ms if is_append_time else self._max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        )
+        batch += payload
+        set_crc(batch, 0, len(batch))
+        return batch
+
+    def _attributes(self) -> int:
+        attributes = self.compression
+        if self.timestamp_type == LOG_APPEND_TIME:
+            attributes |= TIMESTAMP_TYPE_FLAG
+        if self.transactional:
+            attributes |= TRANSACTIONAL_FLAG
+        if self.control:
+            attributes |= CONTROL_FLAG
+        if self.delete_horizon is not None:
+            attributes |= DELETE_HORIZON_FLAG
+        return attributes
+
+
+def _write_bytes(output: bytearray, content: bytes | None) -> None:
+    if content is None:
+        output.append(1)
+        return
+    write_varint(output, len(content))
+    output += content
+
+
+def record_size_max(
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
+) -> int:
+    """An upper bound of the bytes that a record takes in a batch."""
+    size = _RECORD_OVERHEAD_MAX + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += 10 + len(name.encode()) + len(content or b"")
+    return size
+
+
+def build_batch(records: Iterable[Record], builder: BatchBuilder | None = None) -> bytearray:
+    """One batch of `records`, each at its own offset.
+
+    Args:
+        records: in the order of their offsets, at least one.
+        builder: an empty one that says everything else; its base offset is set to the first
+            record's.
+    """
+    builder = BatchBuilder() if builder is None else builder
+    for record in records:
+        if builder.is_empty:
+            builder.base_offset = record.offset
+        builder.append_at(record)
+    assert not builder.is_empty, "a batch needs a record"
+    return builder.build()

@@ -1,0 +1,45 @@
+"""Zigzag varints of the records inside a v2 batch (KIP-98).
+
+The protocol package has its own for messages; these are the record format's, with its errors.
+"""
+
+from __future__ import annotations
+
+from barnabas.record.errors import CorruptBatchError
+
+# A 64-bit number takes at most ten bytes of seven bits.
+_SHIFT_MAX = 63
+
+
+def read_varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
+    """The signed number at `position` and the position after it.
+
+    Raises:
+        IndexError: the buffer ends inside it.
+        CorruptBatchError: it has more than ten bytes.
+    """
+    byte = buffer[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > _SHIFT_MAX:
+            raise CorruptBatchError(f"varint at {position} has more than ten bytes")
+    value &= 0xFFFFFFFFFFFFFFFF
+    return (value >> 1) ^ -(value & 1), position
+
+
+def write_varint(output: bytearray, value: int) -> None:
+    """Append a signed number of at most 64 bits."""
+    value = (value << 1) ^ (value >> 63)
+    while value >= 0x80:
+        output.append(value & 0x7F | 0x80)
+        value >>= 7
+    output.append(value)
