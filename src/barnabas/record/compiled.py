@@ -1,0 +1,73 @@
+"""aiokafka's compiled record reader, loaded without aiokafka's client.
+
+`import aiokafka.record` runs the package's own `__init__`, which imports all of its client and
+takes longer than the reader itself. The package is put in place with its `__init__` put off until
+someone asks for a name that only it can give; a program that uses aiokafka sees no difference.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+_PACKAGE = "aiokafka"
+
+
+class CompiledRecord(Protocol):
+    """What the compiled reader yields; the same attributes as `Record`."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def timestamp_type(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+
+
+class CompiledReader:
+    """The class that reads one v2 batch, and the error that it raises."""
+
+    __slots__ = ("batch", "corrupt")
+
+    def __init__(self) -> None:
+        if _PACKAGE not in sys.modules:
+            _put_off_package()
+        from aiokafka.errors import CorruptRecordException
+        from aiokafka.record.default_records import DefaultRecordBatch
+
+        self.batch: Callable[[bytes], Iterable[CompiledRecord]] = DefaultRecordBatch
+        self.corrupt: type[Exception] = CorruptRecordException
+
+
+def _put_off_package() -> None:
+    spec = importlib.util.find_spec(_PACKAGE)
+    assert spec is not None, "aiokafka is a dependency of ours"
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__["__getattr__"] = _load_on_miss(spec, module)
+    sys.modules[_PACKAGE] = module
+
+
+def _load_on_miss(spec: ModuleSpec, module: ModuleType) -> Callable[[str], Any]:
+    """A module's `__getattr__` (PEP 562) that runs its code on the first name it does not have."""
+
+    def get(name: str) -> Any:
+        if name.startswith("__") and name not in ("__version__", "__all__"):
+            raise AttributeError(name)
+        if module.__dict__.pop("__getattr__", None) is not None:
+            assert spec.loader is not None
+            spec.loader.exec_module(module)
+        return getattr(module, name)
+
+    return get

@@ -1,0 +1,71 @@
+"""The compiled reader: the same records as the pure one, the same error for hostile bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.record.batch import batches
+from barnabas.record.builder import BatchBuilder
+from barnabas.record.columns import batch_records, iter_records
+from barnabas.record.conversion import down_convert
+from barnabas.record.errors import CorruptBatchError
+from barnabas.record.reader import records
+
+
+def v2(compression: int, base: int = 50) -> bytes:
+    builder = BatchBuilder(base_offset=base, compression=compression)
+    for index in range(20):
+        headers = [("h", b"x"), ("i", None)] if index % 2 else []
+        builder.append(100 + index, None if index == 2 else b"k", b"v" * index, headers)
+    return bytes(builder.build())
+
+
+@pytest.mark.parametrize("compression", range(5))
+def test_compiled_and_pure_reader_agree(compression: int) -> None:
+    raw = v2(compression)
+    rows = [
+        (r.offset, r.timestamp, r.timestamp_type, r.key, r.value, list(r.headers))
+        for r in iter_records(raw)
+    ]
+    assert rows == [(*r[:5], list(r.headers)) for r in records(raw)]
+
+
+def test_every_format_is_read_and_control_batches_left_out() -> None:
+    control = BatchBuilder(base_offset=90, control=True)
+    control.append(1, b"\x00\x00\x00\x01", b"")
+    raw = down_convert(v2(1, 0), 0) + down_convert(v2(0, 20), 1) + bytes(control.build())
+    raw += v2(3, 100) + v2(0)[:30]
+    assert [r.offset for r in iter_records(raw)] == [*range(40), *range(100, 120)]
+
+
+def test_a_header_key_that_is_no_utf8_is_shown_changed() -> None:
+    builder = BatchBuilder()
+    builder.append(1, None, b"v", [("zz", b"x")])
+    raw = bytes(builder.build()).replace(b"zz", b"\xff\xfe")
+    assert [r.headers[0][0] for r in iter_records(raw)] == ["\ufffd\ufffd"]
+
+
+@settings(max_examples=500)
+@given(position=st.integers(0, 10**6), byte=st.integers(0, 255), compression=st.integers(0, 4))
+def test_a_changed_byte_raises_nothing_else(position: int, byte: int, compression: int) -> None:
+    raw = bytearray(v2(compression))
+    raw[position % len(raw)] = byte
+    with contextlib.suppress(CorruptBatchError):
+        for start, header in batches(raw):
+            batch_records(raw, start, header)
+
+
+def test_the_reader_does_not_load_aiokafkas_client_and_leaves_it_usable() -> None:
+    program = (
+        "import sys; from barnabas.record.compiled import CompiledReader; CompiledReader();"
+        "assert 'aiokafka.client' not in sys.modules;"
+        "import aiokafka; assert aiokafka.AIOKafkaConsumer and aiokafka.errors and aiokafka.record;"
+        "from aiokafka import AIOKafkaProducer; assert 'aiokafka.client' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
