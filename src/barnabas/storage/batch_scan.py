@@ -1,0 +1,83 @@
+"""Walking the batches of a segment's file: headers alone to find a place, whole batches to recover."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.record.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    BatchHeader,
+    check_crc,
+)
+from barnabas.storage.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.runtime.disk import File
+
+# What is read at once while looking for an offset: a little more than index.interval.bytes.
+_SEEK_BYTES = 8192
+_RECOVERY_BYTES = 1 << 20
+_BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
+
+
+def headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch from `position` on that lies wholly below `end`.
+
+    Raises:
+        CorruptRecordError: a header that cannot be.
+    """
+    block, block_start = b"", position
+    while end - position >= HEADER_SIZE:
+        at = position - block_start
+        if at + HEADER_SIZE > len(block):
+            block, block_start, at = file.read_at(_SEEK_BYTES, position), position, 0
+            if len(block) < HEADER_SIZE:
+                return
+        header = BatchHeader._make(HEADER.unpack_from(block, at))
+        if header.batch_length < _BATCH_LENGTH_MIN or header.magic != MAGIC_V2:
+            raise CorruptRecordError(f"{file.path}: no batch header at {position}")
+        next_position = position + header.batch_length + LOG_OVERHEAD
+        if next_position > end:
+            return
+        yield position, header
+        position = next_position
+
+
+def valid_batches(
+    file: File, position: int, end: int
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Position, header and bytes of each whole batch whose CRC holds; the first bad one ends it.
+
+    Raises:
+        CorruptRecordError: batches of magic 0 or 1, which are intact perhaps and are not cut off.
+    """
+    block, block_start = memoryview(b""), position
+    while end - position >= HEADER_SIZE:
+        at = position - block_start
+        if at + HEADER_SIZE > len(block):
+            block, block_start, at = _read(file, _RECOVERY_BYTES, position), position, 0
+            if len(block) < HEADER_SIZE:
+                return
+        header = BatchHeader._make(HEADER.unpack_from(block, at))
+        size = header.batch_length + LOG_OVERHEAD
+        if header.magic in (0, 1) and _BATCH_LENGTH_MIN <= size <= end - position and position == 0:
+            raise CorruptRecordError(f"{file.path}: message format {header.magic} is not supported")
+        if header.batch_length < _BATCH_LENGTH_MIN or header.magic != MAGIC_V2:
+            return
+        if size > end - position:
+            return
+        if at + size > len(block):
+            block, block_start, at = _read(file, max(size, _RECOVERY_BYTES), position), position, 0
+        if not check_crc(block, at, header) or header.last_offset_delta < 0:
+            return
+        yield position, header, block[at : at + size]
+        position += size
+
+
+def _read(file: File, size: int, position: int) -> memoryview:
+    return memoryview(file.read_at(size, position))

@@ -1,0 +1,31 @@
+"""The names of the files in a partition's directory (Kafka's LogFileUtils)."""
+
+from __future__ import annotations
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+PRODUCER_SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_FILE_SUFFIX = ".deleted"
+CLEANED_FILE_SUFFIX = ".cleaned"
+SWAP_FILE_SUFFIX = ".swap"
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+# Decimal digits of the largest offset there can be, 2**63 - 1, and one to spare.
+_OFFSET_DIGITS = 20
+
+
+def offset_file(directory: str, offset: int, suffix: str) -> str:
+    """The path of the file that begins at `offset`."""
+    return f"{directory}/{offset:020d}{suffix}"
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """The offset in a file's name; None if it is no file of that suffix."""
+    stem = name.removesuffix(suffix)
+    if stem == name or not (stem.isascii() and stem.isdigit()) or len(stem) != _OFFSET_DIGITS:
+        return None
+    return int(stem)

@@ -1,0 +1,144 @@
+"""Where each leader epoch begins in the log (Kafka's LeaderEpochFileCache; KIP-101, KIP-279)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from barnabas.storage.checkpoint import CheckpointError, decode_lines, encode_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.runtime.disk import Disk
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+class LeaderEpochCache:
+    """Epochs and their start offsets, both strictly increasing, and the file that keeps them."""
+
+    __slots__ = ("_disk", "_epochs", "_is_synced", "_starts", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        # Whether the file on disk has survived a sync as it is.
+        self._is_synced = True
+
+    def load(self) -> bool:
+        """Read the file; returns False if it is damaged (the cache is then empty)."""
+        if not self._disk.exists(self.path):
+            return True
+        try:
+            entries = decode_lines(self._disk.read(self.path), 2)
+            pairs = sorted((int(epoch), int(start)) for epoch, start in entries)
+        except (CheckpointError, ValueError):
+            return False
+        for epoch, start in pairs:
+            self._insert(epoch, start)
+        return True
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The last epoch, None if there is none."""
+        return self._epochs[-1] if self._epochs else None
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset) of all."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """The log goes on with `epoch` at `start_offset`; returns whether that was news.
+
+        Entries that contradict it (no smaller epoch, no smaller start) are dropped.
+        """
+        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+            return False
+        self._insert(epoch, start_offset)
+        self._write()
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch that is no larger than `epoch`, and where it ends (exclusive).
+
+        Returns:
+            (-1, -1) if the epoch is unknown: none is cached, or it lies above the latest; for an
+            epoch below the first: that epoch, with the start of the first one.
+        """
+        if epoch == UNDEFINED_EPOCH or not self._epochs or epoch > self._epochs[-1]:
+            return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        slot = bisect_right(self._epochs, epoch)
+        if slot == 0:
+            return epoch, self._starts[0]
+        return self._epochs[slot - 1], self._starts[slot]
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch of the record at `offset`; None if it lies before all known ones."""
+        slot = bisect_right(self._starts, offset)
+        return self._epochs[slot - 1] if slot else None
+
+    def previous_epoch(self, epoch: int) -> int | None:
+        """The largest epoch below `epoch`."""
+        slot = bisect_right(self._epochs, epoch - 1)
+        return self._epochs[slot - 1] if slot else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`: drop epochs that begin there or later."""
+        if self._starts and self._starts[-1] >= end_offset:
+            while self._starts and self._starts[-1] >= end_offset:
+                self._starts.pop()
+                self._epochs.pop()
+            self._write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log now begins at `start_offset`: drop epochs that end there, lift the first one."""
+        slot = bisect_right(self._starts, start_offset)
+        if slot and self._starts[slot - 1] != start_offset or slot > 1:
+            del self._starts[: slot - 1]
+            del self._epochs[: slot - 1]
+            self._starts[0] = start_offset
+            self._write()
+
+    def clear(self) -> None:
+        """Forget all."""
+        if self._epochs:
+            self._epochs.clear()
+            self._starts.clear()
+            self._write()
+
+    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Make `entries` all there is: after a damaged file, as found in the log."""
+        self._epochs.clear()
+        self._starts.clear()
+        for epoch, start in entries:
+            self._insert(epoch, start)
+        self._write()
+
+    def sync(self) -> None:
+        """Make the file survive the loss of power, if it does not already."""
+        if not self._is_synced:
+            self._disk.write_atomically(self.path, self._encoded())
+            self._is_synced = True
+
+    def _insert(self, epoch: int, start_offset: int) -> None:
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+
+    def _write(self) -> None:
+        # Not synced: the epochs above the recovery point are found again in the log itself, and a
+        # sync of the log syncs this file too.
+        self._disk.write_atomically(self.path, self._encoded(), sync=False)
+        self._is_synced = False
+
+    def _encoded(self) -> bytes:
+        return encode_lines(f"{e} {s}" for e, s in zip(self._epochs, self._starts, strict=True))

@@ -1,0 +1,131 @@
+"""The sparse index from offsets to positions in a segment (Kafka's OffsetIndex, `.index`).
+
+An entry is 8 bytes: the last offset of a batch, relative to the segment's base offset, and the
+position where the batch begins.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from barnabas.storage.index_file import IndexFile
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
+
+ENTRY_BYTES = 8
+RELATIVE_OFFSET_MAX = 0x7FFF_FFFF
+_ENTRY = Struct(">ii")
+_SWAP = sys.byteorder == "little"
+
+
+class OffsetIndex:
+    """Read from its file on first use; `unload` forgets what the file has."""
+
+    __slots__ = ("_max_entries", "_offsets", "_positions", "base_offset", "file")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
+        self.file = IndexFile(disk, path, ENTRY_BYTES)
+        self.base_offset = base_offset
+        self._max_entries = max_bytes // ENTRY_BYTES
+        # Relative offsets, strictly increasing, and positions; None until they are read.
+        self._offsets: array[int] | None = None
+        self._positions: array[int] = array("i")
+
+    def create(self) -> None:
+        """Make the file of a new segment."""
+        self.file.create()
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further entry fits."""
+        offsets = self._offsets
+        return len(self._loaded() if offsets is None else offsets) >= self._max_entries
+
+    def lookup(self, offset: int) -> int:
+        """A position from which a forward scan finds `offset`: of the entry at or before it."""
+        slot = bisect_right(self._loaded(), min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        return self._positions[slot - 1] if slot else 0
+
+    def offset_beyond(self, position: int) -> int | None:
+        """The offset of the first entry at or behind `position`; None if there is none."""
+        offsets = self._loaded()
+        slot = bisect_left(self._positions, position)
+        return self.base_offset + offsets[slot] if slot < len(offsets) else None
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Add the entry of a batch."""
+        offsets = self._loaded()
+        relative = last_offset - self.base_offset
+        assert not offsets or relative > offsets[-1], "index entries increase"
+        offsets.append(relative)
+        self._positions.append(position)
+        self.file.append(_ENTRY.pack(relative, position))
+
+    def last_position(self) -> int:
+        """The position of the last entry, 0 without one; does not read the whole file."""
+        if self._offsets is not None:
+            return self._positions[-1] if self._positions else 0
+        entry = self.file.last_entry()
+        return int(_ENTRY.unpack(entry)[1]) if entry else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of `offset` and all after it."""
+        offsets = self._loaded()
+        count = bisect_left(offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        if count < len(offsets):
+            del offsets[count:]
+            del self._positions[count:]
+            self.file.replace(self._encoded())
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        self._offsets = array("i")
+        self._positions = array("i")
+        self.file.replace(b"")
+
+    def is_sane(self, log_bytes: int) -> bool:
+        """Whether the entries can belong to a segment of `log_bytes`."""
+        offsets, positions = self._loaded(), self._positions
+        if not offsets:
+            return True
+        return (
+            offsets[0] >= 0
+            and positions[0] >= 0
+            and positions[-1] < log_bytes
+            and all(map(int.__lt__, offsets, offsets[1:]))
+            and all(map(int.__lt__, positions, positions[1:]))
+        )
+
+    def unload(self) -> None:
+        """Give the memory back; the next use reads the file."""
+        self.file.write_out()
+        self._offsets = None
+        self._positions = array("i")
+
+    def _loaded(self) -> array[int]:
+        offsets = self._offsets
+        if offsets is None:
+            entries = array("i", self.file.read())
+            if _SWAP:
+                entries.byteswap()
+            offsets = self._offsets = entries[0::2]
+            self._positions = entries[1::2]
+        return offsets
+
+    def _encoded(self) -> bytes:
+        entries = array("i", bytes(ENTRY_BYTES * len(self._positions)))
+        entries[0::2] = self._loaded()
+        entries[1::2] = self._positions
+        if _SWAP:
+            entries.byteswap()
+        return entries.tobytes()

@@ -1,0 +1,75 @@
+"""What a log remembers of one producer (Kafka's ProducerStateEntry; KIP-98, KIP-360)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NO_EPOCH = -1
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+REMEMBERED_BATCHES = 5
+
+
+class RememberedBatch(NamedTuple):
+    """A batch that may come again, because its answer was lost."""
+
+    base_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerEntry(NamedTuple):
+    """A producer's state; a new batch makes a new entry, so that a failed append changes nothing."""
+
+    producer_id: int
+    producer_epoch: int = NO_EPOCH
+    # The latest ones of this epoch, oldest first, at most REMEMBERED_BATCHES.
+    batches: tuple[RememberedBatch, ...] = ()
+    # Of the last batch or marker; decides when the entry expires.
+    last_timestamp: int = -1
+    # Of the coordinator that wrote the last marker.
+    coordinator_epoch: int = -1
+    # Where the open transaction begins, -1 without one.
+    txn_first_offset: int = NO_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 without one."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last data record, -1 without one."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def find_duplicate(
+        self, epoch: int, base_sequence: int, last_sequence: int
+    ) -> RememberedBatch | None:
+        """The remembered batch that has these sequences, None if it is not one of them."""
+        if epoch == self.producer_epoch:
+            for batch in self.batches:
+                if batch.base_sequence == base_sequence and batch.last_sequence == last_sequence:
+                    return batch
+        return None
+
+    def with_batch(
+        self, epoch: int, batch: RememberedBatch, is_transactional: bool
+    ) -> ProducerEntry:
+        """The entry after a data batch; a new epoch forgets the batches of the old one."""
+        if epoch == self.producer_epoch:
+            batches = (*self.batches[1 - REMEMBERED_BATCHES :], batch)
+        else:
+            batches = (batch,)
+        first = self.txn_first_offset
+        if is_transactional and first == NO_OFFSET:
+            first = batch.first_offset
+        return ProducerEntry(
+            self.producer_id, epoch, batches, batch.timestamp, self.coordinator_epoch, first
+        )
+
+    def with_marker(self, epoch: int, coordinator_epoch: int, timestamp: int) -> ProducerEntry:
+        """The entry after the marker that ends a transaction."""
+        batches = self.batches if epoch == self.producer_epoch else ()
+        return ProducerEntry(self.producer_id, epoch, batches, timestamp, coordinator_epoch)

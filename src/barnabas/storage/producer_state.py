@@ -1,0 +1,343 @@
+"""Idempotence and transactions of one partition (Kafka's ProducerStateManager; KIP-98, KIP-360).
+
+`stage` validates one batch and says what the producer's state will be; `commit` takes it over once
+the bytes are written. Recovery and followers go the same way without the validation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.record.batch import SEQUENCE_MAX
+from barnabas.record.control import ControlType, parse_control_key, parse_end_marker
+from barnabas.record.reader import records_of
+from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+from barnabas.storage.file_names import PRODUCER_SNAPSHOT_SUFFIX, offset_file, offset_of
+from barnabas.storage.producer_entry import NO_EPOCH, NO_OFFSET, ProducerEntry, RememberedBatch
+from barnabas.storage.producer_snapshot import (
+    CorruptSnapshotError,
+    decode_snapshot,
+    encode_snapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.record.batch import BatchHeader, Buffer
+    from barnabas.runtime.disk import Disk
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction that a marker has ended."""
+
+    producer_id: int
+    first_offset: int
+    # Offset of the marker.
+    last_offset: int
+    is_aborted: bool
+
+
+class EndMarker(NamedTuple):
+    """What the control batch of a transaction says."""
+
+    control_type: ControlType
+    coordinator_epoch: int
+    timestamp: int
+
+
+def read_end_marker(batch: Buffer, header: BatchHeader) -> EndMarker | None:
+    """The marker in a control batch; None for control records of another kind, or if empty."""
+    if not header.record_count:
+        return None
+    record = records_of(batch, 0, header)[0]
+    control_type = parse_control_key(record.key)
+    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    return EndMarker(control_type, parse_end_marker(record.value), record.timestamp)
+
+
+class ProducerState:
+    """All producers of one log."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_expiration_ms",
+        "_ongoing",
+        "_unreplicated",
+        "entries",
+        "map_end_offset",
+        "snapshots",
+    )
+
+    def __init__(self, disk: Disk, directory: str, expiration_ms: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._expiration_ms = expiration_ms
+        # By producer id.
+        self.entries: dict[int, ProducerEntry] = {}
+        # Open transactions: first offset -> producer id, ascending since they open at the end.
+        self._ongoing: dict[int, int] = {}
+        # Ended ones whose marker lies above the high watermark: first offset -> last offset.
+        self._unreplicated: dict[int, int] = {}
+        # The state covers all batches below this offset.
+        self.map_end_offset = 0
+        # Offsets of the snapshot files, ascending.
+        self.snapshots: list[int] = []
+
+    # -- one batch ---------------------------------------------------------------------------
+
+    def find_duplicate(self, header: BatchHeader) -> RememberedBatch | None:
+        """Where this very batch was appended before; None if it is new."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            return None
+        return entry.find_duplicate(
+            header.producer_epoch, header.base_sequence, header.last_sequence
+        )
+
+    def stage(
+        self,
+        header: BatchHeader,
+        first_offset: int,
+        origin: AppendOrigin,
+        before: ProducerEntry | None = None,
+    ) -> ProducerEntry:
+        """The producer's state after a data batch at `first_offset`; nothing is changed yet.
+
+        Args:
+            before: the state staged for an earlier batch of the same append.
+
+        Raises:
+            InvalidProducerEpochError, OutOfOrderSequenceError, InvalidTxnStateError
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        entry = before or self.entries.get(producer_id)
+        if entry is None:
+            entry = ProducerEntry(producer_id)
+        elif origin is not AppendOrigin.REPLICATION:
+            _check_epoch(entry, epoch)
+            if origin is AppendOrigin.CLIENT:
+                _check_sequence(entry, epoch, header.base_sequence)
+        is_transactional = header.is_transactional
+        if entry.txn_first_offset != NO_OFFSET and not is_transactional:
+            raise InvalidTxnStateError(
+                f"producer {producer_id} has a transaction open, its batch is not transactional"
+            )
+        batch = RememberedBatch(
+            header.base_sequence,
+            header.last_sequence,
+            first_offset,
+            first_offset + header.last_offset_delta,
+            header.max_timestamp,
+        )
+        return entry.with_batch(epoch, batch, is_transactional)
+
+    def stage_marker(
+        self, header: BatchHeader, marker: EndMarker, offset: int, origin: AppendOrigin
+    ) -> tuple[ProducerEntry, CompletedTxn | None]:
+        """The producer's state after the marker at `offset`, and the transaction it ends.
+
+        Raises:
+            InvalidProducerEpochError, TransactionCoordinatorFencedError
+        """
+        producer_id = header.producer_id
+        entry = self.entries.get(producer_id) or ProducerEntry(producer_id)
+        if origin is not AppendOrigin.REPLICATION:
+            _check_epoch(entry, header.producer_epoch)
+            if marker.coordinator_epoch < entry.coordinator_epoch:
+                raise TransactionCoordinatorFencedError(
+                    f"marker of coordinator epoch {marker.coordinator_epoch} for producer "
+                    f"{producer_id}; epoch {entry.coordinator_epoch} was seen"
+                )
+        completed = None
+        if entry.txn_first_offset != NO_OFFSET:
+            is_aborted = marker.control_type is ControlType.ABORT
+            completed = CompletedTxn(producer_id, entry.txn_first_offset, offset, is_aborted)
+        staged = entry.with_marker(
+            header.producer_epoch, marker.coordinator_epoch, marker.timestamp
+        )
+        return staged, completed
+
+    def commit(self, entry: ProducerEntry, completed: CompletedTxn | None = None) -> None:
+        """Take over what was staged: the bytes are in the file."""
+        self.entries[entry.producer_id] = entry
+        if entry.txn_first_offset != NO_OFFSET:
+            self._ongoing[entry.txn_first_offset] = entry.producer_id
+        if completed is not None:
+            del self._ongoing[completed.first_offset]
+            self._unreplicated[completed.first_offset] = completed.last_offset
+
+    def replay(self, batch: Buffer, header: BatchHeader) -> CompletedTxn | None:
+        """Take over a batch that is in the log already (recovery, follower).
+
+        Args:
+            batch: the whole batch, at position 0.
+        """
+        completed = None
+        if header.has_producer_id:
+            if header.is_control:
+                marker = read_end_marker(batch, header)
+                if marker is not None:
+                    entry, completed = self.stage_marker(
+                        header, marker, header.base_offset, AppendOrigin.REPLICATION
+                    )
+                    self.commit(entry, completed)
+            else:
+                self.commit(self.stage(header, header.base_offset, AppendOrigin.REPLICATION))
+        self.map_end_offset = header.next_offset
+        return completed
+
+    # -- transactions ------------------------------------------------------------------------
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether the last stable offset may lie below the high watermark."""
+        return bool(self._ongoing or self._unreplicated)
+
+    def first_unstable_offset(self) -> int | None:
+        """The first offset whose transaction is open, or ended above the high watermark."""
+        first = min(self._ongoing, default=None)
+        replicated = min(self._unreplicated, default=None)
+        if first is None or (replicated is not None and replicated < first):
+            return replicated
+        return first
+
+    def last_stable_offset_after(self, completed: CompletedTxn) -> int:
+        """The last stable offset once this transaction has ended: the next one still open."""
+        others = [first for first in self._ongoing if first != completed.first_offset]
+        return min(others, default=completed.last_offset + 1)
+
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
+        """Transactions whose marker lies below the high watermark are decided for good."""
+        if self._unreplicated:
+            self._unreplicated = {
+                first: last for first, last in self._unreplicated.items() if last >= high_watermark
+            }
+
+    # -- life --------------------------------------------------------------------------------
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget producers that wrote nothing for `producer.id.expiration.ms`."""
+        oldest = now_ms - self._expiration_ms
+        expired = [
+            entry.producer_id
+            for entry in self.entries.values()
+            if entry.last_timestamp <= oldest and entry.txn_first_offset == NO_OFFSET
+        ]
+        for producer_id in expired:
+            del self.entries[producer_id]
+        return len(expired)
+
+    def clear(self, end_offset: int) -> None:
+        """Forget all producers; the state is that at `end_offset`."""
+        self.entries.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.map_end_offset = end_offset
+
+    # -- snapshots ---------------------------------------------------------------------------
+
+    def find_snapshots(self, names: Iterable[str]) -> None:
+        """Take note of the snapshot files among the names in the directory."""
+        offsets = (offset_of(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names)
+        self.snapshots = sorted(offset for offset in offsets if offset is not None)
+
+    def snapshot_path(self, offset: int) -> str:
+        """Where the snapshot at `offset` lies."""
+        return offset_file(self._directory, offset, PRODUCER_SNAPSHOT_SUFFIX)
+
+    def take_snapshot(self, sync: bool = False) -> None:
+        """Write the state at `map_end_offset`, unless a snapshot is there."""
+        offset = self.map_end_offset
+        if self.snapshots and self.snapshots[-1] >= offset:
+            return
+        self._disk.write_atomically(
+            self.snapshot_path(offset), encode_snapshot(self.entries.values()), sync
+        )
+        self.snapshots.append(offset)
+
+    def load_latest_snapshot(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
+        """Start from the latest readable snapshot at or below `end_offset`; others above go.
+
+        Returns:
+            The offset from which the log is to be replayed.
+        """
+        self.clear(log_start_offset)
+        self.remove_snapshots_above(end_offset)
+        while self.snapshots:
+            offset = self.snapshots[-1]
+            if offset < log_start_offset:
+                break
+            try:
+                entries = decode_snapshot(self._disk.read(self.snapshot_path(offset)))
+            except CorruptSnapshotError:
+                self._remove_snapshot(offset)
+                continue
+            for entry in entries:
+                if not self._is_expired(entry, now_ms):
+                    self.commit(entry)
+            self.map_end_offset = offset
+            break
+        return self.map_end_offset
+
+    def remove_snapshots_above(self, offset: int) -> None:
+        """Delete the snapshots of a part of the log that is gone."""
+        for other in [other for other in self.snapshots if other > offset]:
+            self._remove_snapshot(other)
+
+    def remove_snapshots_below(self, offset: int) -> None:
+        """Delete the snapshots that no recovery needs any more; the latest one stays."""
+        for other in [other for other in self.snapshots[:-1] if other < offset]:
+            self._remove_snapshot(other)
+
+    def remove_stray_snapshots(self, segment_bases: set[int]) -> None:
+        """Keep those where a segment begins, and the latest one."""
+        for other in [other for other in self.snapshots[:-1] if other not in segment_bases]:
+            self._remove_snapshot(other)
+
+    def remove_all_snapshots(self) -> None:
+        """Delete every snapshot."""
+        for other in list(self.snapshots):
+            self._remove_snapshot(other)
+
+    def on_directory_renamed(self, directory: str) -> None:
+        """The log's directory has a new name."""
+        self._directory = directory
+
+    def _remove_snapshot(self, offset: int) -> None:
+        path = self.snapshot_path(offset)
+        if self._disk.exists(path):
+            self._disk.remove(path)
+        self.snapshots.remove(offset)
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        is_old = entry.last_timestamp <= now_ms - self._expiration_ms
+        return is_old and entry.txn_first_offset == NO_OFFSET
+
+
+def _check_epoch(entry: ProducerEntry, epoch: int) -> None:
+    if epoch < entry.producer_epoch:
+        raise InvalidProducerEpochError(
+            f"producer {entry.producer_id} has epoch {epoch}, {entry.producer_epoch} was seen"
+        )
+
+
+def _check_sequence(entry: ProducerEntry, epoch: int, base_sequence: int) -> None:
+    if epoch != entry.producer_epoch:
+        if base_sequence != 0 and entry.producer_epoch != NO_EPOCH:
+            raise OutOfOrderSequenceError(
+                f"producer {entry.producer_id} begins epoch {epoch} with sequence {base_sequence}"
+            )
+        return
+    last = entry.last_sequence
+    if base_sequence != last + 1 and not (base_sequence == 0 and last == SEQUENCE_MAX):
+        raise OutOfOrderSequenceError(
+            f"producer {entry.producer_id} sent sequence {base_sequence} after {last}"
+        )

@@ -1,0 +1,387 @@
+"""One segment of a log: a file of batches and its indexes (Kafka's LogSegment).
+
+The file is opened on first use and its descriptor given back when the segment is idle; indexes are
+read on first use. Nothing here knows of other segments, of leaders or of producers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.storage.batch_scan import headers
+from barnabas.storage.errors import CorruptRecordError
+from barnabas.storage.file_names import (
+    DELETED_FILE_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_file,
+)
+from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from barnabas.storage.time_index import NO_TIMESTAMP, TimeIndex
+from barnabas.storage.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.record.batch import BatchHeader, Buffer
+    from barnabas.runtime.disk import Disk, File
+    from barnabas.storage.config import LogConfig
+
+# Places of recent appends that are kept in memory: who reads the tail asks for just these.
+_RECENT_MAX = 64
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies in its segment."""
+
+    position: int
+    size: int
+    base_offset: int
+
+
+class Segment:
+    """Batches from `base_offset` on, in the order of their offsets."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_file",
+        "_index_interval_bytes",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "_recent",
+        "_suffix",
+        "_was_used",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "first_batch_timestamp",
+        "offset_index",
+        "roll_jitter_ms",
+        "size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, config: LogConfig, size: int = 0
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        # ".deleted" while it waits for its deletion.
+        self._suffix = ""
+        self.base_offset = base_offset
+        # Bytes of batches; appends go here, the file has no more than these.
+        self.size = size
+        self._file: File | None = None
+        self._was_used = False
+        self._index_interval_bytes = config.index_interval_bytes
+        self._recent: dict[int, int] = {}
+        # Bytes appended since the last index entry.
+        self.bytes_since_index_entry = 0
+        # Largest timestamp and the last offset of its batch; None until the time index was asked.
+        self._max_timestamp: int | None = None
+        self._offset_of_max_timestamp = base_offset
+        # When the first batch was written, which decides when segment.ms is over; None: not known.
+        self.first_batch_timestamp: int | None = None
+        self.created_ms = 0
+        # Taken off segment.ms, so that the partitions of a topic do not all roll at once.
+        self.roll_jitter_ms = 0
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset, index_bytes)
+        self.time_index = TimeIndex(disk, self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
+        self.txn_index = TransactionIndex(disk, self.path(TXN_INDEX_SUFFIX))
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(LOG_SUFFIX)!r}, size={self.size})"
+
+    def create(self, now_ms: int, roll_jitter_ms: int) -> None:
+        """Make the files of a new segment; a file left over from a crash is emptied."""
+        self._file = self._disk.open(self.path(LOG_SUFFIX))
+        if self._file.size():
+            self._file.truncate(0)
+        self.size = 0
+        self.offset_index.create()
+        self.time_index.create()
+        self.txn_index.create()
+        self._max_timestamp = NO_TIMESTAMP
+        self.created_ms = now_ms
+        self.roll_jitter_ms = roll_jitter_ms
+
+    def path(self, suffix: str) -> str:
+        """Where the file of that kind lies."""
+        return offset_file(self._directory, self.base_offset, suffix) + self._suffix
+
+    @property
+    def file(self) -> File:
+        """The file of batches, open."""
+        self._was_used = True
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self.path(LOG_SUFFIX), create=False)
+        return file
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in it, -1 without one."""
+        if self._max_timestamp is None:
+            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the batch with the largest timestamp."""
+        return self._offset_of_max_timestamp if self.max_timestamp >= 0 else self.base_offset
+
+    # -- appending ---------------------------------------------------------------------------
+
+    def append(
+        self, data: Buffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
+    ) -> None:
+        """Write batches at the end, in one go, and index them if it is time."""
+        position = self.size
+        if position == 0:
+            self.first_batch_timestamp = max_timestamp
+        file = self._file or self.file
+        self._was_used = True
+        file.append(data)
+        size = len(data)
+        self.size = position + size
+        self._note(last_offset, position, max_timestamp, offset_of_max_timestamp)
+        self.bytes_since_index_entry += size
+
+    def note_recent(self, base_offset: int, position: int) -> None:
+        """Remember where a batch begins."""
+        recent = self._recent
+        if len(recent) >= _RECENT_MAX:
+            recent.clear()
+        recent[base_offset] = position
+
+    def index_batch(self, position: int, header: BatchHeader) -> None:
+        """Index a batch that is in the file already (recovery)."""
+        if position == 0:
+            self.first_batch_timestamp = header.max_timestamp
+        self._note(header.last_offset, position, header.max_timestamp, header.last_offset)
+        self.bytes_since_index_entry += header.size
+
+    def _note(
+        self, last_offset: int, position: int, max_timestamp: int, offset_of_max_timestamp: int
+    ) -> None:
+        if max_timestamp > self.max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = offset_of_max_timestamp
+        if self.bytes_since_index_entry > self._index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+            self.bytes_since_index_entry = 0
+
+    def should_roll(
+        self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: LogConfig
+    ) -> bool:
+        """Whether an append of `size` bytes up to `last_offset` belongs in a new segment."""
+        if self.size > config.segment_bytes - size:
+            return True
+        if self.size and self._waited_ms(max_timestamp, now_ms) > (
+            config.segment_ms - self.roll_jitter_ms
+        ):
+            return True
+        return (
+            self.offset_index.is_full
+            or self.time_index.is_full
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        )
+
+    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """How long it has been written to: by the records' own time where they have one."""
+        first = self.first_batch_timestamp
+        if first is None:
+            first = self._load_first_batch_timestamp()
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def _load_first_batch_timestamp(self) -> int:
+        first = NO_TIMESTAMP
+        for _, header in headers(self.file, 0, self.size):
+            first = header.max_timestamp
+            break
+        self.first_batch_timestamp = first
+        return first
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def locate(self, offset: int) -> BatchPlace | None:
+        """The first batch that ends at or after `offset`; None if there is none here."""
+        position = self._recent.get(offset)
+        if position is None:
+            position = self.lookup(offset)
+        for at, header in headers(self.file, position, self.size):
+            if header.last_offset >= offset:
+                return BatchPlace(at, header.size, header.base_offset)
+        return None
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch of `offset` begins, the segment's end if there is none."""
+        position = self._recent.get(offset)
+        if position is not None:
+            return position
+        place = self.locate(offset)
+        return self.size if place is None else place.position
+
+    def lookup(self, offset: int) -> int:
+        """A position at or before the batch of `offset`, from the index."""
+        position = self.offset_index.lookup(offset)
+        if position < self.size:
+            return position
+        # Damaged below the recovery point, where opening does not look: made new from the batches.
+        self.rebuild_indexes()
+        return self.offset_index.lookup(offset)
+
+    def next_offset(self) -> int:
+        """The offset after the last batch, found from the last index entry on."""
+        next_offset = self.base_offset
+        position = self.offset_index.last_position()
+        if position >= self.size:
+            position = 0
+        for _, header in headers(self.file, position, self.size):
+            next_offset = header.next_offset
+        return next_offset
+
+    def last_batch_end(self) -> int:
+        """The position after the last whole batch; below `size` if the file's tail is torn."""
+        end = position = self.offset_index.last_position()
+        if position >= self.size:
+            end = position = 0
+        for at, header in headers(self.file, position, self.size):
+            end = at + header.size
+        return end
+
+    # -- changing ----------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off the batch of `offset` and all after it; returns the bytes cut."""
+        place = self.locate(offset)
+        if place is None:
+            self.offset_index.truncate_to(offset)
+            return 0
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        cut = self.size - place.position
+        self.cut_at(place.position)
+        # The next append starts a new count; Kafka too begins with nothing counted.
+        self.bytes_since_index_entry = 0
+        self._max_timestamp = None
+        if place.position == 0:
+            self.first_batch_timestamp = None
+        return cut
+
+    def cut_at(self, position: int) -> None:
+        """Cut the file, leaving the indexes alone."""
+        self.file.truncate(position)
+        self.size = position
+        self._recent.clear()
+
+    def clear_indexes(self) -> None:
+        """Forget every entry, before batches are indexed again."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self.txn_index.clear()
+        self._max_timestamp = NO_TIMESTAMP
+        self.bytes_since_index_entry = 0
+
+    def rebuild_indexes(self) -> None:
+        """Make the offset and time index new from the batches."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self._max_timestamp = NO_TIMESTAMP
+        self.bytes_since_index_entry = 0
+        for position, header in headers(self.file, 0, self.size):
+            self.index_batch(position, header)
+        self.seal()
+
+    def seal(self) -> None:
+        """Complete the indexes: no append follows, or none for long."""
+        timestamp = self.max_timestamp
+        if timestamp >= 0:
+            self.time_index.maybe_append(timestamp, self._offset_of_max_timestamp)
+        self.offset_index.file.write_out()
+        self.time_index.file.write_out()
+
+    def syncs(self) -> Callable[[], None]:
+        """Write out the indexes; returns the work, for any thread, that syncs what is there now."""
+        self.offset_index.file.write_out()
+        self.time_index.file.write_out()
+        disk, file, txn_index = self._disk, self.file, self.txn_index
+        paths = (self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX))
+
+        def work() -> None:
+            file.sync()
+            txn_index.sync()
+            for path in paths:
+                index = disk.open(path)
+                try:
+                    index.sync()
+                finally:
+                    index.close()
+
+        return work
+
+    def release_if_idle(self) -> bool:
+        """Give back descriptor and index memory if unused since the last call."""
+        if self._was_used:
+            self._was_used = False
+            return False
+        self.offset_index.unload()
+        self.time_index.unload()
+        self._recent.clear()
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Give the descriptor back; the segment can still be used and opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # -- names -------------------------------------------------------------------------------
+
+    def on_directory_renamed(self, directory: str) -> None:
+        """The log's directory has a new name; an open file stays open."""
+        self._directory = directory
+        self._rename_indexes()
+
+    def mark_deleted(self) -> None:
+        """Give all files the suffix `.deleted`: whoever opens the directory next drops them."""
+        old = [self.path(suffix) for suffix in _SUFFIXES]
+        self._suffix = DELETED_FILE_SUFFIX
+        for suffix, path in zip(_SUFFIXES, old, strict=True):
+            if self._disk.exists(path):
+                self._disk.rename(path, self.path(suffix))
+        self._rename_indexes()
+
+    def delete_files(self) -> None:
+        """Delete all files, under whatever name they have now."""
+        for suffix in _SUFFIXES:
+            path = self.path(suffix)
+            if self._disk.exists(path):
+                self._disk.remove(path)
+
+    def _rename_indexes(self) -> None:
+        self.offset_index.file.path = self.path(INDEX_SUFFIX)
+        self.time_index.file.path = self.path(TIME_INDEX_SUFFIX)
+        self.txn_index.path = self.path(TXN_INDEX_SUFFIX)
+
+    def check(self) -> bool:
+        """Whether the index files are there and can belong to this segment."""
+        if not self._disk.exists(self.path(INDEX_SUFFIX)):
+            return False
+        if not self._disk.exists(self.path(TIME_INDEX_SUFFIX)):
+            return False
+        return self.offset_index.last_position() <= max(0, self.size - 1)
+
+    def ensure_offset_fits(self, offset: int) -> None:
+        """Raise unless the offset can be written relative to the base offset."""
+        if not 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX:
+            raise CorruptRecordError(f"{self!r} cannot hold offset {offset}")

@@ -1,0 +1,123 @@
+"""The sparse index from timestamps to offsets in a segment (Kafka's TimeIndex, `.timeindex`, KIP-33).
+
+An entry is 12 bytes: a timestamp, and the last offset of a batch relative to the segment's base
+offset. Every batch up to that offset has no larger timestamp.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from barnabas.storage.index_file import IndexFile
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
+
+ENTRY_BYTES = 12
+_ENTRY = Struct(">qi")
+NO_TIMESTAMP = -1
+
+
+class TimeIndex:
+    """Read from its file on first use; `unload` forgets what the file has."""
+
+    __slots__ = ("_last", "_max_entries", "_offsets", "_timestamps", "base_offset", "file")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, max_bytes: int) -> None:
+        self.file = IndexFile(disk, path, ENTRY_BYTES)
+        self.base_offset = base_offset
+        self._max_entries = max_bytes // ENTRY_BYTES
+        # Timestamps, strictly increasing, and relative offsets; None until they are read.
+        self._timestamps: array[int] | None = None
+        self._offsets: array[int] = array("i")
+        # (timestamp, offset) of the last entry; None until it is read.
+        self._last: tuple[int, int] | None = None
+
+    def create(self) -> None:
+        """Make the file of a new segment."""
+        self.file.create()
+        self._timestamps = array("q")
+        self._offsets = array("i")
+        self._last = (NO_TIMESTAMP, self.base_offset)
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further entry fits; one place is kept for the entry made when it is rolled."""
+        timestamps = self._timestamps
+        count = len(self._loaded() if timestamps is None else timestamps)
+        return count >= self._max_entries - 1
+
+    def last_entry(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry, (-1, base offset) without one."""
+        if self._last is None:
+            entry = self.file.last_entry()
+            if entry is None:
+                self._last = (NO_TIMESTAMP, self.base_offset)
+            else:
+                timestamp, relative = _ENTRY.unpack(entry)
+                self._last = (timestamp, self.base_offset + relative)
+        return self._last
+
+    def lookup(self, timestamp: int) -> int:
+        """An offset from which a forward scan finds the first record at or after `timestamp`."""
+        slot = bisect_right(self._loaded(), timestamp)
+        return self.base_offset + (self._offsets[slot - 1] if slot else 0)
+
+    def maybe_append(self, timestamp: int, offset: int) -> bool:
+        """Add an entry, unless its timestamp is no later than the last one's."""
+        if timestamp <= self.last_entry()[0]:
+            return False
+        timestamps = self._loaded()
+        timestamps.append(timestamp)
+        relative = offset - self.base_offset
+        self._offsets.append(relative)
+        self._last = (timestamp, offset)
+        self.file.append(_ENTRY.pack(timestamp, relative))
+        return True
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of `offset` and all after it."""
+        timestamps = self._loaded()
+        count = bisect_left(self._offsets, offset - self.base_offset)
+        if count < len(timestamps):
+            del timestamps[count:]
+            del self._offsets[count:]
+            self._last = None
+            self.file.replace(b"".join(map(_ENTRY.pack, timestamps, self._offsets)))
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        self._timestamps = array("q")
+        self._offsets = array("i")
+        self._last = (NO_TIMESTAMP, self.base_offset)
+        self.file.replace(b"")
+
+    def is_sane(self) -> bool:
+        """Whether the entries are in order."""
+        timestamps, offsets = self._loaded(), self._offsets
+        return (not offsets or offsets[0] >= 0) and (
+            all(map(int.__lt__, timestamps, timestamps[1:]))
+            and all(map(int.__le__, offsets, offsets[1:]))
+        )
+
+    def unload(self) -> None:
+        """Give the memory back; the next use reads the file."""
+        self.file.write_out()
+        self._timestamps = None
+        self._offsets = array("i")
+
+    def _loaded(self) -> array[int]:
+        timestamps = self._timestamps
+        if timestamps is None:
+            timestamps, offsets = array("q"), array("i")
+            for timestamp, relative in _ENTRY.iter_unpack(self.file.read()):
+                timestamps.append(timestamp)
+                offsets.append(relative)
+            self._timestamps, self._offsets = timestamps, offsets
+        return timestamps

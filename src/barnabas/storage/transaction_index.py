@@ -1,0 +1,104 @@
+"""The aborted transactions of a segment (Kafka's TransactionIndex, `.txnindex`, KIP-98).
+
+An entry is 34 bytes: version 0, producer id, first and last offset of the transaction, and the last
+stable offset after it ended. The file exists only once a transaction was aborted.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
+
+_ENTRY = Struct(">hqqqq")
+ENTRY_BYTES = _ENTRY.size
+_VERSION = 0
+
+
+class AbortedEntry(NamedTuple):
+    """A transaction that was aborted."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    # Below it nothing is undecided once this transaction has ended.
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """Entries in the order in which the transactions ended."""
+
+    __slots__ = ("_disk", "_entries", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._entries: list[AbortedEntry] | None = None
+
+    def create(self) -> None:
+        """A new segment has none, and no file."""
+        self._entries = []
+
+    def entries(self) -> list[AbortedEntry]:
+        """All of them; read from the file on first use."""
+        if self._entries is None:
+            self._entries = self._read()
+        return self._entries
+
+    def append(self, entry: AbortedEntry) -> None:
+        """Add a transaction; it is written at once, aborts are rare."""
+        entries = self.entries()
+        file = self._disk.open(self.path)
+        try:
+            if file.size() != len(entries) * ENTRY_BYTES:
+                file.truncate(len(entries) * ENTRY_BYTES)
+            file.append(_ENTRY.pack(_VERSION, *entry))
+        finally:
+            file.close()
+        entries.append(entry)
+
+    def collect(self, offset: int, upper_bound: int, into: list[AbortedEntry]) -> bool:
+        """Add the transactions that overlap [offset, upper_bound).
+
+        Returns:
+            Whether a later segment cannot have any more of them.
+        """
+        for entry in self.entries():
+            if entry.last_offset >= offset and entry.first_offset < upper_bound:
+                into.append(entry)
+            if entry.last_stable_offset >= upper_bound:
+                return True
+        return False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions that ended at `offset` or after it."""
+        kept = [entry for entry in self.entries() if entry.last_offset < offset]
+        if len(kept) < len(self.entries()):
+            self._entries = kept
+            self._disk.write_atomically(
+                self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in kept), sync=False
+            )
+
+    def clear(self) -> None:
+        """Drop all entries, and the file."""
+        self._entries = []
+        if self._disk.exists(self.path):
+            self._disk.remove(self.path)
+
+    def sync(self) -> None:
+        """Make the entries survive the loss of power."""
+        if self._disk.exists(self.path):
+            file = self._disk.open(self.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def _read(self) -> list[AbortedEntry]:
+        if not self._disk.exists(self.path):
+            return []
+        content = self._disk.read(self.path)
+        whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
+        return [AbortedEntry(*values[1:]) for values in _ENTRY.iter_unpack(content[:whole])]
