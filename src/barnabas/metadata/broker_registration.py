@@ -1,0 +1,193 @@
+"""Brokers and controllers as they registered themselves (KIP-631, KIP-919)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.metadata.metadata_version import register_broker_record_version
+from barnabas.protocol.records.register_broker_record import (
+    BrokerEndpoint,
+    BrokerFeature,
+    RegisterBrokerRecord,
+)
+from barnabas.protocol.records.register_controller_record import (
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterControllerRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.protocol.records.broker_registration_change_record import (
+        BrokerRegistrationChangeRecord,
+    )
+
+
+class Endpoint(NamedTuple):
+    """Where a listener can be reached."""
+
+    host: str
+    port: int
+    # Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
+    security_protocol: int = 0
+
+
+class SupportedLevels(NamedTuple):
+    """The levels of a feature that a node can work at."""
+
+    min_level: int
+    max_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """One broker process."""
+
+    id: int
+    # Offset of the record that registered it: fences earlier lives of the same id.
+    epoch: int
+    incarnation_id: bytes
+    # By listener name.
+    listeners: Mapping[str, Endpoint]
+    supported_features: Mapping[str, SupportedLevels]
+    rack: str | None = None
+    # A fenced broker leads nothing and is in no ISR.
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    is_migrating: bool = False
+    directories: tuple[bytes, ...] = ()
+    # Directories that take no new partitions (KIP-1066); None until the broker reports them.
+    cordoned_directories: tuple[bytes, ...] | None = None
+
+    @classmethod
+    def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
+        """The broker that a RegisterBrokerRecord declares."""
+        cordoned = record.cordoned_log_dirs
+        return cls(
+            id=record.broker_id,
+            epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            listeners={
+                each.name: Endpoint(each.host, each.port, each.security_protocol)
+                for each in record.end_points
+            },
+            supported_features={
+                each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
+                for each in record.features
+            },
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            is_migrating=record.is_migrating_zk_broker,
+            directories=tuple(sorted(record.log_dirs)),
+            cordoned_directories=None if cordoned is None else tuple(cordoned),
+        )
+
+    def merge(self, change: BrokerRegistrationChangeRecord) -> BrokerRegistration:
+        """This broker after `change`."""
+        cordoned = change.cordoned_log_dirs
+        return replace(
+            self,
+            fenced=self.fenced if change.fenced == 0 else change.fenced > 0,
+            in_controlled_shutdown=(
+                self.in_controlled_shutdown or change.in_controlled_shutdown > 0
+            ),
+            directories=tuple(sorted(change.log_dirs)) or self.directories,
+            cordoned_directories=(
+                self.cordoned_directories if cordoned is None else tuple(cordoned)
+            ),
+        )
+
+    def with_fenced(self, fenced: bool) -> BrokerRegistration:
+        """This broker fenced, or not any more."""
+        return replace(self, fenced=fenced)
+
+    def to_record(self, metadata_version: int) -> tuple[RegisterBrokerRecord, int]:
+        """The record, and its version, that declares this broker."""
+        version = register_broker_record_version(metadata_version)
+        cordoned = self.cordoned_directories
+        record = RegisterBrokerRecord(
+            broker_id=self.id,
+            is_migrating_zk_broker=self.is_migrating and version >= 2,
+            incarnation_id=self.incarnation_id,
+            broker_epoch=self.epoch,
+            end_points=[
+                BrokerEndpoint(
+                    name=name,
+                    host=each.host,
+                    port=each.port,
+                    security_protocol=each.security_protocol,
+                )
+                for name, each in self.listeners.items()
+            ],
+            features=[
+                BrokerFeature(
+                    name=name,
+                    min_supported_version=levels.min_level,
+                    max_supported_version=levels.max_level,
+                )
+                for name, levels in self.supported_features.items()
+            ],
+            rack=self.rack,
+            fenced=self.fenced,
+            in_controlled_shutdown=self.in_controlled_shutdown,
+            log_dirs=list(self.directories) if version >= 3 else [],
+            cordoned_log_dirs=list(cordoned) if version >= 4 and cordoned is not None else None,
+        )
+        return record, version
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRegistration:
+    """One controller process (KIP-919)."""
+
+    id: int
+    incarnation_id: bytes
+    listeners: Mapping[str, Endpoint]
+    supported_features: Mapping[str, SupportedLevels]
+    zk_migration_ready: bool = False
+
+    @classmethod
+    def from_record(cls, record: RegisterControllerRecord) -> ControllerRegistration:
+        """The controller that a RegisterControllerRecord declares."""
+        return cls(
+            id=record.controller_id,
+            incarnation_id=record.incarnation_id,
+            listeners={
+                each.name: Endpoint(each.host, each.port, each.security_protocol)
+                for each in record.end_points
+            },
+            supported_features={
+                each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
+                for each in record.features
+            },
+            zk_migration_ready=record.zk_migration_ready,
+        )
+
+    def to_record(self) -> tuple[RegisterControllerRecord, int]:
+        """The record, and its version, that declares this controller."""
+        record = RegisterControllerRecord(
+            controller_id=self.id,
+            incarnation_id=self.incarnation_id,
+            zk_migration_ready=self.zk_migration_ready,
+            end_points=[
+                ControllerEndpoint(
+                    name=name,
+                    host=each.host,
+                    port=each.port,
+                    security_protocol=each.security_protocol,
+                )
+                for name, each in self.listeners.items()
+            ],
+            features=[
+                ControllerFeature(
+                    name=name,
+                    min_supported_version=levels.min_level,
+                    max_supported_version=levels.max_level,
+                )
+                for name, levels in self.supported_features.items()
+            ],
+        )
+        return record, 0

@@ -1,0 +1,217 @@
+"""Changes on top of an image, gathered record by record (Kafka's MetadataDelta)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from barnabas.metadata.broker_registration import BrokerRegistration, ControllerRegistration
+from barnabas.metadata.configs_image import TOPIC, ConfigChanges
+from barnabas.metadata.errors import MetadataReplayError
+from barnabas.metadata.image import NO_PRODUCER_ID, ClusterImage
+from barnabas.metadata.retained_records import is_retained, retained_change
+from barnabas.metadata.topics_delta import TopicsDelta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.metadata.provenance import Provenance
+    from barnabas.protocol.schema import Record
+
+
+class ClusterDelta:
+    """Takes records in the order of the log, then makes the next image.
+
+    Reading it while it grows shows the cluster as of the last record taken: the controller uses
+    one as its uncommitted state.
+    """
+
+    __slots__ = (
+        "broker_changes",
+        "config_changes",
+        "controller_changes",
+        "feature_changes",
+        "image",
+        "next_producer_id",
+        "retained_changes",
+        "topics_delta",
+    )
+
+    def __init__(self, image: ClusterImage) -> None:
+        # What this is on top of; never changed.
+        self.image = image
+        self.topics_delta = TopicsDelta(image.topics)
+        # Registered or changed brokers as they are afterwards; None for one that is gone.
+        self.broker_changes: dict[int, BrokerRegistration | None] = {}
+        self.controller_changes: dict[int, ControllerRegistration | None] = {}
+        # Every key that was set or (None) removed.
+        self.config_changes: ConfigChanges = {}
+        self.feature_changes: dict[str, int] = {}
+        self.next_producer_id: int | None = None
+        self.retained_changes: dict[str, tuple[Record, int] | None] = {}
+
+    def replay(self, record: Record, version: int = 0) -> None:
+        """Take one record.
+
+        Args:
+            record: any metadata record; types that only frame others (NoOp, transaction markers
+                of the metadata log) change nothing here.
+            version: the version that it was written in, kept for records that are only retained.
+
+        Raises:
+            MetadataReplayError: it cannot follow the records before it.
+        """
+        take = _REPLAY.get(record.__record_type__)
+        if take is not None:
+            take(self, record)
+        elif is_retained(record):
+            key, kept = retained_change(record, version)
+            self.retained_changes[key] = kept
+        elif record.__record_type__ not in _WITHOUT_EFFECT:
+            raise MetadataReplayError(f"metadata record type {record.__record_type__} is unknown")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record changed anything."""
+        return not (
+            self.topics_delta.changed
+            or self.topics_delta.deleted
+            or self.broker_changes
+            or self.controller_changes
+            or self.config_changes
+            or self.feature_changes
+            or self.next_producer_id is not None
+            or self.retained_changes
+        )
+
+    def finish_snapshot(self) -> None:
+        """The records taken were a whole snapshot: what they did not mention is gone."""
+        image = self.image
+        self.topics_delta.finish_snapshot()
+        for broker_id in image.brokers:
+            self.broker_changes.setdefault(broker_id, None)
+        for controller_id in image.controllers:
+            self.controller_changes.setdefault(controller_id, None)
+        for resource_type, name, configs in image.configs:
+            changes = self.config_changes.setdefault((resource_type, name), {})
+            for key in configs:
+                changes.setdefault(key, None)
+        for feature in image.features.finalized:
+            self.feature_changes.setdefault(feature, 0)
+        for key in image.retained.keys():
+            self.retained_changes.setdefault(key, None)
+        if self.next_producer_id is None:
+            self.next_producer_id = NO_PRODUCER_ID
+
+    def apply(self, provenance: Provenance) -> ClusterImage:
+        """The image with all changes made; untouched parts are shared with the old one."""
+        image = self.image
+        return ClusterImage(
+            provenance=provenance,
+            features=(
+                image.features.evolve(self.feature_changes)
+                if self.feature_changes
+                else image.features
+            ),
+            brokers=_evolved(image.brokers, self.broker_changes),
+            controllers=_evolved(image.controllers, self.controller_changes),
+            topics=self.topics_delta.apply(),
+            configs=(
+                image.configs.evolve(self.config_changes) if self.config_changes else image.configs
+            ),
+            next_producer_id=(
+                image.next_producer_id if self.next_producer_id is None else self.next_producer_id
+            ),
+            retained=(
+                image.retained.evolve(self.retained_changes)
+                if self.retained_changes
+                else image.retained
+            ),
+        )
+
+    def broker(self, broker_id: int) -> BrokerRegistration | None:
+        """A broker as it is now."""
+        if broker_id in self.broker_changes:
+            return self.broker_changes[broker_id]
+        return self.image.brokers.get(broker_id)
+
+    def _remove_topic(self, record: Any) -> None:
+        name = self.topics_delta.replay_remove_topic(record)
+        # A topic's configs go with it.
+        key = (TOPIC, name)
+        removed: dict[str, str | None] = dict.fromkeys(self.image.configs.get(TOPIC, name))
+        removed.update(dict.fromkeys(self.config_changes.get(key, {})))
+        if removed:
+            self.config_changes[key] = removed
+
+    def _register_broker(self, record: Any) -> None:
+        self.broker_changes[record.broker_id] = BrokerRegistration.from_record(record)
+
+    def _unregister_broker(self, record: Any) -> None:
+        self._known_broker(record.broker_id, record.broker_epoch)
+        self.broker_changes[record.broker_id] = None
+
+    def _change_broker(self, record: Any) -> None:
+        before = self._known_broker(record.broker_id, record.broker_epoch)
+        self.broker_changes[record.broker_id] = before.merge(record)
+
+    def _fence_broker(self, record: Any) -> None:
+        before = self._known_broker(record.id, record.epoch)
+        self.broker_changes[record.id] = before.with_fenced(True)
+
+    def _unfence_broker(self, record: Any) -> None:
+        before = self._known_broker(record.id, record.epoch)
+        self.broker_changes[record.id] = before.with_fenced(False)
+
+    def _register_controller(self, record: Any) -> None:
+        self.controller_changes[record.controller_id] = ControllerRegistration.from_record(record)
+
+    def _unregister_controller(self, record: Any) -> None:
+        self.controller_changes[record.controller_id] = None
+
+    def _config(self, record: Any) -> None:
+        key = (record.resource_type, record.resource_name)
+        self.config_changes.setdefault(key, {})[record.name] = record.value
+
+    def _feature_level(self, record: Any) -> None:
+        self.feature_changes[record.name] = record.feature_level
+
+    def _producer_ids(self, record: Any) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _known_broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
+        broker = self.broker(broker_id)
+        if broker is None or broker.epoch != epoch:
+            raise MetadataReplayError(f"record of broker {broker_id} epoch {epoch}: {broker}")
+        return broker
+
+
+_REPLAY: dict[int, Callable[[ClusterDelta, Any], object]] = {
+    0: ClusterDelta._register_broker,
+    1: ClusterDelta._unregister_broker,
+    2: lambda delta, record: delta.topics_delta.replay_topic(record),
+    3: lambda delta, record: delta.topics_delta.replay_partition(record),
+    4: ClusterDelta._config,
+    5: lambda delta, record: delta.topics_delta.replay_partition_change(record),
+    7: ClusterDelta._fence_broker,
+    8: ClusterDelta._unfence_broker,
+    9: ClusterDelta._remove_topic,
+    12: ClusterDelta._feature_level,
+    15: ClusterDelta._producer_ids,
+    17: ClusterDelta._change_broker,
+    27: ClusterDelta._register_controller,
+    28: lambda delta, record: delta.topics_delta.replay_clear_elr(record),
+    29: ClusterDelta._unregister_controller,
+}
+
+# NoOp, ZkMigrationState, BeginTransaction, EndTransaction, AbortTransaction.
+_WITHOUT_EFFECT = frozenset({20, 21, 23, 24, 25})
+
+
+_R = TypeVar("_R", BrokerRegistration, ControllerRegistration)
+
+
+def _evolved(before: Mapping[int, _R], changes: Mapping[int, _R | None]) -> Mapping[int, _R]:
+    if not changes:
+        return before
+    merged: dict[int, _R | None] = {**before, **changes}
+    return {each: kept for each, kept in sorted(merged.items()) if kept is not None}

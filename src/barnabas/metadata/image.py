@@ -1,0 +1,76 @@
+"""The whole cluster at one point of the metadata log, immutable (Kafka's MetadataImage)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.configs_image import ConfigsImage
+from barnabas.metadata.features_image import FeaturesImage
+from barnabas.metadata.metadata_version import METADATA_VERSION
+from barnabas.metadata.provenance import BEFORE_ALL_RECORDS, Provenance
+from barnabas.metadata.retained_records import RetainedRecords
+from barnabas.metadata.topics_image import TopicsImage
+from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.protocol.records.producer_ids_record import ProducerIdsRecord
+from barnabas.protocol.records.topic_record import TopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from barnabas.metadata.broker_registration import BrokerRegistration, ControllerRegistration
+    from barnabas.protocol.schema import Record
+
+NO_PRODUCER_ID = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """What a broker knows of its cluster. Parts that a delta does not touch are shared."""
+
+    provenance: Provenance = BEFORE_ALL_RECORDS
+    features: FeaturesImage = field(default_factory=FeaturesImage)
+    # By broker id; must not be changed.
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    # By controller id; must not be changed.
+    controllers: Mapping[int, ControllerRegistration] = field(default_factory=dict)
+    topics: TopicsImage = field(default_factory=TopicsImage)
+    configs: ConfigsImage = field(default_factory=ConfigsImage)
+    # First producer id of the next block (KIP-730); -1 while none was given out.
+    next_producer_id: int = NO_PRODUCER_ID
+    retained: RetainedRecords = field(default_factory=RetainedRecords)
+
+    def to_records(self) -> Iterator[tuple[Record, int]]:
+        """Records, each with its version, that make this image from an empty one: a snapshot."""
+        yield from _feature_records(self.features)
+        metadata_version = self.features.metadata_version
+        for broker_id in sorted(self.brokers):
+            yield self.brokers[broker_id].to_record(metadata_version)
+        for controller_id in sorted(self.controllers):
+            yield self.controllers[controller_id].to_record()
+        for topic in self.topics:
+            yield TopicRecord(name=topic.name, topic_id=topic.id), 0
+            for partition in sorted(topic.partitions):
+                yield topic.partitions[partition].to_record(topic.id, partition, metadata_version)
+        for resource_type, name, configs in self.configs:
+            for key, value in configs.items():
+                yield _config_record(resource_type, name, key, value), 0
+        if self.next_producer_id >= 0:
+            yield (
+                ProducerIdsRecord(
+                    broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id
+                ),
+                0,
+            )
+        yield from self.retained
+
+
+def _feature_records(features: FeaturesImage) -> Iterator[tuple[Record, int]]:
+    # metadata.version first: it says how to read what follows.
+    for name in sorted(features.finalized, key=lambda name: (name != METADATA_VERSION, name)):
+        yield FeatureLevelRecord(name=name, feature_level=features.finalized[name]), 0
+
+
+def _config_record(resource_type: int, name: str, key: str, value: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)

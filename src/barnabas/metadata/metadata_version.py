@@ -1,0 +1,43 @@
+"""What each level of the feature `metadata.version` means for the records (KIP-584, KIP-778)."""
+
+from __future__ import annotations
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
+
+# 3.3-IV3, the oldest level that Kafka 4 opens.
+METADATA_VERSION_MIN = 7
+# 4.4-IV2, the level that Kafka 4.4 formats with.
+METADATA_VERSION_MAX = 33
+
+_MIGRATION = 8  # 3.4-IV0
+_DIRECTORIES = 17  # 3.7-IV2, KIP-858
+_ELIGIBLE_LEADER_REPLICAS = 23  # 4.0-IV1, KIP-966
+_CORDONED_DIRECTORIES = 30  # 4.3-IV0, KIP-1066
+
+
+def has_directories(metadata_version: int) -> bool:
+    """Whether partition records name the log directory of each replica."""
+    return metadata_version >= _DIRECTORIES
+
+
+def partition_record_version(metadata_version: int) -> int:
+    """Version of PartitionRecord to write."""
+    if metadata_version >= _ELIGIBLE_LEADER_REPLICAS:
+        return 2
+    return 1 if metadata_version >= _DIRECTORIES else 0
+
+
+def partition_change_record_version(metadata_version: int) -> int:
+    """Version of PartitionChangeRecord to write."""
+    return partition_record_version(metadata_version)
+
+
+def register_broker_record_version(metadata_version: int) -> int:
+    """Version of RegisterBrokerRecord to write."""
+    if metadata_version >= _CORDONED_DIRECTORIES:
+        return 4
+    if metadata_version >= _DIRECTORIES:
+        return 3
+    return 2 if metadata_version >= _MIGRATION else 1

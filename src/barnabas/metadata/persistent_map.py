@@ -1,0 +1,103 @@
+"""An immutable map of many keys that shares almost everything with the map it came from.
+
+A cluster has 10,000 topics and a change touches one. Copying a dict of them all would cost 60 µs
+per change and twice per topic; here the keys lie in buckets, and only the touched ones are copied.
+A hash trie would share more, at ten times the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, TypeVar, cast
+from zlib import crc32
+
+V = TypeVar("V")
+K = TypeVar("K", str, bytes)
+
+_BUCKET_KEYS_MAX = 64
+_FIRST_BUCKETS = 8
+
+
+def _hash_of(key: str | bytes) -> int:
+    # Not hash(): the order of iteration is the same in every process.
+    return crc32(key.encode() if isinstance(key, str) else key)
+
+
+class PersistentMap(Mapping[K, V], Generic[K, V]):
+    """Keys are strings or bytes; iteration order depends on the keys alone."""
+
+    __slots__ = ("_buckets", "_length")
+
+    def __init__(self, items: Mapping[K, V] | None = None) -> None:
+        self._buckets: tuple[dict[K, V], ...] = ({},) * _FIRST_BUCKETS
+        self._length = 0
+        if items:
+            filled = self.evolve(items)
+            self._buckets, self._length = filled._buckets, filled._length
+
+    def __getitem__(self, key: K) -> V:
+        buckets = self._buckets
+        return buckets[_hash_of(key) & (len(buckets) - 1)][key]
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str | bytes) and self.get(cast(K, key)) is not None
+
+    def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]
+        """The value of `key`, `default` if it is not there; no exception on the way."""
+        buckets = self._buckets
+        return buckets[_hash_of(key) & (len(buckets) - 1)].get(key, default)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[K]:
+        for bucket in self._buckets:
+            yield from bucket
+
+    def __repr__(self) -> str:
+        return f"PersistentMap({dict(self)!r})"
+
+    def evolve(self, changes: Mapping[K, V], removals: Iterable[K] = ()) -> PersistentMap[K, V]:
+        """This map with `changes` put in and then `removals` left out; this one stays as it is.
+
+        Args:
+            changes: values are never None.
+            removals: keys that are not there are ignored.
+        """
+        wanted = self._length + len(changes)
+        buckets = self._spread(wanted)
+        mask = len(buckets) - 1
+        fresh: dict[int, dict[K, V]] = {}
+        for key, value in changes.items():
+            assert value is not None, key
+            _own(buckets, fresh, _hash_of(key) & mask)[key] = value
+        for key in removals:
+            _own(buckets, fresh, _hash_of(key) & mask).pop(key, None)
+        length = self._length
+        for index, bucket in fresh.items():
+            length += len(bucket) - len(buckets[index])
+            buckets[index] = bucket
+        made: PersistentMap[K, V] = PersistentMap()
+        made._buckets, made._length = tuple(buckets), length
+        return made
+
+    def _spread(self, wanted: int) -> list[dict[K, V]]:
+        """The buckets, as many as `wanted` keys need."""
+        count = len(self._buckets)
+        if wanted <= count * _BUCKET_KEYS_MAX:
+            return list(self._buckets)
+        while wanted > count * _BUCKET_KEYS_MAX:
+            count *= 2
+        buckets: list[dict[K, V]] = [{} for _ in range(count)]
+        for bucket in self._buckets:
+            for key, value in bucket.items():
+                buckets[_hash_of(key) & (count - 1)][key] = value
+        return buckets
+
+
+def _own(buckets: list[dict[K, V]], fresh: dict[int, dict[K, V]], index: int) -> dict[K, V]:
+    """A copy of bucket `index` that may be changed, made once."""
+    bucket = fresh.get(index)
+    if bucket is None:
+        bucket = fresh[index] = dict(buckets[index])
+    return bucket

@@ -1,0 +1,91 @@
+"""Turns what the quorum commits into images, and tells the broker's parts (Kafka's MetadataLoader).
+
+Records between BeginTransactionRecord and EndTransactionRecord (KIP-868) are held back until the
+end is there, and dropped if the transaction is aborted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.errors import MetadataReplayError
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.provenance import Provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.protocol.schema import Record
+    from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
+
+
+_BEGIN_TRANSACTION = 23
+_END_TRANSACTION = 24
+_ABORT_TRANSACTION = 25
+
+
+class MetadataPublisher:
+    """Holds the latest committed image. A listener of the raft driver."""
+
+    def __init__(self) -> None:
+        # The cluster as of the last committed record outside an open transaction.
+        self.image = ClusterImage()
+        self._listeners: list[Callable[[ClusterDelta, ClusterImage], None]] = []
+        # Records of the metadata transaction that is open; None if none is.
+        self._open_transaction: list[tuple[Record, int]] | None = None
+
+    def add_listener(self, listener: Callable[[ClusterDelta, ClusterImage], None]) -> None:
+        """Call `listener(delta, image)` after each new image, in the order of being added.
+
+        One call may stand for many committed batches (at start: for all there are).
+        """
+        self._listeners.append(listener)
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Records were committed: one delta, one image, one call of each listener."""
+        delta = ClusterDelta(self.image)
+        provenance = self.image.provenance
+        for batch in batches:
+            for record, version in batch.records:
+                self._take(delta, record, version)
+            if self._open_transaction is None:
+                provenance = Provenance(batch.last_offset, batch.epoch, batch.timestamp)
+        self._publish(delta, provenance)
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        """A snapshot takes the place of all that came before it."""
+        self._open_transaction = None
+        delta = ClusterDelta(self.image)
+        for record, version in snapshot.records:
+            delta.replay(record, version)
+        delta.finish_snapshot()
+        last = snapshot.id.end_offset - 1
+        self._publish(delta, Provenance(last, snapshot.id.epoch, snapshot.timestamp))
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Who leads the quorum is no part of the image."""
+
+    def _take(self, delta: ClusterDelta, record: Record, version: int) -> None:
+        number = record.__record_type__
+        held = self._open_transaction
+        if number == _BEGIN_TRANSACTION:
+            if held is not None:
+                raise MetadataReplayError("a metadata transaction begins inside another")
+            self._open_transaction = []
+        elif number in (_END_TRANSACTION, _ABORT_TRANSACTION):
+            if held is None:
+                raise MetadataReplayError("a metadata transaction ends that did not begin")
+            self._open_transaction = None
+            if number == _END_TRANSACTION:
+                for kept, kept_version in held:
+                    delta.replay(kept, kept_version)
+        elif held is None:
+            delta.replay(record, version)
+        else:
+            held.append((record, version))
+
+    def _publish(self, delta: ClusterDelta, provenance: Provenance) -> None:
+        self.image = delta.apply(provenance)
+        for listener in self._listeners:
+            listener(delta, self.image)

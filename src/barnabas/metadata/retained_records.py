@@ -1,0 +1,85 @@
+"""Metadata that this version keeps but does not act on: ACLs, SCRAM, quotas, tokens, new types.
+
+A snapshot must not lose what another node wrote. Each such record is kept by what identifies it,
+so that a later one replaces it and its remover takes it out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.metadata.persistent_map import PersistentMap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from barnabas.protocol.schema import Record
+
+# Kafka's numbers of metadata record types.
+ACCESS_CONTROL_ENTRY = 18
+REMOVE_ACCESS_CONTROL_ENTRY = 19
+USER_SCRAM_CREDENTIAL = 11
+REMOVE_USER_SCRAM_CREDENTIAL = 22
+CLIENT_QUOTA = 14
+DELEGATION_TOKEN = 10
+REMOVE_DELEGATION_TOKEN = 26
+
+
+def _quota_key(record: Any) -> str:
+    entity = sorted((each.entity_type, each.entity_name or "") for each in record.entity)
+    return f"quota/{entity!r}/{record.key}"
+
+
+# What identifies a record; one that removes has the key of those it removes.
+_KEY_OF: dict[int, Callable[[Any], str]] = {
+    ACCESS_CONTROL_ENTRY: lambda record: f"acl/{record.id.hex()}",
+    REMOVE_ACCESS_CONTROL_ENTRY: lambda record: f"acl/{record.id.hex()}",
+    USER_SCRAM_CREDENTIAL: lambda record: f"scram/{record.mechanism}/{record.name}",
+    REMOVE_USER_SCRAM_CREDENTIAL: lambda record: f"scram/{record.mechanism}/{record.name}",
+    CLIENT_QUOTA: _quota_key,
+    DELEGATION_TOKEN: lambda record: f"token/{record.token_id}",
+    REMOVE_DELEGATION_TOKEN: lambda record: f"token/{record.token_id}",
+}
+_REMOVERS = frozenset(
+    {REMOVE_ACCESS_CONTROL_ENTRY, REMOVE_USER_SCRAM_CREDENTIAL, REMOVE_DELEGATION_TOKEN}
+)
+
+
+class RetainedRecords:
+    """The records by what identifies them, each with the version it was written in."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self) -> None:
+        self._by_key: PersistentMap[str, tuple[Record, int]] = PersistentMap()
+
+    def __iter__(self) -> Iterator[tuple[Record, int]]:
+        return (self._by_key[key] for key in sorted(self._by_key))
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def keys(self) -> Iterator[str]:
+        """What identifies each."""
+        return iter(self._by_key)
+
+    def evolve(self, changes: Mapping[str, tuple[Record, int] | None]) -> RetainedRecords:
+        """These records with `changes` made; None takes one out."""
+        made = RetainedRecords()
+        made._by_key = self._by_key.evolve(
+            {key: value for key, value in changes.items() if value is not None},
+            [key for key, value in changes.items() if value is None],
+        )
+        return made
+
+
+def is_retained(record: Record) -> bool:
+    """Whether this module keeps records of that type."""
+    return record.__record_type__ in _KEY_OF
+
+
+def retained_change(record: Record, version: int) -> tuple[str, tuple[Record, int] | None]:
+    """What the record changes: its key, and what is kept under it from now on."""
+    number = record.__record_type__
+    removes = number in _REMOVERS or (number == CLIENT_QUOTA and getattr(record, "remove", False))
+    return _KEY_OF[number](record), None if removes else (record, version)
