@@ -1,1 +1,1 @@
-"""A broker's replicas: leading and following partitions, high watermarks, waiting produces and fetches."""
+"""A broker's replicas: who leads, who is in sync, what waits for the high watermark."""

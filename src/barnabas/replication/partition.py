@@ -1,7 +1,541 @@
-"""One partition's replica on this broker, leading or following (Kafka's cluster.Partition)."""
+"""One partition's replica on this broker, leading or following (Kafka's cluster.Partition).
+
+Nothing here wakes anybody: methods return what moved, and the replica manager wakes those who wait,
+after the change and never in the midst of it.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.alter_partition import AlterPartitionAnswer, AlterPartitionProposal
+from barnabas.replication.isr import IsrState
+from barnabas.replication.replica import NO_BROKER_EPOCH, Replica
+from barnabas.replication.results import (
+    UNKNOWN_EPOCH,
+    UNKNOWN_OFFSET,
+    EpochEndOffset,
+    FetchResult,
+    failed_fetch,
+)
+from barnabas.storage.errors import OffsetOutOfRangeError
+from barnabas.storage.read_result import FetchIsolation
+
+if TYPE_CHECKING:
+    from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.runtime.clock import Clock
+    from barnabas.storage.append_info import AppendInfo, AppendOrigin
+    from barnabas.storage.log import Log
+    from barnabas.storage.offset_metadata import LogOffsetMetadata
+    from barnabas.storage.topic_partition import TopicPartition
+
+NO_LEADER = -1
+ACKS_ALL = -1
+# Above every offset: nothing waits for a sync.
+NOTHING_TO_SYNC = 0x7FFF_FFFF_FFFF_FFFF
+
+# Answers after which a proposal may be made again from what is confirmed.
+_REFUSED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+# Answers that say that newer metadata is on its way; until it is here nothing is proposed.
+_OUTDATED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+
+
+class BrokersView(Protocol):
+    """What a leader must know of other brokers."""
+
+    def is_isr_eligible(self, broker_id: int) -> bool:
+        """Whether it is registered, neither fenced nor shutting down."""
+        ...
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """Epoch of its registration, None if unknown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """What all partitions of a broker share."""
+
+    node_id: int
+    clock: Clock
+    brokers: BrokersView
+    replica_lag_time_max_ms: int
+
+
+class FollowerUpdate(NamedTuple):
+    """What a follower's fetch moved."""
+
+    # High or low watermark moved: wake what waits on this partition.
+    moved: bool
+    # The follower may join the ISR: to be sent to the controller.
+    proposal: AlterPartitionProposal | None
+
+
+class AnswerOutcome(NamedTuple):
+    """What the controller's answer to a proposal means."""
+
+    # The high watermark moved: wake what waits.
+    moved: bool
+    # Send the same proposal again, after a back-off.
+    retry: bool
 
 
 class Partition:
     """A replica of a partition, and as leader what is known of the others."""
+
+    __slots__ = (
+        "_settings",
+        "adding_replicas",
+        "isr_state",
+        "leader_epoch",
+        "leader_epoch_start_offset",
+        "leader_id",
+        "leader_recovery_state",
+        "log",
+        "partition_epoch",
+        "remote_replicas",
+        "removing_replicas",
+        "replicas",
+        "sync_required_from",
+        "syncing",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        log: Log,
+        settings: PartitionSettings,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self._settings = settings
+        # Broker id of the leader; NO_LEADER if there is none. Moved by metadata only.
+        self.leader_id = NO_LEADER
+        # Of the leadership that the fields below describe; never goes back.
+        self.leader_epoch = UNKNOWN_EPOCH
+        # Goes up with each change of the registration, ISR changes too; never goes back.
+        self.partition_epoch = -1
+        # Our log end when this leadership began; None on a follower.
+        self.leader_epoch_start_offset: int | None = None
+        self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        self.removing_replicas: tuple[int, ...] = ()
+        self.leader_recovery_state = 0
+        # Known on the leader only; empty on a follower.
+        self.isr_state = IsrState.committed(())
+        # The other assigned replicas by broker id; empty on a follower.
+        self.remote_replicas: dict[int, Replica] = {}
+        # With flush.messages: first offset that must be synced before it counts or is acknowledged.
+        self.sync_required_from = NOTHING_TO_SYNC
+        # A sync is under way off the loop.
+        self.syncing = False
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker leads."""
+        return self.leader_id == self._settings.node_id
+
+    @property
+    def acknowledged_end_offset(self) -> int:
+        """Our own log end as far as it counts: below what flush.messages wants synced first."""
+        return min(self.log.log_end_offset, self.sync_required_from)
+
+    # Metadata says who leads.
+
+    def become_leader(self, registration: PartitionRegistration) -> bool:
+        """Lead, or go on leading with other replicas or another ISR.
+
+        Returns:
+            Whether the high watermark moved. An outdated registration changes nothing.
+        """
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        assert registration.leader == self._settings.node_id
+        assert registration.leader_epoch >= self.leader_epoch
+        was_leader = self.is_leader
+        self._take_assignment(registration)
+        self.isr_state = IsrState.committed(registration.isr)
+        others = [each for each in registration.replicas if each != self._settings.node_id]
+        kept = self.remote_replicas
+        self.remote_replicas = {each: kept.get(each) or Replica(each) for each in others}
+        if registration.leader_epoch > self.leader_epoch or not was_leader:
+            self._begin_epoch(registration.leader_epoch, not was_leader)
+        self.leader_id = registration.leader
+        return self.maybe_increment_high_watermark()
+
+    def become_follower(self, registration: PartitionRegistration) -> bool:
+        """Follow, or wait for a leader.
+
+        Returns:
+            Whether a new leader epoch began. An outdated registration changes nothing.
+        """
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        assert registration.leader != self._settings.node_id
+        is_new_epoch = registration.leader_epoch > self.leader_epoch
+        self._take_assignment(registration)
+        self.isr_state = IsrState.committed(())
+        self.remote_replicas = {}
+        self.leader_id = registration.leader
+        self.leader_epoch = registration.leader_epoch
+        self.leader_epoch_start_offset = None
+        return is_new_epoch
+
+    def _take_assignment(self, registration: PartitionRegistration) -> None:
+        self.partition_epoch = registration.partition_epoch
+        self.replicas = registration.replicas
+        self.adding_replicas = registration.adding_replicas
+        self.removing_replicas = registration.removing_replicas
+        self.leader_recovery_state = registration.leader_recovery_state
+
+    def _begin_epoch(self, leader_epoch: int, is_new_leader: bool) -> None:
+        start = self.log.log_end_offset
+        # Cached before the first append: a follower may hold records of a later epoch than any in
+        # our log, and must learn where to truncate (KIP-279).
+        self.log.leader_epochs.assign(leader_epoch, start)
+        now_ms = self._settings.clock.monotonic_ms()
+        for replica in self.remote_replicas.values():
+            in_isr = replica.broker_id in self.isr_state.isr
+            replica.reset(now_ms, start, is_new_leader, in_isr)
+        self.leader_epoch = leader_epoch
+        self.leader_epoch_start_offset = start
+
+    # Access.
+
+    def check_access(self, current_leader_epoch: int, only_leader: bool) -> ErrorCode:
+        """NONE, or why the asker may not use this replica (KIP-320)."""
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if only_leader and not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    # Appending.
+
+    def append_as_leader(
+        self, records: memoryview, origin: AppendOrigin, required_acks: int, now_ms: int
+    ) -> AppendInfo | ErrorCode:
+        """Append and move the high watermark if this alone can.
+
+        Returns:
+            What was appended, with `leader_high_watermark_change` set; else
+            NOT_LEADER_OR_FOLLOWER, or NOT_ENOUGH_REPLICAS for acks=all with too few in sync.
+
+        Raises:
+            StorageError: the log refuses the records or cannot take them.
+        """
+        if self.leader_id != self._settings.node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if required_acks == ACKS_ALL and self.is_under_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        info = self.log.append_as_leader(records, self.leader_epoch, origin, now_ms)
+        if info.needs_flush and info.first_offset < self.sync_required_from:
+            self.sync_required_from = info.first_offset
+        info.leader_high_watermark_change = self.maybe_increment_high_watermark()
+        return info
+
+    # Reading.
+
+    def read(
+        self, params: FetchParams, data: FetchPartitionData, max_bytes: int, min_one_batch: bool
+    ) -> FetchResult:
+        """Read for a follower or a consumer; moves nothing.
+
+        Args:
+            max_bytes: the smaller of the partition's and the rest of the answer's limit.
+            min_one_batch: the first batch is whole even above the limit.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        error = self.check_access(data.current_leader_epoch, params.fetch_only_leader)
+        if error is ErrorCode.NONE and params.replica_id >= 0:
+            error = self._check_replica(params.replica_id, data.current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            return failed_fetch(error)
+        log = self.log
+        # All noted before the read: taken afterwards, a follower that read to the end would seem
+        # behind by what was appended meanwhile.
+        result = FetchResult(
+            ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, b""
+        )
+        result.leader_log_end_offset = log.log_end_offset
+        result.is_reassignment = params.replica_id in self.adding_replicas
+        if data.last_fetched_epoch >= 0:
+            error = self._note_divergence(data, result)
+            if error is not ErrorCode.NONE:
+                return failed_fetch(error)
+            if result.diverging_epoch is not None:
+                return result
+        try:
+            read = log.read(data.fetch_offset, max_bytes, params.isolation, min_one_batch)
+        except OffsetOutOfRangeError:
+            return failed_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
+        result.position = read.position
+        result.aborted_transactions = read.aborted_transactions
+        if not (read.first_batch_incomplete and params.has_hard_byte_limit):
+            result.records = read.records
+        return result
+
+    def _check_replica(self, broker_id: int, current_leader_epoch: int) -> ErrorCode:
+        if broker_id in self.remote_replicas:
+            return ErrorCode.NONE
+        # A follower that knows a reassignment before us waits; one that does not name an epoch may
+        # be anything.
+        if current_leader_epoch >= 0:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _note_divergence(self, data: FetchPartitionData, result: FetchResult) -> ErrorCode:
+        """Set the diverging epoch if the asker's log is not a part of ours (KIP-595)."""
+        end = self.end_of_epoch(data.last_fetched_epoch)
+        if end.epoch == UNKNOWN_EPOCH or end.end_offset == UNKNOWN_OFFSET:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if data.fetch_offset < self.log.log_start_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if end.epoch < data.last_fetched_epoch or end.end_offset < data.fetch_offset:
+            result.diverging_epoch = end
+        return ErrorCode.NONE
+
+    def end_of_epoch(self, leader_epoch: int) -> EpochEndOffset:
+        """Where an epoch ends in our log, without any check."""
+        epoch, end_offset = self.log.end_offset_for_epoch(leader_epoch)
+        return EpochEndOffset(epoch, end_offset)
+
+    def epoch_end_offset(
+        self, current_leader_epoch: int, leader_epoch: int, only_leader: bool
+    ) -> EpochEndOffset:
+        """Where an epoch ends, or why the asker may not know."""
+        error = self.check_access(current_leader_epoch, only_leader)
+        if error is not ErrorCode.NONE:
+            return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, error)
+        return self.end_of_epoch(leader_epoch)
+
+    def exposed_end(self, isolation: FetchIsolation) -> LogOffsetMetadata:
+        """Up to where a fetch of that isolation may see, and where that lies in the file."""
+        match isolation:
+            case FetchIsolation.LOG_END:
+                return self.log.end_offset_metadata()
+            case FetchIsolation.HIGH_WATERMARK:
+                return self.log.high_watermark_metadata()
+            case FetchIsolation.TXN_COMMITTED:
+                return self.log.last_stable_offset_metadata()
+
+    # Followers' states, high and low watermark.
+
+    def update_follower_state(
+        self,
+        params: FetchParams,
+        data: FetchPartitionData,
+        result: FetchResult,
+        low_watermark_awaited: bool,
+    ) -> FollowerUpdate | ErrorCode:
+        """Take in what a follower's fetch tells, in this order: its state, the low watermark, the
+        ISR, the high watermark.
+
+        Args:
+            result: of the read of this fetch.
+            low_watermark_awaited: a DeleteRecords waits; only then the low watermark is computed.
+        """
+        replica = self.remote_replicas[params.replica_id]
+        known_epoch = self._settings.brokers.broker_epoch(params.replica_id)
+        if known_epoch is not None and NO_BROKER_EPOCH < params.replica_epoch < known_epoch:
+            # A fetch of an earlier life of that broker, overtaken by its restart.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert result.position is not None
+        old_low_watermark = self.low_watermark if low_watermark_awaited else UNKNOWN_OFFSET
+        old_end_offset = replica.log_end_offset
+        replica.update(
+            result.position,
+            data.log_start_offset,
+            self._settings.clock.monotonic_ms(),
+            result.leader_log_end_offset,
+            params.replica_epoch,
+        )
+        moved = low_watermark_awaited and self.low_watermark > old_low_watermark
+        proposal = self.maybe_expand_isr(replica)
+        if replica.log_end_offset != old_end_offset:
+            moved = self.maybe_increment_high_watermark() or moved
+        return FollowerUpdate(moved, proposal)
+
+    @property
+    def effective_min_isr(self) -> int:
+        """min.insync.replicas, no more than there are replicas."""
+        return min(self.log.config.min_insync_replicas, len(self.remote_replicas) + 1)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer are in sync than acks=all needs."""
+        if not self.remote_replicas:
+            return not self.isr_state.isr
+        return len(self.isr_state.isr) < self.effective_min_isr
+
+    def maybe_increment_high_watermark(self) -> bool:
+        """Move it to the smallest log end of the maximal ISR; never back; returns whether it moved.
+
+        A replica that is caught up and may join the ISR counts too: else the high watermark would
+        run ahead of it for good. Below min ISR nothing is committed (KIP-966).
+        """
+        log = self.log
+        candidate = log.log_end_offset
+        if candidate > self.sync_required_from:
+            candidate = self.sync_required_from
+        if self.remote_replicas:
+            candidate = self._smallest_end(candidate)
+        elif self.is_under_min_isr:
+            return False
+        if candidate <= log.high_watermark:
+            return False
+        return log.update_high_watermark(candidate)
+
+    def _smallest_end(self, own_end: int) -> int:
+        if self.is_under_min_isr:
+            return UNKNOWN_OFFSET
+        candidate = own_end
+        now_ms = self._settings.clock.monotonic_ms()
+        for replica in self.remote_replicas.values():
+            if replica.log_end_offset < candidate and (
+                replica.broker_id in self.isr_state.maximal_isr
+                or (self._is_caught_up(replica, now_ms) and self._is_isr_eligible(replica))
+            ):
+                candidate = replica.log_end_offset
+        return candidate
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start of the live replicas: below it nobody has anything."""
+        brokers = self._settings.brokers
+        starts = [
+            replica.log_start_offset
+            for replica in self.remote_replicas.values()
+            if brokers.broker_epoch(replica.broker_id) is not None
+            and brokers.is_isr_eligible(replica.broker_id)
+        ]
+        return min([self.log.log_start_offset, *starts])
+
+    def check_enough_replicas(self, required_offset: int) -> ErrorCode | None:
+        """Whether acks=all is fulfilled up to `required_offset` (exclusive).
+
+        Returns:
+            None: not yet. NONE: yes. NOT_LEADER_OR_FOLLOWER: it never will be here.
+            NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is, in fewer replicas than it should.
+        """
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.high_watermark < required_offset:
+            return None
+        if len(self.isr_state.maximal_isr) < self.effective_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    # The ISR.
+
+    def maybe_expand_isr(self, replica: Replica) -> AlterPartitionProposal | None:
+        """Propose that `replica` joins if it has all that is committed and may lead."""
+        if (
+            self.isr_state.is_in_flight
+            or replica.broker_id in self.isr_state.isr
+            or not self._has_all_committed(replica)
+            or not self._is_isr_eligible(replica)
+        ):
+            return None
+        self.isr_state = self.isr_state.expanded(replica.broker_id)
+        return self._proposal()
+
+    def maybe_shrink_isr(self) -> AlterPartitionProposal | None:
+        """Propose that those leave who have not been caught up for replica.lag.time.max.ms."""
+        if not self.is_leader or self.isr_state.is_in_flight:
+            return None
+        now_ms = self._settings.clock.monotonic_ms()
+        lagging = {
+            replica.broker_id
+            for replica in self.remote_replicas.values()
+            if replica.broker_id in self.isr_state.isr and not self._is_caught_up(replica, now_ms)
+        }
+        if not lagging:
+            return None
+        self.isr_state = self.isr_state.shrunk(lagging)
+        return self._proposal()
+
+    def take_answer(
+        self, proposal: AlterPartitionProposal, answer: AlterPartitionAnswer
+    ) -> AnswerOutcome:
+        """The controller answered; an answer to anything but what is in flight is ignored."""
+        if (
+            not self.is_leader
+            or not self.isr_state.is_in_flight
+            or proposal.partition_epoch != self.partition_epoch
+            or proposal.leader_epoch != self.leader_epoch
+        ):
+            return AnswerOutcome(moved=False, retry=False)
+        if answer.error in _REFUSED:
+            self.isr_state = self.isr_state.withdrawn()
+            return AnswerOutcome(moved=self.maybe_increment_high_watermark(), retry=False)
+        if answer.error in _OUTDATED:
+            return AnswerOutcome(moved=False, retry=False)
+        if answer.error is not ErrorCode.NONE:
+            return AnswerOutcome(moved=False, retry=True)
+        if answer.leader_epoch > self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            return AnswerOutcome(moved=False, retry=False)
+        self.isr_state = IsrState.committed(answer.isr)
+        self.partition_epoch = answer.partition_epoch
+        self.leader_recovery_state = answer.leader_recovery_state
+        return AnswerOutcome(moved=self.maybe_increment_high_watermark(), retry=False)
+
+    def _proposal(self) -> AlterPartitionProposal:
+        proposed = self.isr_state.proposed_isr
+        assert proposed is not None
+        return AlterPartitionProposal(
+            self.topic_id,
+            self.topic_partition,
+            self.leader_epoch,
+            self.partition_epoch,
+            tuple((each, self._known_epoch(each)) for each in proposed),
+            self.leader_recovery_state,
+        )
+
+    def _known_epoch(self, broker_id: int) -> int:
+        """The epoch under which a replica fetched; -1 makes the controller check nothing."""
+        replica = self.remote_replicas.get(broker_id)
+        epoch = (
+            self._settings.brokers.broker_epoch(broker_id)
+            if replica is None
+            else replica.broker_epoch
+        )
+        return NO_BROKER_EPOCH if epoch is None else epoch
+
+    def _has_all_committed(self, replica: Replica) -> bool:
+        end, start = replica.log_end_offset, self.leader_epoch_start_offset
+        return start is not None and end >= start and end >= self.log.high_watermark
+
+    def _is_isr_eligible(self, replica: Replica) -> bool:
+        brokers = self._settings.brokers
+        if not brokers.is_isr_eligible(replica.broker_id):
+            return False
+        # Epoch -1 comes from brokers before KIP-903, which cannot be checked.
+        return replica.broker_epoch == NO_BROKER_EPOCH or (
+            replica.broker_epoch is not None
+            and replica.broker_epoch == brokers.broker_epoch(replica.broker_id)
+        )
+
+    def _is_caught_up(self, replica: Replica, now_ms: float) -> bool:
+        limit_ms = self._settings.replica_lag_time_max_ms
+        return replica.is_caught_up(self.log.log_end_offset, now_ms, limit_ms)

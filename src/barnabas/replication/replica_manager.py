@@ -70,7 +70,7 @@ class ReplicaManager:
     ) -> ListOffsetResult:
         """The offset at a timestamp, or at one of Kafka's special ones (-1 to -6).
 
-        OFFSET_NOT_AVAILABLE is for request versions >= 5; below the caller says LEADER_NOT_AVAILABLE.
+        OFFSET_NOT_AVAILABLE is for versions >= 5; below the caller says LEADER_NOT_AVAILABLE.
 
         Args:
             isolation: LOG_END for replicas, else as in a fetch.

@@ -9,6 +9,7 @@ from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import FileSlice
+    from barnabas.storage.offset_metadata import LogOffsetMetadata
     from barnabas.storage.read_result import AbortedTransaction
 
 UNKNOWN_OFFSET = -1
@@ -61,6 +62,10 @@ class FetchResult:
     preferred_read_replica: int = -1
     # The asker is a replica that is being added: its bytes are counted apart.
     is_reassignment: bool = False
+    # Not for the answer: where the fetch offset lies in the file; None if nothing was read.
+    position: LogOffsetMetadata | None = None
+    # Not for the answer: our log end before the read.
+    leader_log_end_offset: int = UNKNOWN_OFFSET
 
 
 def failed_fetch(error: ErrorCode) -> FetchResult:

@@ -1,0 +1,55 @@
+"""Proposals of a new ISR to the controller and its answers (AlterPartition, KIP-497, KIP-903)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.errors import ErrorCode
+    from barnabas.storage.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionProposal:
+    """The ISR that a leader wants."""
+
+    topic_id: bytes
+    topic_partition: TopicPartition
+    leader_epoch: int
+    # The epoch the proposal builds on; the controller refuses any other.
+    partition_epoch: int
+    # (broker id, broker epoch or -1), the leader among them.
+    new_isr: tuple[tuple[int, int], ...]
+    leader_recovery_state: int = 0
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """The proposed ISR without epochs."""
+        return tuple(broker_id for broker_id, _ in self.new_isr)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionAnswer:
+    """What the controller made of it; with an error the other fields say nothing."""
+
+    error: ErrorCode
+    leader_id: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    leader_recovery_state: int = 0
+
+
+class AlterPartitionSender(Protocol):
+    """The way to the controller; implemented by whoever has one."""
+
+    def submit(
+        self,
+        proposal: AlterPartitionProposal,
+        on_done: Callable[[AlterPartitionAnswer], None],
+    ) -> None:
+        """Send it; `on_done` is called once, never before this returns."""
+        ...

@@ -1,0 +1,156 @@
+"""Fetches that wait for data (Kafka's DelayedFetch, with its completion cases A to H)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.delayed_produce import PartitionLookup
+from barnabas.replication.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
+from barnabas.waiting.delayed_operation import DelayedOperation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.replication.partition import Partition
+    from barnabas.replication.results import FetchResult
+    from barnabas.storage.offset_metadata import LogOffsetMetadata
+    from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+
+# Enough of it to complete whatever was asked for.
+_COMPLETE = None
+
+
+class FetchSource(PartitionLookup, Protocol):
+    """Where a fetch that is complete reads again."""
+
+    def read_again(
+        self, params: FetchParams, partitions: list[tuple[TopicIdPartition, FetchPartitionData]]
+    ) -> list[tuple[TopicIdPartition, FetchResult]]:
+        """Read without taking in follower states and without counting a fetch."""
+        ...
+
+    def is_throttled(self, topic_partition: TopicPartition, replica_id: int) -> bool:
+        """Whether the follower's bytes of that partition are over the leader's quota now."""
+        ...
+
+    def count_expired_fetch(self, from_follower: bool) -> None:
+        """A fetch ran out of time."""
+        ...
+
+
+@dataclass(slots=True)
+class WaitingPartition:
+    """One partition of a waiting fetch."""
+
+    topic_id_partition: TopicIdPartition
+    topic_partition: TopicPartition
+    data: FetchPartitionData
+    # Where the fetch offset lies, from the first read; None if that is unknown.
+    position: LogOffsetMetadata | None
+
+
+class DelayedFetch(DelayedOperation):
+    """Completes when one of its partitions cannot or need not wait, or enough has come together.
+
+    A. This broker does not lead a partition any more.
+    B. It has no replica of a partition any more.
+    C. A partition does not exist any more.
+    D. A partition's log directory is offline.
+    E. The request's leader epoch is fenced.
+    F. The log was truncated below the fetch offset, or the fetch offset lies in an older segment
+       than the end: the rest of that segment is answered at once, the bytes between are not
+       counted.
+    G. The bytes that can be read reach the request's minimum, of each partition no more than its
+       own maximum; throttled partitions give nothing.
+    H. The request's leader epoch is unknown here, or the log has diverged from the asker's.
+
+    The end is the log end, the high watermark or the last stable offset, by isolation. Partitions
+    without a known position are skipped: their time will come.
+    """
+
+    __slots__ = ("_on_done", "_params", "_partitions", "_source")
+
+    def __init__(
+        self,
+        params: FetchParams,
+        partitions: list[WaitingPartition],
+        source: FetchSource,
+        on_done: Callable[[list[tuple[TopicIdPartition, FetchResult]]], None],
+    ) -> None:
+        super().__init__(params.max_wait_ms)
+        self._params = params
+        self._partitions = partitions
+        self._source = source
+        self._on_done = on_done
+
+    def try_complete(self) -> bool:
+        """Look at the cases A to H."""
+        accumulated = 0
+        for waiting in self._partitions:
+            if waiting.position is None:
+                continue
+            partition = self._source.partition(waiting.topic_partition)
+            if isinstance(partition, ErrorCode):
+                return self.force_complete()  # B, C, D
+            data = waiting.data
+            error = partition.check_access(
+                data.current_leader_epoch, self._params.fetch_only_leader
+            )
+            if error is not ErrorCode.NONE:
+                return self.force_complete()  # A, E, H
+            available = self._available(partition, waiting, waiting.position)
+            if available is _COMPLETE:
+                return self.force_complete()  # F
+            if data.last_fetched_epoch >= 0 and _has_diverged(partition, data):
+                return self.force_complete()  # H
+            accumulated += available
+        if accumulated >= self._params.min_bytes:
+            return self.force_complete()  # G
+        return False
+
+    def _available(
+        self, partition: Partition, waiting: WaitingPartition, position: LogOffsetMetadata
+    ) -> int | None:
+        """Bytes that can be read, or _COMPLETE in case F."""
+        end = partition.exposed_end(self._params.isolation)
+        # Equal offsets may lie in two segments: the log has just rolled. Nothing is there to read.
+        if position.message_offset == end.message_offset:
+            return 0
+        if position.message_offset > partition.log.log_end_offset:
+            return _COMPLETE
+        if not end.is_known or not position.is_known:
+            return 0
+        if end.on_older_segment(position):
+            return _COMPLETE
+        params = self._params
+        is_throttled = params.is_from_follower and self._source.is_throttled(
+            waiting.topic_partition, params.replica_id
+        )
+        if is_throttled:
+            return 0
+        if position.on_older_segment(end):
+            return _COMPLETE
+        # Below zero while a new leader's high watermark lags behind the fetch offset.
+        return max(0, min(end.bytes_since(position), waiting.data.max_bytes))
+
+    def on_complete(self) -> None:
+        """Read again and answer with what there is."""
+        asked = [(each.topic_id_partition, each.data) for each in self._partitions]
+        self._on_done(self._source.read_again(self._params, asked))
+
+    def on_expiration(self) -> None:
+        """Followers' and consumers' expirations are counted apart."""
+        self._source.count_expired_fetch(self._params.is_from_follower)
+
+
+def _has_diverged(partition: Partition, data: FetchPartitionData) -> bool:
+    end = partition.end_of_epoch(data.last_fetched_epoch)
+    return (
+        end.epoch == UNKNOWN_EPOCH
+        or end.end_offset == UNKNOWN_OFFSET
+        or end.epoch < data.last_fetched_epoch
+        or end.end_offset < data.fetch_offset
+    )

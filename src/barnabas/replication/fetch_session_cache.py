@@ -1,0 +1,154 @@
+"""All fetch sessions of a broker, limited in number (KIP-227, Kafka's FetchSessionCache)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetch_context import (
+    FetchContext,
+    FullContext,
+    IncrementalContext,
+    RefusedContext,
+    SessionlessContext,
+)
+from barnabas.replication.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    Asked,
+    FetchSession,
+    next_epoch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.rng import Rng
+    from barnabas.storage.topic_partition import TopicIdPartition
+
+_SESSION_ID_MAX = 0x7FFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """What a fetch request says about its session."""
+
+    session_id: int
+    epoch: int
+    asked: list[Asked]
+    forgotten: list[TopicIdPartition]
+    is_from_follower: bool
+    # Fetch versions from 13 on.
+    uses_topic_ids: bool
+
+
+class FetchSessionCache:
+    """Sessions by id.
+
+    When it is full, a new session takes the place of the one used longest ago if that was not used
+    for `eviction_ms`; else of the least worthy one, if the new one is worthier: a follower's before
+    a consumer's, then the larger one. A session younger than `eviction_ms` gives way only to a
+    worthier kind.
+    """
+
+    def __init__(self, slots_max: int, eviction_ms: int, clock: Clock, rng: Rng) -> None:
+        self._slots_max = slots_max
+        self._eviction_ms = eviction_ms
+        self._clock = clock
+        self._rng = rng
+        # In the order of their last use.
+        self._sessions: dict[int, FetchSession] = {}
+        # Sessions that had to give way since the start.
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of all sessions together."""
+        return sum(len(session) for session in self._sessions.values())
+
+    def open(
+        self, request: SessionRequest, topic_name: Callable[[bytes], str | None]
+    ) -> FetchContext:
+        """The context of one request.
+
+        Args:
+            topic_name: name of a topic by id, for partitions that had none when they were added.
+        """
+        if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                self._sessions.pop(request.session_id, None)
+            if request.epoch == FINAL_EPOCH:
+                return SessionlessContext(request.asked)
+            return FullContext(request.asked, lambda asked: self._make_session(request, asked))
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.epoch:
+            return RefusedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != request.uses_topic_ids:
+            return RefusedContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return self._go_on(session, request, topic_name)
+
+    def _go_on(
+        self,
+        session: FetchSession,
+        request: SessionRequest,
+        topic_name: Callable[[bytes], str | None],
+    ) -> FetchContext:
+        session.update(request.asked, request.forgotten)
+        if not len(session):
+            # The last partition is forgotten: the session ends without an error.
+            del self._sessions[session.id]
+            return SessionlessContext([])
+        unresolved = session.unresolved()
+        if unresolved:
+            names = ((topic_id, topic_name(topic_id)) for topic_id in unresolved)
+            session.resolve({topic_id: name for topic_id, name in names if name is not None})
+        session.epoch = next_epoch(session.epoch)
+        session.last_used_ms = self._clock.monotonic_ms()
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        return IncrementalContext(session, request.epoch)
+
+    def _make_session(self, request: SessionRequest, asked: list[Asked]) -> FetchSession | None:
+        now_ms = self._clock.monotonic_ms()
+        if not self._make_room(request.is_from_follower, len(asked), now_ms):
+            return None
+        session_id = self._rng.randint(1, _SESSION_ID_MAX)
+        while session_id in self._sessions:
+            session_id = self._rng.randint(1, _SESSION_ID_MAX)
+        session = FetchSession(session_id, request.is_from_follower, request.uses_topic_ids, now_ms)
+        session.update(asked, ())
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, is_privileged: bool, size: int, now_ms: float) -> bool:
+        if len(self._sessions) < self._slots_max:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.last_used_ms > self._eviction_ms:
+            return self._evict(oldest)
+        candidates = [
+            session
+            for session in self._sessions.values()
+            if (is_privileged and not session.is_privileged)
+            or now_ms - session.created_ms > self._eviction_ms
+        ]
+        if not candidates:
+            return False
+        least = min(candidates, key=lambda each: (each.is_privileged, len(each), each.id))
+        if (is_privileged, size) > (least.is_privileged, len(least)):
+            return self._evict(least)
+        return False
+
+    def _evict(self, session: FetchSession) -> bool:
+        del self._sessions[session.id]
+        self.evictions += 1
+        return True

@@ -1,0 +1,88 @@
+"""ListOffsets of one partition: by timestamp or a special one (KIP-79, KIP-734, KIP-405)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.results import UNKNOWN_EPOCH, ListOffsetResult
+from barnabas.storage.errors import StorageError
+from barnabas.storage.read_result import FetchIsolation
+
+if TYPE_CHECKING:
+    from barnabas.replication.partition import Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+
+def list_offset(
+    partition: Partition, timestamp: int, isolation: FetchIsolation
+) -> ListOffsetResult:
+    """The offset for a timestamp; the caller has checked that the asker may know it.
+
+    Args:
+        isolation: LOG_END for replicas; for others what they may see bounds the answer.
+
+    Returns:
+        All -1 and no error if no record fits. OFFSET_NOT_AVAILABLE while a new leader's high
+        watermark has not reached the start of its epoch: an answer could go back behind one that
+        was given before.
+    """
+    log = partition.log
+    if timestamp == LATEST:
+        if _may_go_back(partition, isolation):
+            return ListOffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+        end = _fetchable_end(partition, isolation)
+        return ListOffsetResult(offset=end, leader_epoch=partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
+        return ListOffsetResult(
+            offset=log.log_start_offset, leader_epoch=UNKNOWN_EPOCH if epoch is None else epoch
+        )
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        # Nothing is tiered.
+        return ListOffsetResult()
+    return _by_timestamp(partition, timestamp, isolation)
+
+
+def _by_timestamp(
+    partition: Partition, timestamp: int, isolation: FetchIsolation
+) -> ListOffsetResult:
+    log = partition.log
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            timestamp = max(segment.max_timestamp for segment in log.segments)
+        found = log.offset_for_timestamp(timestamp) if timestamp >= 0 else None
+    except StorageError as error:
+        return ListOffsetResult(error.error_code)
+    if found is not None and found[1] < _fetchable_end(partition, isolation):
+        at, offset, epoch = found
+        return ListOffsetResult(ErrorCode.NONE, at, offset, epoch)
+    if _may_go_back(partition, isolation):
+        return ListOffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return ListOffsetResult()
+
+
+def _fetchable_end(partition: Partition, isolation: FetchIsolation) -> int:
+    log = partition.log
+    match isolation:
+        case FetchIsolation.LOG_END:
+            return log.log_end_offset
+        case FetchIsolation.HIGH_WATERMARK:
+            return log.high_watermark
+        case FetchIsolation.TXN_COMMITTED:
+            return log.last_stable_offset
+
+
+def _may_go_back(partition: Partition, isolation: FetchIsolation) -> bool:
+    start = partition.leader_epoch_start_offset
+    return (
+        isolation is not FetchIsolation.LOG_END
+        and start is not None
+        and start > partition.log.high_watermark
+    )
