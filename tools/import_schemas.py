@@ -284,10 +284,9 @@ def struct_presence(schema: dict[str, Any]) -> dict[str, tuple[int, int]]:
 def default_text(each: dict[str, Any], versions: str, presence: tuple[int, int], kind: str) -> str:
     """The keyword for a field's default; empty for a field that a caller has to give."""
     type_text = each["type"]
-    if "default" in each and each["default"] is not None:
+    # A default that is JSON's null means "none given"; a null default is the string "null".
+    if each.get("default") is not None:
         return f"default={literal(each['default'], type_text)}"
-    if "default" in each:
-        return "default=None"
     limits = span(versions)
     assert limits is not None
     is_always = limits[0] <= presence[0] and limits[1] >= presence[1] and "tag" not in each

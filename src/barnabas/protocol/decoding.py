@@ -182,18 +182,23 @@ class _DecoderWriter:
         if isinstance(kind, Array):
             self._array(each, kind.element, target, nullable)
         elif not isinstance(kind, Kind):
-            self._nested_struct(kind, target, nullable)
+            self._nested_struct(each, kind, target, nullable)
         elif kind.code:
             self._run.append((kind.code, target))
         else:
             self._variable(each, kind, target, nullable)
 
-    def _nested_struct(self, cls: type[Struct], target: str, nullable: bool) -> None:
+    def _nested_struct(self, each: Field, cls: type[Struct], target: str, nullable: bool) -> None:
+        """Read a struct; a nullable one follows a byte that is 1, or tells that it is null.
+
+        Null is -1 (KIP-893), but 0 in a tagged field, where Kafka writes a varint.
+        """
         name = self._new_name("o")
         if nullable:
             self._run.append(("b", "n"))
             self._flush()
-            self._line(f"if n < 0: {target} = None")
+            is_null = "n < 0" if each.tag is None else "n < 1"
+            self._line(f"if {is_null}: {target} = None")
             self._line("else:")
             self._indent += 1
         self._struct(cls, name)

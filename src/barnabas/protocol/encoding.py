@@ -174,7 +174,7 @@ class _EncoderWriter:
         if isinstance(kind, Array):
             self._array(each, kind.element, value, nullable)
         elif not isinstance(kind, Kind):
-            self._nested_struct(kind, value, nullable)
+            self._nested_struct(each, kind, value, nullable)
         elif kind is UUID:
             self._line(f"b = {value}")
             self._line(f"if len(b) != 16: raise null({self._path(each)}, 'a uuid has 16 bytes')")
@@ -186,14 +186,16 @@ class _EncoderWriter:
         else:
             self._variable(each, kind, value, nullable)
 
-    def _nested_struct(self, cls: type[Struct], value: str, nullable: bool) -> None:
+    def _nested_struct(self, each: Field, cls: type[Struct], value: str, nullable: bool) -> None:
+        """Write a struct; a nullable one follows a byte, as told in decoding.py."""
         name = self._new_name("o")
         self._line(f"{name} = {value}")
         if not nullable:
             self._struct(cls, name)
             return
         self._flush()
-        self._line(f"if {name} is None: out.append(255)")
+        null_marker = 255 if each.tag is None else 0
+        self._line(f"if {name} is None: out.append({null_marker})")
         self._line("else:")
         self._indent += 1
         self._line("out.append(1)")

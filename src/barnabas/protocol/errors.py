@@ -7,6 +7,7 @@ exception across layers. Numbers, names and retriability are Kafka 4.4's; the wo
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ErrorCode(IntEnum):
@@ -15,7 +16,7 @@ class ErrorCode(IntEnum):
     _retriable: bool
     _message: str
 
-    def __new__(cls, code: int, retriable: bool, message: str) -> ErrorCode:
+    def __new__(cls, code: int, retriable: bool = False, message: str = "") -> Self:
         made = int.__new__(cls, code)
         made._value_ = code
         made._retriable = retriable
@@ -36,7 +37,7 @@ class ErrorCode(IntEnum):
     def of(cls, code: int) -> ErrorCode:
         """The error of a code off the wire; one that is newer than we are counts as unexpected."""
         try:
-            return cls(code)  # type: ignore[call-arg]
+            return cls(code)
         except ValueError:
             return cls.UNKNOWN_SERVER_ERROR
 

@@ -1,0 +1,98 @@
+"""The few bytes that tell a record's type and version before its content.
+
+Metadata records (KIP-631) begin with three unsigned varints: frame version (always 1), record
+type, version. Keys and values of the coordinators' logs begin with a 16-bit number: the record
+type for a key, the version for a value.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeVar
+
+from barnabas.protocol.codec import decode_from, encode_onto
+from barnabas.protocol.primitives import read_unsigned_varint, unsigned_varint
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.record_types import metadata_record_class
+from barnabas.protocol.schema import Record
+
+R = TypeVar("R", bound=Record)
+
+FRAME_VERSION = 1
+
+_INT16 = struct.Struct(">h")
+
+
+def encode_metadata_record(record: Record, version: int) -> bytes:
+    """The value of a record of the metadata log."""
+    start = bytearray(unsigned_varint(FRAME_VERSION))
+    start += unsigned_varint(record.__record_type__)
+    start += unsigned_varint(version)
+    (whole,) = encode_onto(start, record, version)
+    assert isinstance(whole, bytearray)
+    return bytes(whole)
+
+
+def decode_metadata_record(view: bytes | bytearray | memoryview) -> tuple[Record, int]:
+    """Read the value of a record of the metadata log: (record, its version).
+
+    Raises:
+        ProtocolError: damaged, or a frame version, record type or version that we do not know.
+    """
+    record_type, version, offset = read_metadata_frame(view)
+    cls = metadata_record_class(record_type)
+    if cls is None:
+        raise ProtocolError(f"no metadata record has the type {record_type}")
+    record, stop = decode_from(cls, version, view, offset)
+    if stop != len(view):
+        raise ProtocolError(f"{cls.__name__}: {len(view) - stop} bytes too many")
+    return record, version
+
+
+def read_metadata_frame(view: bytes | bytearray | memoryview) -> tuple[int, int, int]:
+    """Read what stands before a metadata record: (type, version, offset of the content)."""
+    frame_version, offset = read_unsigned_varint(view, 0)
+    if frame_version != FRAME_VERSION:
+        raise ProtocolError(f"frame version {frame_version} of a metadata record is not known")
+    record_type, offset = read_unsigned_varint(view, offset)
+    version, offset = read_unsigned_varint(view, offset)
+    return record_type, version, offset
+
+
+def encode_coordinator_key(key: Record) -> bytes:
+    """The key of a record of a coordinator's log: its type, then its content (always version 0)."""
+    return _prefixed(key.__record_type__, key, 0)
+
+
+def encode_coordinator_value(value: Record, version: int) -> bytes:
+    """The value of a record of a coordinator's log: its version, then its content."""
+    return _prefixed(version, value, version)
+
+
+def read_prefix(view: bytes | bytearray | memoryview) -> int:
+    """The 16-bit number before a key (record type) or a value (version)."""
+    if len(view) < 2:
+        raise ProtocolError("a coordinator record is shorter than its prefix")
+    number: int = _INT16.unpack_from(view)[0]
+    return number
+
+
+def decode_coordinator_key(cls: type[R], view: bytes | bytearray | memoryview) -> R:
+    """Read a key whose prefix told that it is a `cls`."""
+    return _whole(cls, 0, view)
+
+
+def decode_coordinator_value(cls: type[R], view: bytes | bytearray | memoryview) -> R:
+    """Read a value of the version that its prefix tells."""
+    return _whole(cls, read_prefix(view), view)
+
+
+def _prefixed(prefix: int, record: Record, version: int) -> bytes:
+    (whole,) = encode_onto(bytearray(_INT16.pack(prefix)), record, version)
+    assert isinstance(whole, bytearray)
+    return bytes(whole)
+
+
+def _whole(cls: type[R], version: int, view: bytes | bytearray | memoryview) -> R:
+    record, _ = decode_from(cls, version, view, 2)
+    return record
