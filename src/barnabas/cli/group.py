@@ -1,0 +1,59 @@
+"""The group of all commands, for click: each is imported when it is called.
+
+Help lists them all without importing any.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import NamedTuple
+
+import click
+
+
+class LazyCommand(NamedTuple):
+    """Where a command lives, and the line that the group's help shows for it."""
+
+    module: str
+    attribute: str
+    short_help: str
+
+
+COMMANDS: dict[str, LazyCommand] = {
+    "start": LazyCommand("barnabas.cli.start", "start", "Run a broker until it is told to stop."),
+    "topics": LazyCommand("barnabas.cli.topics", "topics", "List, describe and change topics."),
+    "produce": LazyCommand("barnabas.cli.produce", "produce", "Write records to a topic."),
+    "consume": LazyCommand("barnabas.cli.consume", "consume", "Read records from topics."),
+    "version": LazyCommand("barnabas.cli.version", "version", "Show the version and what it is."),
+}
+
+
+class LazyGroup(click.Group):
+    """A click group that knows its commands by table and imports one when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now; None when there is none."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(importlib.import_module(entry.module), entry.attribute)
+        assert isinstance(command, click.Command), entry
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from the table, so that help imports none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.short_help) for name, entry in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with: barnabas start. Each command has --help with examples.",
+)
+def group() -> None:
+    """Barnabas: an event log that speaks the Apache Kafka protocol."""

@@ -1,0 +1,44 @@
+"""`barnabas start` as click knows it: help and complaints; the work is in `start_broker`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from barnabas.cli.start_broker import start_broker
+from barnabas.cli.start_options import StartOptions
+
+EXAMPLES = """\b
+Examples:
+  barnabas start
+  barnabas start --listen 127.0.0.1:0 --data-dir /var/lib/barnabas
+  barnabas start server.properties --set num.partitions=3
+  barnabas start --set log.retention.hours=24 --set auto.create.topics.enable=false
+
+\b
+Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start or run,
+2 for wrong usage.
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("properties_file", required=False, metavar="[SERVER.PROPERTIES]")
+@click.option("--listen", metavar="HOST:PORT", help="Where to accept clients; port 0 takes any "
+              "free port. Default: the file's listeners, else 127.0.0.1:9092.")
+@click.option("--data-dir", metavar="DIR", help="Where to keep everything; made and formatted "
+              "when empty. Default: the file's log.dirs, else ./barnabas-data.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True,
+              help="Set a Kafka broker key, over the file's value. May be repeated.")
+def start(
+    properties_file: str | None,
+    listen: str | None,
+    data_dir: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Run one broker, which is its own controller, until SIGTERM or SIGINT.
+
+    Prints one line "ready HOST:PORT" on standard output once it answers; the log goes to
+    standard error. Keys and defaults are those of Apache Kafka.
+    """
+    sys.exit(start_broker(StartOptions(properties_file, listen, data_dir, settings)))

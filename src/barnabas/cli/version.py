@@ -1,0 +1,34 @@
+"""`barnabas version`: which Barnabas this is, and the Kafka behaviour it follows."""
+
+from __future__ import annotations
+
+import json
+import platform
+
+import click
+
+from barnabas import __version__
+
+KAFKA_BEHAVIOUR = "4.4"
+
+EXAMPLES = """\b
+Examples:
+  barnabas version
+  barnabas version --json
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def version(as_json: bool) -> None:
+    """Show the version, the Kafka version whose behaviour it follows, and the Python it runs on."""
+    facts = {
+        "barnabas": __version__,
+        "kafka": KAFKA_BEHAVIOUR,
+        "python": platform.python_version(),
+    }
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    click.echo(f"barnabas {__version__} (behaves as Apache Kafka {KAFKA_BEHAVIOUR}; "
+               f"Python {facts['python']})")
