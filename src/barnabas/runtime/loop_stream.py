@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.runtime.disk import Bytes
-    from barnabas.runtime.sockets import Chunk, StreamHandler
+    from barnabas.runtime.sockets import Chunk, Sliceable, StreamHandler
 
 # sendfile is cheaper than a copy from about here on: 4 KiB 11 µs against 7, 1 MiB 249 against 470.
 SENDFILE_MIN_BYTES = 16 * 1024
@@ -198,12 +198,12 @@ class LoopStream(asyncio.BufferedProtocol):
         gathered: list[Bytes] = []
         while queue and len(gathered) < _IOV_MAX:
             chunk = queue[0]
-            if isinstance(chunk, FileSlice):
-                if _worth_sendfile(chunk):
-                    break
-                gathered.append(_copied(chunk))
-            else:
+            if isinstance(chunk, bytes | bytearray | memoryview):
                 gathered.append(chunk)
+            elif _worth_sendfile(chunk):
+                break
+            else:
+                gathered.append(copy_slice(chunk))
             queue.popleft()
         try:
             sent = os.writev(self._fd, gathered)
@@ -253,15 +253,20 @@ class LoopStream(asyncio.BufferedProtocol):
         self._queued_bytes = 0
 
 
-def _worth_sendfile(chunk: FileSlice) -> bool:
-    return chunk.length >= SENDFILE_MIN_BYTES and chunk.file.fileno() >= 0
-
-
-def _copied(chunk: FileSlice) -> bytes:
+def copy_slice(chunk: Sliceable) -> bytes:
+    """The bytes of a slice, all of them. Raises TruncatedSliceError."""
     data = chunk.read()
-    if len(data) < chunk.length:
-        raise TruncatedSliceError(errno.EIO, "file cut before it was sent", chunk.file.path)
+    if len(data) < len(chunk):
+        raise TruncatedSliceError(errno.EIO, "file cut before it was sent")
     return data
+
+
+def _worth_sendfile(chunk: Chunk) -> bool:
+    return (
+        isinstance(chunk, FileSlice)
+        and chunk.length >= SENDFILE_MIN_BYTES
+        and chunk.file.fileno() >= 0
+    )
 
 
 def _unsent(chunks: list[Bytes], sent: int) -> list[Bytes]:

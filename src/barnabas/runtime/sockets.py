@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from barnabas.runtime.disk import Bytes, FileSlice
+from barnabas.runtime.disk import Bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.runtime.timer import Cancellable
 
+
+class Sliceable(Protocol):
+    """Bytes that are not in memory yet; a `FileSlice` is sent by sendfile, others are read."""
+
+    def __len__(self) -> int: ...
+
+    def read(self) -> bytes:
+        """All of it; shorter than its length when the source was cut meanwhile."""
+        ...
+
+
 # What a stream sends: bytes in memory, or bytes still in a file.
-Chunk: TypeAlias = bytes | bytearray | memoryview | FileSlice
-__all__ = ["Bytes", "Chunk", "Listening", "Sockets", "Stream", "StreamHandler"]
+Chunk: TypeAlias = bytes | bytearray | memoryview | Sliceable
+__all__ = ["Bytes", "Chunk", "Listening", "Sliceable", "Sockets", "Stream", "StreamHandler"]
 
 
 class Stream(Protocol):

@@ -1,0 +1,263 @@
+"""The server's side of one connection: requests in, responses out in the order of the requests.
+
+A request gets a `ResponseSlot` when it is taken up; it may be answered at once, or much later when
+it had to wait, while later requests of the same connection are already worked on. A slot that is
+answered holds its answer until all slots before it are answered.
+
+A peer that sends faster than it is served, or does not read its answers, is read from no more
+until that changes: that bounds what a connection can make us keep.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.network.framed_protocol import FramedHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.protocol.protocol_error import ProtocolError
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.sockets import Chunk, Stream
+    from barnabas.runtime.timer import Timer
+
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may ask of us."""
+
+    # `socket.request.max.bytes`.
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    # Requests taken up and not answered; reading stops there and goes on at half of it.
+    in_flight_max: int = 128
+    # Answers held back behind an earlier one that still waits.
+    held_bytes_max: int = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionDoors:
+    """What all connections of a broker share."""
+
+    clock: Clock
+    timer: Timer
+    receive_buffer: bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionStatistics:
+    """A snapshot."""
+
+    requests: int
+    in_flight: int
+    held_bytes: int
+    buffered_bytes: int
+    bytes_in: int
+    bytes_out: int
+    paused: bool
+
+
+# Reasons not to read, any of them suffices. Plain numbers: an enum's `&` costs 300 ns per request.
+_IN_FLIGHT = 1
+_HELD = 2
+_UNWRITABLE = 4
+_MUTED = 8
+_CLOSING = 16
+
+
+class ResponseSlot:
+    """The place of one response among the connection's; answered exactly once."""
+
+    __slots__ = ("_chunks", "_connection", "is_answered")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._chunks: Sequence[Chunk] = ()
+        # Whether `complete` or `skip` was called; never goes back.
+        self.is_answered = False
+
+    def complete(self, chunks: Sequence[Chunk]) -> None:
+        """Answer with a whole frame; dropped silently when the connection is gone."""
+        assert not self.is_answered, "a request is answered once"
+        self.is_answered = True
+        self._chunks = chunks
+        self._connection._on_answered(self)
+
+    def skip(self) -> None:
+        """No answer is due (acks=0)."""
+        self.complete(())
+
+
+class Connection(FramedHandler):
+    """One client's connection, on the server."""
+
+    __slots__ = (
+        "_clock",
+        "_held_bytes",
+        "_last_activity_ms",
+        "_limits",
+        "_on_closed",
+        "_on_request",
+        "_paused",
+        "_requests",
+        "_slots",
+        "id",
+        "malformed",
+        "session",
+    )
+
+    def __init__(
+        self,
+        connection_id: int,
+        doors: ConnectionDoors,
+        limits: ConnectionLimits,
+        on_request: Callable[[Connection, memoryview], None],
+        on_closed: Callable[[Connection, Exception | None], None],
+    ) -> None:
+        """`on_request` gets each frame and must `reserve()` a slot for each that it takes up."""
+        super().__init__(doors.timer, doors.receive_buffer, limits.frame_bytes_max)
+        self.id = connection_id
+        self._clock = doors.clock
+        self._limits = limits
+        self._on_request = on_request
+        self._on_closed = on_closed
+        # Requests without an answer, or with one that waits for an earlier; oldest first.
+        self._slots: deque[ResponseSlot] = deque()
+        self._held_bytes = 0
+        self._requests = 0
+        self._paused = 0
+        self._last_activity_ms = doors.clock.monotonic_ms()
+        # What the peer sent that is no frame, if that ended the connection.
+        self.malformed: ProtocolError | None = None
+        # The server's own state of this connection: principal, client software, and so on.
+        self.session: object = None
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream below; None once closed."""
+        return self._stream
+
+    def reserve(self) -> ResponseSlot:
+        """The slot of the request that is being handled; slots are answered in this order."""
+        slot = ResponseSlot(self)
+        self._slots.append(slot)
+        if len(self._slots) >= self._limits.in_flight_max:
+            self._pause(_IN_FLIGHT)
+        return slot
+
+    def close(self) -> None:
+        """Take up no more requests; close when all that were taken up are answered."""
+        self._pause(_CLOSING)
+        self._maybe_close()
+
+    def mute(self) -> None:
+        """Read nothing until `unmute`: the peer is over its quota, or being authenticated."""
+        self._pause(_MUTED)
+
+    def unmute(self) -> None:
+        """Read again."""
+        self._resume(_MUTED)
+
+    def idle_ms(self) -> float:
+        """How long nothing has been received; 0 while a request waits for its answer."""
+        if self._slots:
+            return 0.0
+        return self._clock.monotonic_ms() - self._last_activity_ms
+
+    def statistics(self) -> ConnectionStatistics:
+        """A snapshot."""
+        return ConnectionStatistics(
+            requests=self._requests,
+            in_flight=len(self._slots),
+            held_bytes=self._held_bytes,
+            buffered_bytes=0 if self._stream is None else self._stream.buffered_bytes,
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            paused=bool(self._paused),
+        )
+
+    def on_opened(self) -> None:
+        """Whoever muted it before it stood meant it."""
+        if self._paused and self._stream is not None:
+            self._stream.pause_reading()
+
+    def on_frame(self, frame: memoryview) -> None:
+        """A request. What follows `close()` in the same read is not taken up."""
+        if self._paused & _CLOSING:
+            return
+        self._requests += 1
+        self._last_activity_ms = self._clock.monotonic_ms()
+        self._on_request(self, frame)
+
+    def on_malformed(self, error: ProtocolError) -> None:
+        """Remember why; `on_closed` follows."""
+        self.malformed = error
+
+    def on_writable_changed(self, writable: bool) -> None:
+        """A peer that does not read its answers may not ask for more."""
+        if writable:
+            self._resume(_UNWRITABLE)
+        else:
+            self._pause(_UNWRITABLE)
+
+    def on_lost(self, error: Exception | None) -> None:
+        """Answers to come are dropped."""
+        self._slots.clear()
+        self._held_bytes = 0
+        self._on_closed(self, error)
+
+    def _on_answered(self, slot: ResponseSlot) -> None:
+        slots = self._slots
+        if not slots:
+            # The connection is gone, and with it everybody's slots.
+            return
+        if slots[0] is not slot:
+            self._held_bytes += sum(map(len, slot._chunks))
+            if self._held_bytes > self._limits.held_bytes_max:
+                self._pause(_HELD)
+            return
+        self._release_answered()
+        if self._paused:
+            self._maybe_resume()
+            self._maybe_close()
+
+    def _release_answered(self) -> None:
+        """Send the answers that no earlier request holds back; the first was never held."""
+        slots = self._slots
+        first = slots.popleft()
+        ready = list(first._chunks)
+        first._chunks = ()
+        while slots and slots[0].is_answered:
+            chunks = slots.popleft()._chunks
+            self._held_bytes -= sum(map(len, chunks))
+            ready.extend(chunks)
+        if ready:
+            self.send_chunks(ready)
+
+    def _maybe_resume(self) -> None:
+        if self._paused & _IN_FLIGHT and len(self._slots) <= self._limits.in_flight_max // 2:
+            self._resume(_IN_FLIGHT)
+        if self._paused & _HELD and self._held_bytes <= self._limits.held_bytes_max // 2:
+            self._resume(_HELD)
+
+    def _maybe_close(self) -> None:
+        if self._paused & _CLOSING and not self._slots and self._stream is not None:
+            self.flush()
+            self._stream.close()
+
+    def _pause(self, reason: int) -> None:
+        was_reading = not self._paused
+        self._paused |= reason
+        if was_reading and self._stream is not None:
+            self._stream.pause_reading()
+
+    def _resume(self, reason: int) -> None:
+        if not self._paused & reason:
+            return
+        self._paused &= ~reason
+        if not self._paused and self._stream is not None:
+            self._stream.resume_reading()

@@ -1,0 +1,229 @@
+"""One channel per broker, opened when asked for, with back-off, closed when idle.
+
+A channel is handed out only when it is ready: connected, and prepared by the owner (ApiVersions,
+SASL). Callers that ask while it is being opened share the attempt. After a failure nobody connects
+before the back-off is over; whoever asks in between waits for the next attempt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.network.channel import Channel, ChannelDoors
+from barnabas.network.framed_protocol import new_receive_buffer
+from barnabas.network.network_error import NetworkError, NetworkErrorKind
+from barnabas.network.reconnect_backoff import ReconnectBackoff
+from barnabas.waiting.timing_wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.runtime.loop import Runtime
+    from barnabas.waiting.timing_wheel import WheelEntry
+
+    # Called with (channel, None) or (None, error).
+    OnReady: TypeAlias = Callable[[Channel | None, NetworkError | None], None]
+    # Makes a connected channel ready, then calls back with None or an error.
+    Prepare: TypeAlias = Callable[[Channel, Callable[[NetworkError | None], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker as the cluster names it; bootstrap addresses have negative ids."""
+
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """Kafka's client keys."""
+
+    client_id: str | None = None
+    # `socket.connection.setup.timeout.ms`
+    connect_timeout_ms: float = 10_000.0
+    # `connections.max.idle.ms`
+    idle_max_ms: float = 540_000.0
+    backoff: ReconnectBackoff = field(default_factory=ReconnectBackoff)
+
+
+class _Slot:
+    """What is known of one broker."""
+
+    __slots__ = ("channel", "failures", "idle_check", "node", "ready", "retry", "waiting")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        # Being opened, or ready; None when neither.
+        self.channel: Channel | None = None
+        self.ready = False
+        # Failures in a row; 0 again once a channel was ready.
+        self.failures = 0
+        # The next attempt while backing off.
+        self.retry: WheelEntry | None = None
+        self.idle_check: WheelEntry | None = None
+        self.waiting: list[OnReady] = []
+
+
+class ConnectionPool:
+    """The channels of one client, or of one broker to its peers."""
+
+    __slots__ = ("_closed", "_doors", "_prepare", "_rng", "_settings", "_slots", "_wheel")
+
+    def __init__(
+        self, runtime: Runtime, settings: PoolSettings, prepare: Prepare | None = None
+    ) -> None:
+        self._settings = settings
+        self._prepare = prepare
+        self._rng = runtime.rng
+        self._wheel = TimingWheel(runtime.clock, runtime.timer)
+        self._doors = ChannelDoors(
+            clock=runtime.clock,
+            timer=runtime.timer,
+            sockets=runtime.sockets,
+            wheel=self._wheel,
+            receive_buffer=new_receive_buffer(),
+        )
+        self._slots: dict[int, _Slot] = {}
+        self._closed = False
+
+    @property
+    def wheel(self) -> TimingWheel:
+        """For the owner's own waiting."""
+        return self._wheel
+
+    def acquire(self, node: Node, on_ready: OnReady) -> None:
+        """Get the node's channel, opening it where needed.
+
+        `on_ready` is called before this returns when the channel is ready. A node that moved to
+        another address gets a new channel.
+        """
+        if self._closed:
+            on_ready(None, NetworkError(NetworkErrorKind.CLOSED, "the client is closed"))
+            return
+        slot = self._slots.get(node.id)
+        if slot is not None and slot.node != node:
+            self.drop(node.id)
+            slot = None
+        if slot is None:
+            slot = self._slots[node.id] = _Slot(node)
+        if slot.ready and slot.channel is not None and slot.channel.is_open:
+            on_ready(slot.channel, None)
+            return
+        slot.waiting.append(on_ready)
+        if slot.channel is None and slot.retry is None:
+            self._open(slot)
+
+    def ready_channel(self, node_id: int) -> Channel | None:
+        """The node's channel if it is ready now."""
+        slot = self._slots.get(node_id)
+        if slot is None or not slot.ready or slot.channel is None or not slot.channel.is_open:
+            return None
+        return slot.channel
+
+    def is_backing_off(self, node_id: int) -> bool:
+        """Whether the next attempt still waits."""
+        slot = self._slots.get(node_id)
+        return slot is not None and slot.retry is not None
+
+    def drop(self, node_id: int) -> None:
+        """Forget a node and close its channel; who waits for it is told so."""
+        slot = self._slots.pop(node_id, None)
+        if slot is None:
+            return
+        for entry in (slot.retry, slot.idle_check):
+            if entry is not None:
+                entry.cancel()
+        slot.retry = slot.idle_check = None
+        if slot.channel is not None:
+            slot.channel.close()
+        error = NetworkError(NetworkErrorKind.CLOSED, f"{slot.node.host}:{slot.node.port}")
+        self._tell(slot, None, error)
+
+    def close(self) -> None:
+        """Close all; what is pending fails."""
+        self._closed = True
+        for node_id in list(self._slots):
+            self.drop(node_id)
+        self._wheel.close()
+
+    def _open(self, slot: _Slot) -> None:
+        slot.ready = False
+        slot.retry = None
+        on_closed = partial(self._on_closed, slot)
+        channel = Channel(self._doors, self._settings.client_id, on_closed)
+        slot.channel = channel
+        timeout_ms = self._settings.connect_timeout_ms
+        on_connected = partial(self._on_connected, slot, channel)
+        channel.connect(slot.node.host, slot.node.port, timeout_ms, on_connected)
+
+    def _on_connected(self, slot: _Slot, channel: Channel, error: NetworkError | None) -> None:
+        if slot.channel is not channel:
+            return
+        if error is not None:
+            self._on_failure(slot, error)
+        elif self._prepare is None:
+            self._on_prepared(slot, channel, None)
+        else:
+            self._prepare(channel, partial(self._on_prepared, slot, channel))
+
+    def _on_prepared(self, slot: _Slot, channel: Channel, error: NetworkError | None) -> None:
+        if slot.channel is not channel or slot.ready:
+            return
+        if error is not None:
+            # First, so that the closing of the channel finds it gone.
+            slot.channel = None
+            channel.close()
+            self._on_failure(slot, error)
+            return
+        slot.ready = True
+        slot.failures = 0
+        self._watch_idle(slot, channel, self._settings.idle_max_ms)
+        self._tell(slot, channel, None)
+
+    def _on_closed(self, slot: _Slot, channel: Channel, error: NetworkError) -> None:
+        if slot.channel is not channel:
+            return
+        if slot.idle_check is not None:
+            slot.idle_check.cancel()
+            slot.idle_check = None
+        if slot.ready and error.kind is NetworkErrorKind.CLOSED:
+            slot.channel = None
+            slot.ready = False
+            return
+        self._on_failure(slot, error)
+
+    def _on_failure(self, slot: _Slot, error: NetworkError) -> None:
+        slot.channel = None
+        slot.ready = False
+        slot.failures += 1
+        if not self._closed and self._slots.get(slot.node.id) is slot:
+            delay_ms = self._settings.backoff.delay_ms(slot.failures, self._rng)
+            slot.retry = self._wheel.add(delay_ms, partial(self._on_backoff_over, slot))
+        self._tell(slot, None, error)
+
+    def _on_backoff_over(self, slot: _Slot) -> None:
+        slot.retry = None
+        if slot.waiting:
+            self._open(slot)
+
+    def _watch_idle(self, slot: _Slot, channel: Channel, delay_ms: float) -> None:
+        slot.idle_check = self._wheel.add(delay_ms, partial(self._check_idle, slot, channel))
+
+    def _check_idle(self, slot: _Slot, channel: Channel) -> None:
+        slot.idle_check = None
+        if slot.channel is not channel:
+            return
+        rest_ms = self._settings.idle_max_ms - channel.idle_ms()
+        if rest_ms <= 0.0:
+            channel.close()
+        else:
+            self._watch_idle(slot, channel, rest_ms)
+
+    def _tell(self, slot: _Slot, channel: Channel | None, error: NetworkError | None) -> None:
+        waiting, slot.waiting = slot.waiting, []
+        for on_ready in waiting:
+            on_ready(channel, error)

@@ -1,0 +1,33 @@
+"""When a broker that could not be reached is tried again (KIP-144).
+
+The delay doubles with each failure in a row, up to a limit, and is spread by a fifth either way so
+that clients which lost the same broker do not come back at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.runtime.rng import Rng
+
+_SPREAD = 0.2
+_DOUBLINGS_MAX = 30
+
+
+@dataclass(frozen=True, slots=True)
+class ReconnectBackoff:
+    """The rule; the count of failures is the caller's."""
+
+    # `reconnect.backoff.ms`
+    first_ms: float = 50.0
+    # `reconnect.backoff.max.ms`
+    max_ms: float = 1000.0
+
+    def delay_ms(self, failures: int, rng: Rng) -> float:
+        """How long to wait after that many failures in a row; 0 after none."""
+        if failures == 0:
+            return 0.0
+        full = min(self.first_ms * 2.0 ** min(failures - 1, _DOUBLINGS_MAX), self.max_ms)
+        return full * (1.0 - _SPREAD + 2.0 * _SPREAD * rng.random())
