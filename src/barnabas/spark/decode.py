@@ -1,0 +1,294 @@
+"""Record batches to columns without an object per record (KIP-98 layout, read with numpy).
+
+Only the walk from record to record is a Python loop; the fields of all records of a record set are
+decoded side by side. Keys and values stay where they are until Arrow gathers them in one call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from barnabas.record.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, BatchHeader, read_header
+from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE
+from barnabas.record.control import ControlType, parse_control_key
+from barnabas.record.conversion import entries, to_v2_at_offsets
+from barnabas.record.errors import CorruptBatchError
+from barnabas.record.reader import records_of, records_payload
+from barnabas.record.varint import read_varint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
+
+# Decompressed bytes that are decoded in one go.
+_CHUNK_BYTES = 64 << 20
+# After so many records a run is looked for, and so many are compared at once at most.
+_RUN_PROBE = 64
+_RUN_MAX = 1024
+
+
+class Region(NamedTuple):
+    """The uncompressed records of one batch inside a buffer."""
+
+    start: int
+    end: int
+    header: BatchHeader
+
+
+class DecodedRecords(NamedTuple):
+    """Records as columns; positions point into `buffer`, a null key or value has its size < 0."""
+
+    buffer: bytes
+    offsets: Int64s
+    # Milliseconds since the epoch.
+    timestamps: Int64s
+    # 0 create time, 1 log append time.
+    timestamp_types: Int64s
+    key_starts: Int64s
+    key_sizes: Int64s
+    value_starts: Int64s
+    value_sizes: Int64s
+    # Where the headers are, count included.
+    header_starts: Int64s
+    ends: Int64s
+
+    def between(self, first: int, end: int) -> DecodedRecords:
+        """Only the records with first <= offset < end."""
+        offsets = self.offsets
+        if not len(offsets) or (offsets[0] >= first and offsets[-1] < end):
+            return self
+        kept = np.flatnonzero((offsets >= first) & (offsets < end))
+        return DecodedRecords(self.buffer, *(column[kept] for column in self[1:]))
+
+
+def decode_record_set(
+    data: bytes, aborted: Sequence[tuple[int, int]] = ()
+) -> Iterator[DecodedRecords]:
+    """The records of a fetched record set, control records left out.
+
+    Args:
+        data: complete batches of any format.
+        aborted: (producer id, first offset) of the aborted transactions that the broker named;
+            their records are left out.
+
+    Yields:
+        Columns for a part of the set at a time, so that compressed sets stay bounded.
+
+    Raises:
+        CorruptBatchError: anything malformed. CRCs are the client's business.
+    """
+    pending: list[tuple[memoryview, BatchHeader]] = []
+    pending_bytes = 0
+    in_place: list[Region] = []
+    for position, header in _visible_batches(data, aborted):
+        if header.compression == NONE and not pending:
+            in_place.append(Region(position + HEADER_SIZE, position + header.size, header))
+            continue
+        if in_place:
+            yield _decode(data, in_place)
+            in_place = []
+        pending.append((records_payload(data, position, header), header))
+        pending_bytes += len(pending[-1][0])
+        if pending_bytes >= _CHUNK_BYTES:
+            yield _decode_joined(pending)
+            pending, pending_bytes = [], 0
+    if in_place:
+        yield _decode(data, in_place)
+    if pending:
+        yield _decode_joined(pending)
+
+
+def upgraded(data: bytes) -> bytes:
+    """The record set with batches of magic 0 and 1 made into v2 ones; most often as it was."""
+    found = list(entries(data))
+    if all(magic == MAGIC_V2 for _, _, magic in found):
+        return data
+    parts: list[bytes | bytearray] = []
+    for position, size, magic in found:
+        entry = data[position : position + size]
+        parts += [entry] if magic == MAGIC_V2 else list(to_v2_at_offsets(entry))
+    return b"".join(parts)
+
+
+def _visible_batches(
+    data: bytes, aborted: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Batches that consumers see: no control batches, none of an aborted transaction."""
+    upcoming = sorted(aborted, key=lambda transaction: transaction[1])
+    open_aborted: set[int] = set()
+    index = position = 0
+    while len(data) - position >= HEADER_SIZE:
+        header = read_header(data, position)
+        if position + header.size > len(data):
+            return
+        while index < len(upcoming) and upcoming[index][1] <= header.last_offset:
+            open_aborted.add(upcoming[index][0])
+            index += 1
+        if header.is_control:
+            if header.producer_id in open_aborted and _is_abort(data, position, header):
+                open_aborted.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in open_aborted):
+            yield position, header
+        position += header.batch_length + LOG_OVERHEAD
+
+
+def _is_abort(data: bytes, position: int, header: BatchHeader) -> bool:
+    marks = records_of(data, position, header, DECOMPRESSED_BYTES_MAX)
+    return any(parse_control_key(mark.key) is ControlType.ABORT for mark in marks)
+
+
+def _decode_joined(parts: list[tuple[memoryview, BatchHeader]]) -> DecodedRecords:
+    regions, position = [], 0
+    for payload, header in parts:
+        regions.append(Region(position, position + len(payload), header))
+        position += len(payload)
+    return _decode(b"".join(payload for payload, _ in parts), regions)
+
+
+def record_starts(buffer: bytes, start: int, end: int) -> list[int]:
+    """Where each record between `start` and `end` begins: its length, a varint.
+
+    Raises:
+        CorruptBatchError: the records do not end at `end`.
+    """
+    starts: list[int] = []
+    append = starts.append
+    position = start
+    try:
+        while position < end:
+            for _ in range(_RUN_PROBE):
+                append(position)
+                size = buffer[position]
+                if size < 0x80:
+                    position += 1 + (size >> 1)
+                else:
+                    high = buffer[position + 1]
+                    if high < 0x80:
+                        position += 2 + ((size & 0x7F | high << 7) >> 1)
+                    else:
+                        size, position = read_varint(buffer, position)
+                        position += max(size, 0)
+                if position >= end:
+                    break
+            else:
+                position = _skip_run(buffer, starts, position, end)
+    except IndexError:
+        raise CorruptBatchError("record is cut off") from None
+    if position != end:
+        raise CorruptBatchError(f"records end at {position}, their batch at {end}")
+    return starts
+
+
+def _skip_run(buffer: bytes, starts: list[int], position: int, end: int) -> int:
+    """Take a run of records of one size at once; returns the position after it.
+
+    If a record of a size is followed by the same length bytes, the next has that size too: so how
+    far a size repeats is a comparison of strided bytes, and exact.
+    """
+    stride = position - starts[-1]
+    if starts[-1] - starts[-2] != stride or starts[-2] - starts[-3] != stride:
+        return position
+    count = min((end - position) // stride, _RUN_MAX)
+    width = _varint_width(buffer, starts[-1])
+    if count < _RUN_PROBE or width > stride:
+        return position
+    rows = np.frombuffer(buffer, np.uint8, count * stride, position).reshape(count, stride)
+    wanted = np.frombuffer(buffer, np.uint8, width, starts[-1])
+    differs = (rows[:, :width] != wanted).any(axis=1)
+    run = int(differs.argmax()) if differs.any() else count
+    starts += range(position, position + run * stride, stride)
+    return position + run * stride
+
+
+def _varint_width(buffer: bytes, position: int) -> int:
+    width = 1
+    while buffer[position + width - 1] >= 0x80:
+        width += 1
+    return width
+
+
+def _decode(buffer: bytes, regions: list[Region]) -> DecodedRecords:
+    starts: list[int] = []
+    counts: list[int] = []
+    for region in regions:
+        found = record_starts(buffer, region.start, region.end)
+        if len(found) != region.header.record_count:
+            raise CorruptBatchError(
+                f"batch holds {len(found)} records, its header says {region.header.record_count}"
+            )
+        starts += found
+        counts.append(len(found))
+    try:
+        return _columns(buffer, np.array(starts, np.int64), regions, counts)
+    except IndexError:
+        raise CorruptBatchError("record is cut off") from None
+
+
+def _columns(
+    buffer: bytes, starts: Int64s, regions: list[Region], counts: list[int]
+) -> DecodedRecords:
+    raw = np.frombuffer(buffer, np.uint8)
+    sizes, position = _varints(raw, starts)
+    ends = position + sizes
+    # The attributes byte of a record is unused.
+    timestamp_deltas, position = _varints(raw, position + 1)
+    offset_deltas, position = _varints(raw, position)
+    key_sizes, key_starts = _varints(raw, position)
+    value_sizes, value_starts = _varints(raw, key_starts + np.maximum(key_sizes, 0))
+    header_starts = value_starts + np.maximum(value_sizes, 0)
+    # Every size is checked on its own first: sums of forged ones could wrap around.
+    limit = len(buffer)
+    for column in (sizes, key_sizes, value_sizes):
+        if len(column) and (column.min() < -1 or column.max() > limit):
+            raise CorruptBatchError("a length does not fit its batch")
+    if (header_starts > ends).any() or (ends > limit).any():
+        raise CorruptBatchError("fields of a record do not fit into it")
+    offsets, timestamps, types = _from_headers(regions, counts, offset_deltas, timestamp_deltas)
+    return DecodedRecords(
+        buffer, offsets, timestamps, types, key_starts, key_sizes, value_starts, value_sizes,
+        header_starts, ends,
+    )  # fmt: skip
+
+
+def _from_headers(
+    regions: list[Region], counts: list[int], offset_deltas: Int64s, timestamp_deltas: Int64s
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Offsets, timestamps and their types, which need the batches' headers."""
+    headers = [region.header for region in regions]
+    base_offsets = np.array([header.base_offset for header in headers], np.int64)
+    base_times = np.array([header.base_timestamp for header in headers], np.int64)
+    types = np.array([header.timestamp_type for header in headers], np.int64)
+    if len(offset_deltas) and (offset_deltas.min() < 0 or offset_deltas.max() > 0x7FFFFFFF):
+        raise CorruptBatchError("an offset delta is out of range")
+    offsets = np.repeat(base_offsets, counts) + offset_deltas
+    timestamps = np.repeat(base_times, counts) + timestamp_deltas
+    if types.any():
+        append_times = np.array([header.max_timestamp for header in headers], np.int64)
+        has_append_time = np.repeat(types, counts) != 0
+        timestamps = np.where(has_append_time, np.repeat(append_times, counts), timestamps)
+    return offsets, timestamps, np.repeat(types, counts)
+
+
+def _varints(raw: NDArray[np.uint8], positions: Int64s) -> tuple[Int64s, Int64s]:
+    """The zigzag varint at each position, and the positions after them."""
+    first = raw[positions]
+    values = (first & 0x7F).astype(np.int64)
+    positions = positions + 1
+    more = np.flatnonzero(first > 0x7F)
+    shift = 7
+    while len(more):
+        if shift > 63:
+            raise CorruptBatchError("varint has more than ten bytes")
+        at = positions[more]
+        byte = raw[at].astype(np.int64)
+        values[more] |= (byte & 0x7F) << shift
+        positions[more] = at + 1
+        more = more[byte > 0x7F]
+        shift += 7
+    unsigned = values.view(np.uint64)
+    return (unsigned >> np.uint64(1)).astype(np.int64) ^ -(values & 1), positions

@@ -1,0 +1,97 @@
+"""Offsets per partition, as JSON in options and checkpoints: `{"topic": {"0": 123}}`.
+
+The layout is that of Spark's Kafka connector, -2 for earliest and -1 for latest in options.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Offsets = dict[TopicPartition, int]
+
+LATEST = -1
+EARLIEST = -2
+
+
+def parse_offsets(option: str, text: str, lowest: int) -> Offsets:
+    """The numbers per partition in a JSON option.
+
+    Args:
+        option: the option's name, for the error.
+        text: its value.
+        lowest: the smallest number allowed.
+
+    Raises:
+        OptionError: the value is not such JSON.
+    """
+    example = '{"topic": {"0": 23, "1": 42}}'
+    try:
+        loaded = json.loads(text)
+    except ValueError:
+        raise OptionError(f"{option} is not JSON: {text!r}; expected {example}") from None
+    result: Offsets = {}
+    for topic, partitions in _items(option, loaded, example):
+        for partition, number in _items(option, partitions, example):
+            if not partition.isdigit() or isinstance(number, bool) or not isinstance(number, int):
+                raise OptionError(
+                    f"{option} has {partition!r}: {number!r} for topic {topic}; expected {example}"
+                )
+            if number < lowest:
+                raise OptionError(f"{option} has {number} for {topic}-{partition}, too small")
+            result[TopicPartition(topic, int(partition))] = number
+    if not result:
+        raise OptionError(f"{option} names no partition; expected {example}")
+    return result
+
+
+def parse_partitions(option: str, text: str) -> list[TopicPartition]:
+    """The partitions in an `assign` option, `{"topic": [0, 1]}`.
+
+    Raises:
+        OptionError: the value is not such JSON.
+    """
+    example = '{"topic": [0, 1]}'
+    try:
+        loaded = json.loads(text)
+    except ValueError:
+        raise OptionError(f"{option} is not JSON: {text!r}; expected {example}") from None
+    result = []
+    for topic, partitions in _items(option, loaded, example):
+        if not isinstance(partitions, list) or not all(
+            isinstance(p, int) and not isinstance(p, bool) and p >= 0 for p in partitions
+        ):
+            raise OptionError(f"{option} has {partitions!r} for topic {topic}; expected {example}")
+        result += [TopicPartition(topic, partition) for partition in partitions]
+    if not result:
+        raise OptionError(f"{option} names no partition; expected {example}")
+    return sorted(set(result))
+
+
+def _items(option: str, value: object, example: str) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise OptionError(f"{option} has {value!r} where an object is expected, as in {example}")
+    return list(value.items())
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Offsets as they go to Spark's checkpoint: sorted, so that equal offsets are equal text."""
+    result: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        result.setdefault(topic, {})[str(partition)] = offset
+    return result
+
+
+def from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """The reverse of `to_json`."""
+    return {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in value.items()
+        for partition, offset in partitions.items()
+    }

@@ -1,0 +1,325 @@
+"""Options of `format("barnabas")`: names, defaults and checks of Spark's Kafka connector.
+
+Spark hands options over with lower-cased keys and values as strings. Whatever starts with `kafka.`
+goes to the client.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from barnabas.spark.errors import OptionError
+from barnabas.spark.offsets import EARLIEST, Offsets, parse_offsets, parse_partitions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.client.topic_partition import TopicPartition
+
+_SELECTIONS = ("subscribe", "subscribepattern", "assign")
+# Lower-cased names as Spark gives them -> as users write them.
+NAMES = {
+    name.lower(): name
+    for name in (
+        "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
+        "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
+        "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
+        "maxTriggerDelay", "includeHeaders", "groupIdPrefix", "mirrorOffsets", "topic",
+        "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    )
+}  # fmt: skip
+# The source sets these itself, with what to use in their place.
+_REFUSED_CLIENT_KEYS = {
+    "auto.offset.reset": "use startingOffsets",
+    "enable.auto.commit": "the checkpoint holds the offsets, and they are mirrored to the group",
+    "key.deserializer": "keys are bytes; use DataFrame operations",
+    "value.deserializer": "values are bytes; use DataFrame operations",
+    "key.serializer": "keys are strings or bytes; use DataFrame operations",
+    "value.serializer": "values are strings or bytes; use DataFrame operations",
+    "interceptor.classes": "interceptors are not supported",
+}
+_DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)?")
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_INT64_MAX = (1 << 63) - 1
+
+
+class BoundKind(Enum):
+    """How the user said where to start or end."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSETS = "offsets"
+    TIMESTAMP = "timestamp"
+    TIMESTAMPS = "timestamps"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetBound:
+    """Where reading starts or ends."""
+
+    kind: BoundKind
+    # Per partition, offsets for OFFSETS, ms since the epoch for TIMESTAMPS.
+    numbers: Offsets = field(default_factory=dict)
+    # For TIMESTAMP, ms since the epoch.
+    timestamp: int = -1
+    # The option that it came from, for errors.
+    option: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which partitions are read: exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What was selected, short, for names and errors."""
+        if self.pattern is not None:
+            return self.pattern
+        if self.partitions:
+            return ",".join(sorted({tp.topic for tp in self.partitions}))
+        return ",".join(self.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """All options of a read, checked; plain values, because it is pickled to the workers."""
+
+    client: dict[str, str]
+    selection: Selection
+    starting: OffsetBound
+    ending: OffsetBound
+    group_id: str
+    # No record as late as a starting timestamp: True to start at the end, False to fail.
+    latest_if_no_match: bool = False
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    mirror_offsets: bool = True
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
+
+
+def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Check the options of `spark.read` or `spark.readStream`.
+
+    Raises:
+        OptionError: names the option, its value, and what would do.
+    """
+    options = _checked_names(given)
+    selection = _selection(options)
+    starting = _bound(options, "starting", BoundKind.LATEST if streaming else BoundKind.EARLIEST)
+    ending = _bound(options, "ending", BoundKind.LATEST)
+    _check_bounds(options, starting, ending, streaming=streaming)
+    strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise OptionError(
+            f"startingOffsetsByTimestampStrategy={strategy!r}; expected 'error' or 'latest'"
+        )
+    minimum = _number(options, "minoffsetspertrigger")
+    maximum = _number(options, "maxoffsetspertrigger")
+    if minimum is not None and maximum is not None and minimum > maximum:
+        raise OptionError(
+            f"minOffsetsPerTrigger={minimum} is more than maxOffsetsPerTrigger={maximum}"
+        )
+    return SourceOptions(
+        client=_client_options(options),
+        selection=selection,
+        starting=starting,
+        ending=ending,
+        group_id=_group_id(options, selection),
+        latest_if_no_match=strategy == "latest",
+        fail_on_data_loss=_boolean(options, "failondataloss", default=True),
+        include_headers=_boolean(options, "includeheaders", default=False),
+        mirror_offsets=_boolean(options, "mirroroffsets", default=True),
+        min_partitions=_number(options, "minpartitions"),
+        max_records_per_partition=_number(options, "maxrecordsperpartition"),
+        max_offsets_per_trigger=maximum,
+        min_offsets_per_trigger=minimum,
+        max_trigger_delay_ms=_duration(options, "maxtriggerdelay", 15 * 60_000),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """All options of a write, checked."""
+
+    client: dict[str, str]
+    # For all rows; None to take each row's `topic` column.
+    topic: str | None
+    include_headers: bool = False
+
+
+def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Check the options of `df.write` or `df.writeStream`.
+
+    Raises:
+        OptionError: names the option, its value, and what would do.
+    """
+    # Spark puts paths and checkpoint locations among the options of a stream's sink.
+    own = ("path", "checkpointlocation", "queryname")
+    options = _checked_names({k: v for k, v in given.items() if k.lower() not in own})
+    topic = options.get("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic is empty: give the topic to write to")
+    return SinkOptions(
+        client=_client_options(options),
+        topic=topic,
+        include_headers=_boolean(options, "includeheaders", default=False),
+    )
+
+
+def _checked_names(given: Mapping[str, str]) -> dict[str, str]:
+    options = {key.lower(): str(value) for key, value in given.items()}
+    for key in options:
+        if key in NAMES or key.startswith("kafka."):
+            continue
+        close = difflib.get_close_matches(key, NAMES, n=1)
+        hint = f"; did you mean {NAMES[close[0]]}?" if close else ""
+        if not close and not key.startswith("kafka"):
+            hint = "; options of the client start with 'kafka.'"
+        raise OptionError(f"unknown option {key}{hint}")
+    return options
+
+
+def _client_options(options: Mapping[str, str]) -> dict[str, str]:
+    client = {}
+    for key, value in options.items():
+        if not key.startswith("kafka."):
+            continue
+        name = key.removeprefix("kafka.")
+        if name in _REFUSED_CLIENT_KEYS:
+            raise OptionError(f"{key} cannot be set: {_REFUSED_CLIENT_KEYS[name]}")
+        if name != "group.id":
+            client[name] = value
+    if not client.get("bootstrap.servers", "").strip():
+        raise OptionError(
+            "kafka.bootstrap.servers is missing: give HOST:PORT[,HOST:PORT...] of the brokers"
+        )
+    return client
+
+
+def _selection(options: Mapping[str, str]) -> Selection:
+    given = [name for name in _SELECTIONS if name in options]
+    if len(given) != 1:
+        found = " and ".join(NAMES[name] for name in given) or "none"
+        raise OptionError(
+            f"exactly one of subscribe, subscribePattern and assign says what to read; got {found}"
+        )
+    value = options[given[0]].strip()
+    if not value:
+        raise OptionError(f"{NAMES[given[0]]} is empty")
+    if given[0] == "assign":
+        return Selection(partitions=tuple(parse_partitions("assign", value)))
+    if given[0] == "subscribepattern":
+        try:
+            re.compile(value)
+        except re.error as problem:
+            raise OptionError(f"subscribePattern {value!r} is no pattern: {problem}") from None
+        return Selection(pattern=value)
+    topics = sorted({topic.strip() for topic in value.split(",") if topic.strip()})
+    if not topics:
+        raise OptionError("subscribe names no topic")
+    return Selection(topics=tuple(topics))
+
+
+def _bound(options: Mapping[str, str], side: str, default: BoundKind) -> OffsetBound:
+    """Where reading starts or ends; one time for all beats times beats offsets, as in Spark."""
+    name = f"{side}timestamp"
+    if name in options:
+        return OffsetBound(
+            BoundKind.TIMESTAMP,
+            timestamp=_number(options, name, lowest=0) or 0,
+            option=NAMES[name],
+        )
+    name = f"{side}offsetsbytimestamp"
+    if name in options:
+        times = parse_offsets(NAMES[name], options[name], lowest=0)
+        return OffsetBound(BoundKind.TIMESTAMPS, numbers=times, option=NAMES[name])
+    name = f"{side}offsets"
+    text = options.get(name, default.value).strip()
+    if text.lower() in ("earliest", "latest"):
+        return OffsetBound(BoundKind(text.lower()), option=NAMES[name])
+    if not text.startswith("{"):
+        raise OptionError(
+            f"{NAMES[name]}={text!r}; expected 'earliest', 'latest' or "
+            '{"topic": {"0": 23}} with -2 for earliest and -1 for latest'
+        )
+    numbers = parse_offsets(NAMES[name], text, lowest=EARLIEST)
+    return OffsetBound(BoundKind.OFFSETS, numbers=numbers, option=NAMES[name])
+
+
+def _check_bounds(
+    options: Mapping[str, str], starting: OffsetBound, ending: OffsetBound, *, streaming: bool
+) -> None:
+    if streaming:
+        for name in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"):
+            if name in options:
+                raise OptionError(f"{NAMES[name]} is for spark.read; a stream has no end")
+        return
+    for name in ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"):
+        if name in options:
+            raise OptionError(f"{NAMES[name]} is for spark.readStream")
+    if starting.kind is BoundKind.LATEST or -1 in _offsets_of(starting):
+        raise OptionError("startingOffsets cannot be latest (-1) in spark.read: nothing follows it")
+    if ending.kind is BoundKind.EARLIEST or EARLIEST in _offsets_of(ending):
+        raise OptionError("endingOffsets cannot be earliest (-2): nothing lies before it")
+
+
+def _offsets_of(bound: OffsetBound) -> list[int]:
+    return list(bound.numbers.values()) if bound.kind is BoundKind.OFFSETS else []
+
+
+def _group_id(options: Mapping[str, str], selection: Selection) -> str:
+    """The group that shows the query's progress.
+
+    Spark's connector makes up a new one per start; a stable one is what lag tools can follow.
+    """
+    given = options.get("kafka.group.id", "").strip()
+    if given:
+        return given
+    prefix = options.get("groupidprefix", "").strip() or "spark-barnabas"
+    return f"{prefix}-{selection.text}"
+
+
+def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name)
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"{NAMES[name]}={text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _number(options: Mapping[str, str], name: str, lowest: int = 1) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = lowest - 1
+    if not lowest <= number <= _INT64_MAX:
+        raise OptionError(f"{NAMES[name]}={text!r} is not a whole number of at least {lowest}")
+    return number
+
+
+def _duration(options: Mapping[str, str], name: str, default_ms: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return default_ms
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise OptionError(f"{NAMES[name]}={text!r} is not a duration such as '15m' or '30s'")
+    unit = match[2] or "ms"
+    return int(match[1]) * _UNITS_MS["ms" if unit.startswith(("ms", "milli")) else unit[0]]

@@ -1,0 +1,99 @@
+"""Ranges of offsets: what one task reads, and how much one trigger takes.
+
+All of it is arithmetic on offsets: the same offsets give the same ranges after a restart, on which
+exactly-once rests.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import TYPE_CHECKING
+
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.spark.offsets import Offsets
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Offsets from `start` up to, not including, `end` of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition's name."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """Offsets in it; records may be fewer (compaction, transaction markers)."""
+        return self.end - self.start
+
+
+def ranges_between(start: Mapping[TopicPartition, int], end: Offsets) -> list[OffsetRange]:
+    """The non-empty ranges from `start` to `end`; a partition without a start begins at 0."""
+    return [
+        OffsetRange(tp.topic, tp.partition, start.get(tp, 0), offset)
+        for tp, offset in sorted(end.items())
+        if offset > start.get(tp, 0)
+    ]
+
+
+def split_ranges(
+    ranges: Iterable[OffsetRange],
+    min_partitions: int | None = None,
+    max_records_per_partition: int | None = None,
+) -> list[OffsetRange]:
+    """Cut ranges so that there are about `min_partitions`, and none is larger than the maximum.
+
+    Large ranges are cut into more parts than small ones.
+    """
+    result = list(ranges)
+    if max_records_per_partition is not None:
+        limit = max_records_per_partition
+        result = [part for one in result for part in _cut(one, ceil(one.size / limit))]
+    if min_partitions is not None and 0 < len(result) < min_partitions:
+        total = sum(one.size for one in result)
+        result = [
+            part
+            for one in result
+            for part in _cut(one, max(1, round(one.size / total * min_partitions)))
+        ]
+    return result
+
+
+def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    parts = max(1, min(parts, whole.size))
+    bounds = [whole.start + whole.size * index // parts for index in range(parts + 1)]
+    return [
+        OffsetRange(whole.topic, whole.partition, low, high)
+        for low, high in itertools.pairwise(bounds)
+    ]
+
+
+def limit_offsets(start: Offsets, latest: Offsets, limit: int) -> Offsets:
+    """Where a trigger ends that takes at most about `limit` records.
+
+    Each partition gets its share of the limit by what it has, and at least one record, so that a
+    small one is not starved by large ones.
+    """
+    sizes = {tp: latest[tp] - start.get(tp, 0) for tp in latest}
+    total = sum(size for size in sizes.values() if size > 0)
+    if total <= limit:
+        return dict(latest)
+    result: Offsets = {}
+    for tp, size in sizes.items():
+        begin = start.get(tp, 0)
+        share = limit * size / total
+        taken = ceil(share) if share < 1 else floor(share)
+        result[tp] = min(begin + taken, latest[tp]) if size > 0 else latest[tp]
+    return result

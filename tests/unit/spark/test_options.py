@@ -1,0 +1,135 @@
+"""Options: names, defaults and errors that say what would do."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.spark.errors import OptionError
+from barnabas.spark.offsets import from_json, to_json
+from barnabas.spark.options import (
+    BoundKind,
+    SourceOptions,
+    parse_sink_options,
+    parse_source_options,
+)
+
+BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
+
+
+def batch(**more: str) -> SourceOptions:
+    return parse_source_options(BASE | more, streaming=False)
+
+
+def stream(**more: str) -> SourceOptions:
+    return parse_source_options(BASE | more, streaming=True)
+
+
+def test_defaults_are_those_of_sparks_connector() -> None:
+    assert batch().starting.kind is BoundKind.EARLIEST
+    assert batch().ending.kind is BoundKind.LATEST
+    assert stream().starting.kind is BoundKind.LATEST
+    assert stream().fail_on_data_loss
+    assert not stream().include_headers
+    assert stream().max_trigger_delay_ms == 900_000
+
+
+def test_keys_of_the_client_are_passed_on_without_their_prefix() -> None:
+    options = batch(**{"kafka.fetch.max.bytes": "7", "kafka.group.id": "g"})
+    assert options.client == {"bootstrap.servers": "h:1", "fetch.max.bytes": "7"}
+    assert options.group_id == "g"
+
+
+def test_the_group_is_named_after_prefix_and_topics() -> None:
+    assert batch().group_id == "spark-barnabas-t"
+    assert batch(groupidprefix="mine").group_id == "mine-t"
+
+
+def test_offsets_are_read_from_json() -> None:
+    bound = batch(startingoffsets='{"t": {"0": 5, "1": -2}}').starting
+    assert bound.numbers == {TopicPartition("t", 0): 5, TopicPartition("t", 1): -2}
+
+
+def test_one_time_beats_times_and_offsets() -> None:
+    bound = batch(
+        startingtimestamp="9", startingoffsetsbytimestamp='{"t": {"0": 5}}', startingoffsets="x"
+    ).starting
+    assert (bound.kind, bound.timestamp) == (BoundKind.TIMESTAMP, 9)
+
+
+def test_offsets_come_back_from_a_checkpoint() -> None:
+    offsets = {TopicPartition("t", 10): 1, TopicPartition("t", 2): 3}
+    assert from_json(to_json(offsets)) == offsets
+    assert to_json(offsets) == {"t": {"2": 3, "10": 1}}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"startingofsets": "latest"}, "did you mean startingOffsets"),
+        ({"startingoffsets": "newest"}, "expected 'earliest', 'latest'"),
+        ({"startingoffsets": "latest"}, "cannot be latest"),
+        ({"startingoffsets": '{"t": {"0": -1}}'}, "cannot be latest"),
+        ({"startingoffsets": "{t}"}, "not JSON"),
+        ({"startingoffsets": '{"t": 3}'}, "an object is expected"),
+        ({"startingoffsets": '{"t": {"zero": 3}}'}, "'zero'"),
+        ({"startingoffsets": '{"t": {"0": -3}}'}, "too small"),
+        ({"endingoffsets": "earliest"}, "cannot be earliest"),
+        ({"assign": '{"t": [0]}'}, "subscribe and assign"),
+        ({"minpartitions": "0"}, "at least 1"),
+        ({"minpartitions": "many"}, "whole number"),
+        ({"failondataloss": "maybe"}, "neither true nor false"),
+        ({"maxoffsetspertrigger": "5"}, "is for spark.readStream"),
+        ({"kafka.auto.offset.reset": "earliest"}, "use startingOffsets"),
+        ({"startingoffsetsbytimestampstrategy": "x"}, "'error' or 'latest'"),
+        ({"subscribe": " "}, "empty"),
+        ({"bootstrap.servers": "h"}, "start with 'kafka.'"),
+    ],
+)
+def test_a_wrong_option_of_a_read_is_named(more: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        batch(**more)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"endingoffsets": "latest"}, "a stream has no end"),
+        ({"maxtriggerdelay": "soon"}, "duration"),
+        ({"minoffsetspertrigger": "9", "maxoffsetspertrigger": "5"}, "more than"),
+    ],
+)
+def test_a_wrong_option_of_a_stream_is_named(more: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        stream(**more)
+
+
+def test_what_to_read_and_where_from_must_be_said() -> None:
+    with pytest.raises(OptionError, match="got none"):
+        parse_source_options({"kafka.bootstrap.servers": "h:1"}, streaming=False)
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
+        parse_source_options({"subscribe": "t"}, streaming=False)
+    with pytest.raises(OptionError, match="no pattern"):
+        parse_source_options(
+            {"kafka.bootstrap.servers": "h:1", "subscribepattern": "("}, streaming=False
+        )
+    with pytest.raises(OptionError, match="names no partition"):
+        parse_source_options(
+            {"kafka.bootstrap.servers": "h:1", "assign": '{"t": []}'}, streaming=False
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("5", 5), ("30s", 30_000), ("15m", 900_000), ("2 hours", 7_200_000)]
+)
+def test_durations_are_read(text: str, ms: int) -> None:
+    assert stream(maxtriggerdelay=text).max_trigger_delay_ms == ms
+
+
+def test_a_sink_takes_a_topic_and_what_spark_adds() -> None:
+    options = parse_sink_options(
+        {"kafka.bootstrap.servers": "h:1", "topic": "out", "checkpointlocation": "/x"}
+    )
+    assert options.topic == "out"
+    with pytest.raises(OptionError, match="topic is empty"):
+        parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": ""})
