@@ -20,7 +20,7 @@ from barnabas.replication.results import (
     FetchResult,
     failed_fetch,
 )
-from barnabas.storage.errors import OffsetOutOfRangeError
+from barnabas.storage.errors import OffsetOutOfRangeError, StorageError
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
@@ -252,6 +252,39 @@ class Partition:
         info.leader_high_watermark_change = self.maybe_increment_high_watermark()
         return info
 
+    def on_synced(self, end_offset: int) -> bool:
+        """Everything below `end_offset` has been synced.
+
+        Returns:
+            Whether more was appended meanwhile that has to be synced too.
+        """
+        if self.sync_required_from == NOTHING_TO_SYNC:
+            return False
+        is_behind = self.log.log_end_offset > end_offset
+        self.sync_required_from = end_offset if is_behind else NOTHING_TO_SYNC
+        self.maybe_increment_high_watermark()
+        return is_behind
+
+    def delete_records(self, offset: int) -> int | ErrorCode:
+        """Move the log start up to `offset`, -1 for the high watermark.
+
+        Returns:
+            The offset that was meant, or an error.
+        """
+        log = self.log
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not log.config.deletes:
+            return ErrorCode.POLICY_VIOLATION
+        wanted = log.high_watermark if offset == UNKNOWN_OFFSET else offset
+        if not 0 <= wanted <= log.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        try:
+            log.maybe_increment_log_start_offset(wanted, "client delete records request")
+        except StorageError as error:
+            return error.error_code
+        return wanted
+
     # Reading.
 
     def read(
@@ -475,16 +508,20 @@ class Partition:
         self.isr_state = self.isr_state.shrunk(lagging)
         return self._proposal()
 
+    def is_waiting_for(self, proposal: AlterPartitionProposal) -> bool:
+        """Whether `proposal` is the one in flight."""
+        return (
+            self.is_leader
+            and self.isr_state.is_in_flight
+            and proposal.partition_epoch == self.partition_epoch
+            and proposal.leader_epoch == self.leader_epoch
+        )
+
     def take_answer(
         self, proposal: AlterPartitionProposal, answer: AlterPartitionAnswer
     ) -> AnswerOutcome:
         """The controller answered; an answer to anything but what is in flight is ignored."""
-        if (
-            not self.is_leader
-            or not self.isr_state.is_in_flight
-            or proposal.partition_epoch != self.partition_epoch
-            or proposal.leader_epoch != self.leader_epoch
-        ):
+        if not self.is_waiting_for(proposal):
             return AnswerOutcome(moved=False, retry=False)
         if answer.error in _REFUSED:
             self.isr_state = self.isr_state.withdrawn()

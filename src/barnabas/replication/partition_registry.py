@@ -1,0 +1,155 @@
+"""The partitions that this broker has a replica of, kept as the metadata says (KIP-500, part of
+Kafka's ReplicaManager)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.partition import Partition, PartitionSettings
+from barnabas.storage.errors import StorageError
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.topics_delta import LocalChanges, LocalPartition
+    from barnabas.storage.log import Log
+
+_log = logging.getLogger(__name__)
+
+
+class LogStore(Protocol):
+    """Where logs come from: what this package needs of the log manager."""
+
+    def get_or_create(self, topic_partition: TopicPartition, topic_id: bytes | None) -> Log:
+        """The partition's log, made if there is none. Raises StorageError."""
+        ...
+
+    def delete_async(self, topic_partition: TopicPartition) -> None:
+        """Set the log aside now and delete its files later."""
+        ...
+
+
+@dataclass(slots=True)
+class LeadershipChanges:
+    """What applying a delta has changed on this broker."""
+
+    # Led from now on, or led as before with a changed registration.
+    leaders: list[Partition] = field(default_factory=list)
+    followers: list[Partition] = field(default_factory=list)
+    deleted: list[TopicPartition] = field(default_factory=list)
+
+    @property
+    def touched(self) -> list[TopicPartition]:
+        """All of them: whoever waits on one has to look again."""
+        changed = [partition.topic_partition for partition in (*self.leaders, *self.followers)]
+        return [*changed, *self.deleted]
+
+
+class ImageBrokers:
+    """What leaders ask about other brokers, from the latest image."""
+
+    __slots__ = ("image",)
+
+    def __init__(self) -> None:
+        self.image: ClusterImage | None = None
+
+    def is_isr_eligible(self, broker_id: int) -> bool:
+        """Whether it is registered, neither fenced nor shutting down."""
+        broker = None if self.image is None else self.image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """Epoch of its registration."""
+        broker = None if self.image is None else self.image.brokers.get(broker_id)
+        return None if broker is None else broker.epoch
+
+
+class PartitionRegistry:
+    """Partitions by name, and why one is not there."""
+
+    __slots__ = ("_brokers", "_logs", "_settings", "offline", "online")
+
+    def __init__(self, logs: LogStore, settings: PartitionSettings, brokers: ImageBrokers) -> None:
+        self._logs = logs
+        self._settings = settings
+        self._brokers = brokers
+        # What can be used. Changed here only.
+        self.online: dict[TopicPartition, Partition] = {}
+        # What lies on a failed disk; disjoint from `online`.
+        self.offline: set[TopicPartition] = set()
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """The partition if it is online here, else the error for the asker."""
+        partition = self.online.get(topic_partition)
+        return self.why_missing(topic_partition) if partition is None else partition
+
+    def why_missing(self, topic_partition: TopicPartition) -> ErrorCode:
+        """The error for a partition that is not online here."""
+        if topic_partition in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        image = self._brokers.image
+        if image is not None and image.topics.partition(*topic_partition) is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def apply(self, local: LocalChanges) -> LeadershipChanges:
+        """Delete, lead and follow as the delta says; a failing log takes only itself offline."""
+        changes = LeadershipChanges()
+        for gone in local.deletes:
+            topic_partition = TopicPartition(gone.topic, gone.partition)
+            self.offline.discard(topic_partition)
+            if self.online.pop(topic_partition, None) is not None:
+                self._logs.delete_async(topic_partition)
+            changes.deleted.append(topic_partition)
+        for wanted in local.leaders:
+            partition = self._ensure(wanted)
+            if partition is not None:
+                partition.become_leader(wanted.registration)
+                changes.leaders.append(partition)
+        for wanted in local.followers:
+            partition = self._ensure(wanted)
+            if partition is not None:
+                partition.become_follower(wanted.registration)
+                changes.followers.append(partition)
+        return changes
+
+    def _ensure(self, wanted: LocalPartition) -> Partition | None:
+        topic_partition = TopicPartition(wanted.topic, wanted.partition)
+        partition = self.online.get(topic_partition)
+        if partition is not None and partition.topic_id == wanted.topic_id:
+            return partition
+        if topic_partition in self.offline:
+            return None
+        if partition is not None:
+            # Deleted and created anew under the same name in one batch of metadata.
+            del self.online[topic_partition]
+            self._logs.delete_async(topic_partition)
+        try:
+            log = self._logs.get_or_create(topic_partition, wanted.topic_id)
+        except StorageError as error:
+            _log.error("cannot open the log of %s: %s", topic_partition, error)
+            self.offline.add(topic_partition)
+            return None
+        partition = Partition(topic_partition, wanted.topic_id, log, self._settings)
+        self.online[topic_partition] = partition
+        return partition
+
+    def take_offline(self, topic_partition: TopicPartition) -> None:
+        """Its disk failed."""
+        if self.online.pop(topic_partition, None) is not None:
+            self.offline.add(topic_partition)
+
+    def take_directory_offline(self, directory: str) -> list[TopicPartition]:
+        """A data directory, or one log's directory, failed; returns the partitions it held."""
+        prefix = directory.rstrip("/") + "/"
+        affected = [
+            topic_partition
+            for topic_partition, partition in self.online.items()
+            if f"{partition.log.directory}/".startswith(prefix)
+        ]
+        for topic_partition in affected:
+            self.take_offline(topic_partition)
+        return affected
