@@ -1,0 +1,307 @@
+"""Records that wait to be sent, in batches by partition (Kafka's RecordAccumulator).
+
+A batch is ready when it is full, when it is `linger.ms` old or when a flush wants it out. All
+batches together hold at most `buffer.memory` bytes; who wants more has to wait for room.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import RecordTooLargeError
+from barnabas.client.producer_batch import ProducerBatch
+from barnabas.record.compression import CODES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.producer_batch import DeliveryCallback
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.timer import Timer
+
+    # Key, value, headers, timestamp in ms (None: now).
+    BatchRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int | None]
+
+__all__ = ["Accumulator", "PartitionQueue"]
+
+# Upper bound of what encoding adds to key, value and headers: batch header, lengths, deltas.
+_OVERHEAD = 61 + 36
+_HEADER_OVERHEAD = 10
+# After so many full batches `extend` lets the sender have a turn.
+_BATCHES_PER_TURN = 8
+
+
+class PartitionQueue:
+    """The batches of one partition: one open, some closed, some in flight; ordered by number."""
+
+    __slots__ = (
+        "closed",
+        "delayed",
+        "due",
+        "in_flight",
+        "next_number",
+        "next_sequence",
+        "open",
+        "tp",
+    )
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.open: ProducerBatch | None = None
+        self.closed: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
+        # The open batch may go though it is not full.
+        self.due = False
+        # In its retry back-off.
+        self.delayed = False
+        self.next_number = 0
+        # Sequence of the next record of an idempotent producer (KIP-98).
+        self.next_sequence = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all its records were delivered or given up."""
+        return self.open is None and not self.closed and not self.in_flight
+
+    def is_head(self, batch: ProducerBatch) -> bool:
+        """Whether no earlier batch is still undelivered."""
+        earlier = [*self.in_flight, *list(self.closed)[:1]]
+        return all(other.number >= batch.number for other in earlier)
+
+    def may_send(self) -> bool:
+        """Whether the next batch can leave now without breaking the order of a retry.
+
+        A repeated batch goes alone: after all before it were settled, before any behind it.
+        """
+        if not self.in_flight:
+            return True
+        if any(batch.attempts > 1 for batch in self.in_flight):
+            return False
+        return not (self.closed and self.closed[0].attempts)
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a batch again, at its place."""
+        later = []
+        while self.closed and self.closed[0].number < batch.number:
+            later.append(self.closed.popleft())
+        self.closed.appendleft(batch)
+        self.closed.extendleft(reversed(later))
+
+
+class Accumulator:
+    """Batches of all partitions."""
+
+    def __init__(
+        self, config: ClientConfig, clock: Clock, timer: Timer, on_ready: Callable[[], None]
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timer = timer
+        # Called when the linger time made batches ready.
+        self._on_ready = on_ready
+        self._batch_bytes = max(1, config.batch_size)
+        self._compression = CODES[config.compression_type]
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        # Queues with something to send, oldest first. A set that keeps its order.
+        self.ready: dict[PartitionQueue, None] = {}
+        # Queues with an open batch, and since when: oldest first.
+        self._lingering: deque[tuple[ProducerBatch, PartitionQueue]] = deque()
+        self._linger_armed = False
+        # Held by batches, open ones with their full size; at most buffer.memory, save one batch.
+        self.reserved_bytes = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a new batch may be opened."""
+        return self.reserved_bytes + self._batch_bytes <= self._config.buffer_memory or (
+            self.reserved_bytes == 0
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits or is in flight."""
+        return self.reserved_bytes == 0
+
+    def queue(self, tp: TopicPartition) -> PartitionQueue:
+        """The queue of a partition, made if it is new."""
+        queue = self.queues.get(tp)
+        if queue is None:
+            queue = self.queues[tp] = PartitionQueue(tp)
+        return queue
+
+    def append(
+        self,
+        tp: TopicPartition,
+        record: BatchRecord,
+        now_ms: int,
+        on_delivery: DeliveryCallback | None,
+    ) -> bool:
+        """Add one record; False if there is no room for it now.
+
+        Raises:
+            RecordTooLargeError: it is over max.request.size.
+        """
+        queue = self.queues.get(tp) or self.queue(tp)
+        key, value, headers, timestamp = record
+        if timestamp is None:
+            timestamp = now_ms
+        if headers.__class__ is not list:
+            headers = list(headers)
+        batch = queue.open
+        if batch is None or batch.append(batch.count, timestamp, key, value, headers) is None:
+            batch = self._open_next(queue, record)
+            if batch is None:
+                return False
+            batch.append(0, timestamp, key, value, headers)
+        if on_delivery is not None:
+            batch.callbacks.append((batch.count, timestamp, on_delivery))
+        batch.count += 1
+        return True
+
+    def extend(
+        self,
+        tp: TopicPartition,
+        records: Iterator[BatchRecord],
+        pending: BatchRecord | None,
+        now_ms: int,
+    ) -> BatchRecord | None:
+        """Add records to one partition until they end, room ends, or the sender needs a turn.
+
+        Args:
+            tp: the partition.
+            records: an iterator, taken from where it stands.
+            pending: a record that comes before them: what the last call returned.
+            now_ms: timestamp of records without one.
+
+        Returns:
+            The record that was taken from `records` and not added, None if they came to the end.
+
+        Raises:
+            RecordTooLargeError: a record is over max.request.size.
+        """
+        queue = self.queue(tp)
+        opened = 0
+        while True:
+            if pending is not None:
+                if opened > _BATCHES_PER_TURN or not self.append(tp, pending, now_ms, None):
+                    return pending
+                opened += 1
+            batch = queue.open
+            if batch is None:
+                pending = next(records, None)
+                if pending is None:
+                    return None
+                continue
+            pending = _fill(batch, records, now_ms)
+            if pending is None:
+                return None
+
+    def _open_next(self, queue: PartitionQueue, first: BatchRecord) -> ProducerBatch | None:
+        """Close the open batch and open another for the record, if there is room for it."""
+        key, value, headers, _timestamp = first
+        size = _OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
+        for name, content in headers:
+            size += _HEADER_OVERHEAD + len(name) * 4 + (len(content) if content else 0)
+        if size > self._config.max_request_size:
+            raise RecordTooLargeError(size, self._config.max_request_size, "max.request.size")
+        if queue.open is not None:
+            self.close_open(queue)
+        if not self.has_room:
+            return None
+        now = self._clock.monotonic_ms()
+        batch = ProducerBatch(queue.tp, queue.next_number, max(size, self._batch_bytes), now)
+        queue.next_number += 1
+        queue.open = batch
+        self.reserved_bytes += batch.reserved_bytes
+        if self._config.linger_ms == 0:
+            queue.due = True
+            self.ready[queue] = None
+        else:
+            self._lingering.append((batch, queue))
+            self._arm_linger()
+        return batch
+
+    def close_open(self, queue: PartitionQueue) -> None:
+        """Close the open batch of a queue: it is ready to be sent."""
+        batch = queue.open
+        assert batch is not None, queue.tp
+        queue.open = None
+        queue.due = False
+        batch.close(self._compression, self._config.compression_level)
+        self.reserved_bytes += batch.size - batch.reserved_bytes
+        batch.reserved_bytes = batch.size
+        queue.closed.append(batch)
+        self.ready[queue] = None
+
+    def take(self, queue: PartitionQueue) -> ProducerBatch | None:
+        """The next batch of the queue that may leave now; the open one if it is due."""
+        if queue.delayed or not queue.may_send():
+            return None
+        if not queue.closed and queue.due and queue.open is not None:
+            self.close_open(queue)
+        if not queue.closed:
+            self.ready.pop(queue, None)
+            return None
+        batch = queue.closed.popleft()
+        if not queue.closed and not queue.due:
+            self.ready.pop(queue, None)
+        return batch
+
+    def release(self, batch: ProducerBatch) -> None:
+        """Give back the memory of a batch that was delivered or given up."""
+        self.reserved_bytes -= batch.reserved_bytes
+        batch.reserved_bytes = 0
+
+    def make_all_due(self) -> None:
+        """Let every open batch go now: a flush."""
+        self._lingering.clear()
+        for queue in self.queues.values():
+            if queue.open is not None:
+                queue.due = True
+                self.ready[queue] = None
+
+    def _arm_linger(self) -> None:
+        if self._linger_armed or not self._lingering:
+            return
+        self._linger_armed = True
+        age_ms = self._clock.monotonic_ms() - self._lingering[0][0].created_ms
+        self._timer.call_later(max(0.0, self._config.linger_ms - age_ms), self._on_linger)
+
+    def _on_linger(self) -> None:
+        self._linger_armed = False
+        if self.make_lingered_due():
+            self._on_ready()
+        self._arm_linger()
+
+    def make_lingered_due(self) -> bool:
+        """Let open batches go that are linger.ms old; whether there were any."""
+        limit = self._clock.monotonic_ms() - self._config.linger_ms
+        found = False
+        while self._lingering and (
+            self._lingering[0][0].data is not None or self._lingering[0][0].created_ms <= limit
+        ):
+            batch, queue = self._lingering.popleft()
+            if batch is queue.open:
+                queue.due = True
+                self.ready[queue] = None
+                found = True
+        return found
+
+
+def _fill(batch: ProducerBatch, records: Iterator[BatchRecord], now_ms: int) -> BatchRecord | None:
+    """Append records until one does not fit, which is returned, or they end (None)."""
+    append = batch.append
+    count = batch.count
+    for record in records:
+        key, value, headers, timestamp = record
+        if headers.__class__ is not list:
+            headers = list(headers)
+        if append(count, now_ms if timestamp is None else timestamp, key, value, headers) is None:
+            batch.count = count
+            return record
+        count += 1
+    batch.count = count
+    return None

@@ -1,0 +1,224 @@
+"""The client's configuration: the keys of Kafka's clients, with '_' for '.' in attribute names.
+
+Defaults are Kafka's unless the line says otherwise.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import ClientConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ClientConfig"]
+
+_MAX = 2**31 - 1
+
+# Smallest and greatest value of each number, both inclusive.
+RANGES: dict[str, tuple[int, int]] = {
+    "request_timeout_ms": (1, _MAX),
+    "default_api_timeout_ms": (1, _MAX),
+    "retry_backoff_ms": (0, _MAX),
+    "retry_backoff_max_ms": (0, _MAX),
+    "reconnect_backoff_ms": (0, _MAX),
+    "reconnect_backoff_max_ms": (0, _MAX),
+    "socket_connection_setup_timeout_ms": (1, _MAX),
+    "connections_max_idle_ms": (-1, _MAX),
+    "metadata_max_age_ms": (0, _MAX),
+    "fetch_min_bytes": (0, _MAX),
+    "fetch_max_bytes": (0, _MAX),
+    "fetch_max_wait_ms": (0, _MAX),
+    "max_partition_fetch_bytes": (0, _MAX),
+    "queued_max_bytes": (1, 2**40),
+    "batch_size": (0, _MAX),
+    "linger_ms": (0, _MAX),
+    "buffer_memory": (1, 2**40),
+    "max_block_ms": (0, _MAX),
+    "delivery_timeout_ms": (0, _MAX),
+    "max_request_size": (1, _MAX),
+    "max_in_flight_requests_per_connection": (1, _MAX),
+    "retries": (0, _MAX),
+    "compression_level": (-(2**17), 22),
+}
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "security_protocol": ("PLAINTEXT",),
+    "isolation_level": ("read_uncommitted", "read_committed"),
+    "compression_type": ("none", "gzip", "snappy", "lz4", "zstd"),
+    "acks": ("all", "0", "1"),
+}
+
+# Kafka's client keys that change nothing here: taken without a word, so that a file of client
+# properties written for Java works.
+IGNORED = frozenset({
+    "auto_include_jmx_reporter", "client_dns_lookup", "client_rack", "enable_metrics_push",
+    "group_id",
+    "auto_offset_reset", "enable_auto_commit", "auto_commit_interval_ms", "interceptor_classes",
+    "key_deserializer", "key_serializer", "log_level", "max_poll_interval_ms",
+    "max_poll_records", "metric_reporters", "metrics_num_samples", "metrics_recording_level",
+    "metrics_sample_window_ms", "partitioner_adaptive_partitioning_enable",
+    "partitioner_availability_timeout_ms", "partitioner_class", "receive_buffer_bytes",
+    "send_buffer_bytes", "session_timeout_ms", "heartbeat_interval_ms",
+    "socket_connection_setup_timeout_max_ms", "value_deserializer", "value_serializer",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """All keys of the client, checked. Made by `ClientConfig.parse`."""
+
+    bootstrap_servers: tuple[tuple[str, int], ...]
+    client_id: str = "barnabas"
+    security_protocol: str = "PLAINTEXT"
+    # Bound of one request from its send to its answer.
+    request_timeout_ms: int = 30_000
+    # Bound of one blocking call, retries included.
+    default_api_timeout_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    connections_max_idle_ms: int = 540_000
+    metadata_max_age_ms: int = 300_000
+    # Off unlike in Kafka's consumer: reading a misspelt topic must not create it. The producer
+    # asks for auto creation whatever this says, as Kafka's does.
+    allow_auto_create_topics: bool = False
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    fetch_max_wait_ms: int = 500
+    max_partition_fetch_bytes: int = 1024 * 1024
+    isolation_level: str = "read_uncommitted"
+    check_crcs: bool = True
+    # Ours: fetched bytes that wait for the user; no fetch is sent while there are more.
+    queued_max_bytes: int = 32 * 1024 * 1024
+    acks: str = "all"
+    enable_idempotence: bool = True
+    batch_size: int = 16_384
+    linger_ms: int = 5
+    buffer_memory: int = 32 * 1024 * 1024
+    max_block_ms: int = 60_000
+    delivery_timeout_ms: int = 120_000
+    max_request_size: int = 1_048_576
+    max_in_flight_requests_per_connection: int = 5
+    retries: int = _MAX
+    compression_type: str = "none"
+    # Level of the codec, None for its own default.
+    compression_level: int | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, object]) -> ClientConfig:
+        """Check keys (dots or underscores) and values, which may be strings.
+
+        Raises:
+            ClientConfigError: an unknown key, or a value out of its range; names both.
+        """
+        values = _checked(given)
+        if "bootstrap_servers" not in values:
+            raise ClientConfigError("bootstrap.servers is missing: give HOST:PORT[,HOST:PORT...]")
+        config = cls(**values)  # type: ignore[arg-type]
+        config._check_together(given_idempotence="enable_idempotence" in values)
+        return config
+
+    def override(self, given: Mapping[str, object]) -> ClientConfig:
+        """The same with other values for some keys, checked as in `parse`."""
+        values = _checked(given)
+        config = replace(self, **values)  # type: ignore[arg-type]
+        config._check_together(given_idempotence="enable_idempotence" in values)
+        return config
+
+    def _check_together(self, *, given_idempotence: bool) -> None:
+        """Settle idempotence: it needs acks=all, at most 5 in flight and retries."""
+        if not self.enable_idempotence:
+            return
+        if self.acks == "all" and self.max_in_flight_requests_per_connection <= 5 and self.retries:
+            return
+        if given_idempotence:
+            raise ClientConfigError(
+                "enable.idempotence=true needs acks=all, retries > 0 and "
+                "max.in.flight.requests.per.connection <= 5: change those or turn it off"
+            )
+        object.__setattr__(self, "enable_idempotence", False)
+
+
+def _checked(given: Mapping[str, object]) -> dict[str, object]:
+    """Values by attribute name, each of its type and in its range."""
+    types = {field.name: str(field.type) for field in fields(ClientConfig)}
+    values: dict[str, object] = {}
+    for key, value in given.items():
+        name = key.replace(".", "_").replace("-", "_")
+        if name in ("compression_gzip_level", "compression_lz4_level", "compression_zstd_level"):
+            name = "compression_level"
+        if name in types:
+            values[name] = _coerce(name, types[name], value)
+        elif name not in IGNORED:
+            raise _unknown_key(key, types)
+    return values
+
+
+def _unknown_key(key: str, known: Mapping[str, str]) -> ClientConfigError:
+    close = difflib.get_close_matches(key.replace(".", "_"), list(known), n=1)
+    hint = f"; did you mean {close[0].replace('_', '.')}?" if close else ""
+    return ClientConfigError(f"unknown configuration key {key}{hint}")
+
+
+def _coerce(name: str, kind: str, value: object) -> object:
+    key = name.replace("_", ".")
+    if name == "bootstrap_servers":
+        return parse_addresses(value)
+    if kind == "bool":
+        return _boolean(key, value)
+    if kind.startswith("int"):
+        return _integer(name, key, value)
+    text = str(value)
+    if name in CHOICES:
+        text = {"-1": "all"}.get(text, text) if name == "acks" else text
+        text = text.upper() if name == "security_protocol" else text.lower()
+        if text not in CHOICES[name]:
+            allowed = ", ".join(CHOICES[name])
+            raise ClientConfigError(f"{key}={value} is not one of: {allowed}")
+    return text
+
+
+def _boolean(key: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ClientConfigError(f"{key}={value} is neither true nor false")
+    return text == "true"
+
+
+def _integer(name: str, key: str, value: object) -> int | None:
+    if value is None and name == "compression_level":
+        return None
+    try:
+        number = int(str(value))
+    except ValueError:
+        raise ClientConfigError(f"{key}={value} is not a whole number") from None
+    low, high = RANGES[name]
+    if not low <= number <= high:
+        raise ClientConfigError(f"{key}={value} is out of range: {low} to {high}")
+    return number
+
+
+def parse_addresses(value: object) -> tuple[tuple[str, int], ...]:
+    """HOST:PORT pairs from a comma separated string or a sequence; [::1]:9092 is an IPv6 one."""
+    parts = value.split(",") if isinstance(value, str) else list(value)  # type: ignore[call-overload]
+    addresses = []
+    for part in parts:
+        text = str(part).strip()
+        if not text:
+            continue
+        text = text.removeprefix("PLAINTEXT://")
+        host, separator, port = text.rpartition(":")
+        if not separator or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ClientConfigError(f"bootstrap.servers: {text} is not HOST:PORT")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise ClientConfigError("bootstrap.servers is empty: give HOST:PORT[,HOST:PORT...]")
+    return tuple(addresses)

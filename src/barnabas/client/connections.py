@@ -1,0 +1,175 @@
+"""Calls over one connection per broker: versions settled first, errors in words (KIP-35, KIP-511).
+
+A connection is usable once ApiVersions was answered. Dialling, back-off and idle closing are the
+pool's; this adds the versions, and turns what can go wrong into `ClientError`s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.client.errors import (
+    ClientClosedError,
+    ClientError,
+    DisconnectedError,
+    UnsupportedVersionError,
+)
+from barnabas.client.versions import VersionTable
+from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
+from barnabas.network.network_error import NetworkError, NetworkErrorKind
+from barnabas.network.reconnect_backoff import ReconnectBackoff
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.protocol_error import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.metadata_cache import NodeInfo
+    from barnabas.network.channel import Channel
+    from barnabas.protocol.api_keys import ApiKey
+    from barnabas.protocol.schema import Message
+    from barnabas.runtime.loop import Runtime
+
+__all__ = ["Call", "Connections"]
+
+_SOFTWARE_NAME = "barnabas"
+_SOFTWARE_VERSION = "0.1.0"
+_API_VERSIONS_FIRST = 3
+
+
+class Call(NamedTuple):
+    """A request to be built once the version is known, and who wants its answer."""
+
+    api_key: ApiKey
+    # Makes the request for the version settled on.
+    build: Callable[[int], Message]
+    # Called once with (response, None), (None, error), or (None, None) if no answer was expected.
+    # Views into the response die when it returns.
+    on_done: Callable[[Message | None, ClientError | None], None]
+    # None for request.timeout.ms.
+    timeout_ms: float | None = None
+    # A bound on the version beside what both sides speak.
+    max_version: int | None = None
+    # False for Produce with acks=0.
+    expects_answer: bool = True
+
+
+class Connections:
+    """The connections of one client."""
+
+    def __init__(self, runtime: Runtime, config: ClientConfig) -> None:
+        self._config = config
+        self._timer = runtime.timer
+        settings = PoolSettings(
+            client_id=config.client_id,
+            connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+            idle_max_ms=config.connections_max_idle_ms,
+            backoff=ReconnectBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+        )
+        self._pool = ConnectionPool(runtime, settings, self._prepare)
+        # Addresses whose answer to ApiVersions v3 was not understood: brokers before 2.4 answer in
+        # version 0, so that is what they are asked next time.
+        self._old: set[str] = set()
+        self._closed = False
+
+    def is_ready(self, info: NodeInfo) -> bool:
+        """Whether a call would leave at once."""
+        return self._pool.ready_channel(info.id) is not None
+
+    def is_backing_off(self, info: NodeInfo) -> bool:
+        """Whether a call would wait for the next attempt to connect."""
+        return self._pool.is_backing_off(info.id)
+
+    def call(self, info: NodeInfo, call: Call) -> None:
+        """Send a request to a broker, connecting first where needed."""
+
+        def on_ready(channel: Channel | None, error: NetworkError | None) -> None:
+            if channel is None:
+                assert error is not None
+                call.on_done(None, self._translated(info.address, error))
+            else:
+                self._send(channel, info.address, call)
+
+        self._pool.acquire(Node(info.id, info.host, info.port), on_ready)
+
+    def drop_when_unused(self, node_id: int) -> None:
+        """Close a connection that is no longer needed, in a turn in which nothing waits on it."""
+
+        def drop() -> None:
+            channel = self._pool.ready_channel(node_id)
+            if channel is not None and channel.in_flight == 0:
+                self._pool.drop(node_id)
+
+        self._timer.call_soon(drop)
+
+    def close(self) -> None:
+        """Close all; calls under way end with `ClientClosedError`."""
+        self._closed = True
+        self._pool.close()
+
+    def _send(self, channel: Channel, address: str, call: Call) -> None:
+        table = VersionTable(channel.versions)
+        version = table.choose(call.api_key, call.max_version)
+        if version is None:
+            reason = table.explain(call.api_key)
+            call.on_done(None, UnsupportedVersionError(address, call.api_key.name, reason))
+            return
+        timeout_ms = self._config.request_timeout_ms if call.timeout_ms is None else call.timeout_ms
+
+        def on_response(response: Message | None, error: NetworkError | None) -> None:
+            if error is None:
+                call.on_done(response, None)
+            else:
+                call.on_done(None, self._translated(address, error))
+
+        expected = on_response if call.expects_answer else None
+        try:
+            channel.send(call.build(version), version, expected, timeout_ms)
+        except ProtocolError as error:
+            reason = f"version {version} cannot carry the request: {error}"
+            call.on_done(None, UnsupportedVersionError(address, call.api_key.name, reason))
+            return
+        if not call.expects_answer:
+            self._timer.call_soon(lambda: call.on_done(None, None))
+
+    def _prepare(self, channel: Channel, done: Callable[[NetworkError | None], None]) -> None:
+        """Learn the broker's versions before anything else is sent."""
+        version = 0 if channel.address in self._old else _API_VERSIONS_FIRST
+        request = ApiVersionsRequest(
+            client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION
+        )
+
+        def on_response(response: Any, error: NetworkError | None) -> None:
+            if error is not None:
+                if error.kind is NetworkErrorKind.MALFORMED and version:
+                    self._old.add(channel.address)
+                done(error)
+                return
+            assert isinstance(response, ApiVersionsResponse)
+            if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
+                self._old.add(channel.address)
+                self._prepare(channel, done)
+            elif response.error_code:
+                code = response.error_code
+                detail = f"{channel.address}: ApiVersions answered with error code {code}"
+                done(NetworkError(NetworkErrorKind.MALFORMED, detail))
+            else:
+                channel.versions = {
+                    entry.api_key: (entry.min_version, entry.max_version)
+                    for entry in response.api_keys
+                }
+                done(None)
+
+        channel.send(request, version, on_response, self._config.request_timeout_ms)
+
+    def _translated(self, address: str, error: NetworkError) -> ClientError:
+        if self._closed:
+            return ClientClosedError("the client was closed")
+        reason = error.detail.removeprefix(f"{address}: ")
+        if error.kind is NetworkErrorKind.MALFORMED:
+            reason = f"what answered does not speak Kafka's protocol: {reason}"
+        elif error.kind is NetworkErrorKind.CLOSED:
+            reason = "the connection was closed"
+        return DisconnectedError(address, reason)

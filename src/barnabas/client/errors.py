@@ -1,0 +1,205 @@
+"""What the client raises, and hands to callbacks: each says what happened and what to check.
+
+Every one is a `ClientError`; those that a broker answered carry its `ErrorCode`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = [
+    "BrokerError",
+    "BufferFullError",
+    "ClientClosedError",
+    "ClientConfigError",
+    "ClientError",
+    "ClientTimeoutError",
+    "CorruptRecordsError",
+    "DeliveryTimeoutError",
+    "DisconnectedError",
+    "ForkedClientError",
+    "NoBrokersError",
+    "OffsetOutOfRangeError",
+    "RangeStalledError",
+    "RecordTooLargeError",
+    "UnknownTopicError",
+    "UnsupportedVersionError",
+    "broker_error",
+]
+
+
+class ClientError(Exception):
+    """Base of all errors of the client.
+
+    Attributes:
+        error_code: what the broker answered, None if the client noticed it itself.
+        retriable: whether the same call may work later without anything being changed.
+    """
+
+    error_code: ErrorCode | None = None
+    retriable: bool = False
+
+
+class ClientConfigError(ClientError, ValueError):
+    """A configuration key or value that the client does not take."""
+
+
+class ClientClosedError(ClientError):
+    """The client, or the producer, was closed before or during the call."""
+
+
+class ForkedClientError(ClientError):
+    """The process was forked after the client was made; sockets cannot be shared."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this client was made before the process was forked: make a new one in the child"
+        )
+
+
+class ClientTimeoutError(ClientError, TimeoutError):
+    """A call did not end within its time-out; the message says what was waited for."""
+
+    retriable = True
+
+
+class DisconnectedError(ClientError):
+    """A connection could not be made, or ended before the answer."""
+
+    retriable = True
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address = address
+        self.reason = reason
+        super().__init__(f"{address}: {reason}")
+
+
+class NoBrokersError(ClientError):
+    """None of the addresses answered: says for each what was dialled and what came of it."""
+
+    retriable = True
+
+    def __init__(self, bootstrap: Sequence[str], attempts: Sequence[tuple[str, str]]) -> None:
+        self.bootstrap = list(bootstrap)
+        self.attempts = list(attempts)
+        tried = "; ".join(f"{address} {result}" for address, result in attempts) or "none dialled"
+        super().__init__(
+            f"no broker answered. bootstrap.servers={','.join(bootstrap)}; dialled: {tried}. "
+            f"Check that a broker listens there, that advertised.listeners names an address "
+            f"reachable from here, and that the listener is PLAINTEXT"
+        )
+
+
+class UnsupportedVersionError(ClientError):
+    """The broker has no version of an API in common with this client."""
+
+    error_code = ErrorCode.UNSUPPORTED_VERSION
+
+    def __init__(self, address: str, api_name: str, reason: str) -> None:
+        super().__init__(f"{address} cannot serve {api_name}: {reason}")
+
+
+class BrokerError(ClientError):
+    """A broker answered with an error code."""
+
+    def __init__(self, error_code: ErrorCode, subject: str, detail: str | None = None) -> None:
+        self.error_code: ErrorCode = error_code
+        self.retriable = error_code.retriable
+        self.subject = subject
+        self.detail = detail
+        super().__init__(f"{subject}: {error_code.name} ({detail or error_code.message})")
+
+
+class UnknownTopicError(BrokerError):
+    """The cluster has no such topic or partition."""
+
+    def __init__(self, subject: str, known: Sequence[str] = ()) -> None:
+        hint = "create it with `barnabas topics create`, or check the name"
+        if known:
+            hint = f"did you mean {', '.join(known)}? Otherwise {hint}"
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, f"no such topic; {hint}")
+
+
+class OffsetOutOfRangeError(BrokerError):
+    """A fetch position is outside of what the partition's log holds."""
+
+    def __init__(self, partition: TopicPartition, position: int, log_start_offset: int) -> None:
+        self.partition = partition
+        self.position = position
+        self.log_start_offset = log_start_offset
+        start = f", which starts at {log_start_offset}" if log_start_offset >= 0 else ""
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            str(partition),
+            f"offset {position} is not in the log{start}: records there were deleted by "
+            f"retention, or the topic was recreated",
+        )
+
+
+class CorruptRecordsError(ClientError):
+    """Fetched bytes are not what the producer sent (CRC or structure)."""
+
+    error_code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(
+            f"{partition}: records fetched at offset {offset} are corrupt: {reason}. Check the "
+            f"broker's disk; seek past the offset to go on, or set check.crcs=false"
+        )
+
+
+class RangeStalledError(ClientError):
+    """A range of offsets was not readable to its end."""
+
+    def __init__(self, partition: TopicPartition, position: int, end: int, seconds: float) -> None:
+        self.partition = partition
+        super().__init__(
+            f"{partition}: reading stopped at offset {position} of {end}: nothing came for "
+            f"{seconds:.0f} s. Check that the end offset was read from this cluster, and whether "
+            f"the partition lost records or its leader is unreachable"
+        )
+
+
+class RecordTooLargeError(ClientError, ValueError):
+    """A record that no request may hold."""
+
+    error_code = ErrorCode.MESSAGE_TOO_LARGE
+
+    def __init__(self, size: int, limit: int, key: str) -> None:
+        super().__init__(f"a record of {size} bytes is over {key}={limit}: raise {key}")
+
+
+class BufferFullError(ClientTimeoutError):
+    """The producer's buffer stayed full for `max.block.ms`."""
+
+
+class DeliveryTimeoutError(ClientError):
+    """A batch was not acknowledged within `delivery.timeout.ms`; it may be in the log or not."""
+
+    error_code = ErrorCode.REQUEST_TIMED_OUT
+
+    def __init__(self, partition: TopicPartition, records: int, cause: str) -> None:
+        super().__init__(
+            f"{partition}: {records} record(s) not acknowledged within delivery.timeout.ms; last: "
+            f"{cause}"
+        )
+
+
+def broker_error(code: int, subject: str, detail: str | None = None) -> BrokerError:
+    """The error for a code that a broker answered; a code of the future counts as unknown."""
+    try:
+        error_code = ErrorCode(code)
+    except ValueError:
+        return BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, subject, f"error code {code}")
+    if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not detail:
+        return UnknownTopicError(subject)
+    return BrokerError(error_code, subject, detail)

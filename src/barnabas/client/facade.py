@@ -1,0 +1,370 @@
+"""The blocking face of the client: calls that return when they are done, over a private loop.
+
+There is no thread: the loop moves while a call waits. Ctrl-C interrupts any wait. A client belongs
+to the process that made it; one thread at a time may use it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from barnabas.client.admin import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    Admin,
+    ClusterDescription,
+    ConfigEntry,
+    NewTopic,
+)
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import (
+    ClientClosedError,
+    ClientError,
+    ClientTimeoutError,
+    ForkedClientError,
+)
+from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
+from barnabas.client.list_offsets import ListedOffset, OffsetLookup, offset_spec
+from barnabas.client.record_stream import RecordStream
+from barnabas.client.retrying import RetryingCall
+from barnabas.client.topic_lookup import TopicLookup
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.runtime.stepper import LoopStepper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from barnabas.client.errors import BrokerError
+    from barnabas.client.fetcher import RecordSet
+    from barnabas.client.metadata_cache import TopicInfo
+    from barnabas.client.producer import Producer
+    from barnabas.client.retrying import OnDone
+
+    PartitionKey = tuple[str, int]
+
+__all__ = ["Client"]
+
+T = TypeVar("T")
+# Beyond the time-out that a call keeps itself: time for its own error to arrive.
+_GRACE_MS = 5_000.0
+
+
+class Client:
+    """A connection to a cluster, for scripts, the command line and the Spark source.
+
+    Use it in a `with` block, or call `close()`. Every method raises `ClientError` and its
+    subclasses, whose messages say what to check.
+
+    Args:
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of them.
+        config: keys of Kafka's clients with "_" for "."; `**{"fetch.min.bytes": 1}` works too.
+    """
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], /, **config: Any) -> None:
+        self.config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
+        self._pid = os.getpid()
+        self._stepper = LoopStepper()
+        self._cluster = Cluster(self._stepper.runtime, self.config)
+        self._groups = GroupOffsets(self._cluster)
+        self._admin = Admin(self._cluster)
+        self._producers: list[Producer] = []
+        self._streams: list[RecordStream] = []
+        self._closed = False
+
+    # Life
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close(flush=error is None)
+
+    def close(self, *, flush: bool = True) -> None:
+        """Close all connections; producers deliver what they hold first, unless `flush` is off."""
+        if self._closed:
+            return
+        if self._pid != os.getpid():
+            self._closed = True
+            return
+        try:
+            for producer in list(self._producers):
+                producer.close(flush=flush)
+        finally:
+            self._closed = True
+            for stream in list(self._streams):
+                stream.close()
+            self._cluster.close()
+            self._stepper.close()
+
+    def __repr__(self) -> str:
+        servers = ",".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
+        return f"Client({servers!r})"
+
+    def _check_usable(self) -> None:
+        if self._pid != os.getpid():
+            raise ForkedClientError
+        if self._closed:
+            raise ClientClosedError("the client is closed")
+
+    def _wait(self, start: Callable[[OnDone[T]], None], what: str) -> T:
+        """Start a call and run the loop until it is done."""
+        self._check_usable()
+        outcome: list[tuple[T | None, ClientError | None]] = []
+
+        def on_done(result: T | None, error: ClientError | None) -> None:
+            outcome.append((result, error))
+
+        start(on_done)
+        limit = self.config.default_api_timeout_ms + _GRACE_MS
+        if not outcome and not self._stepper.run_until(lambda: bool(outcome), limit):
+            raise ClientTimeoutError(f"{what} did not end within default.api.timeout.ms")
+        result, error = outcome[0]
+        if error is not None:
+            raise error
+        assert result is not None, what
+        return result
+
+    # Topics and offsets
+
+    def topics(
+        self, pattern: str | re.Pattern[str] | None = None, *, internal: bool = False
+    ) -> list[str]:
+        """Names of all topics, sorted; those that `pattern` matches whole, if it is given."""
+        found = self._all_topics()
+        names = [name for name, topic in found.items() if internal or not topic.is_internal]
+        if pattern is not None:
+            compiled = re.compile(pattern)
+            names = [name for name in names if compiled.fullmatch(name)]
+        return sorted(names)
+
+    def _all_topics(self) -> dict[str, TopicInfo]:
+        def attempt(done: OnDone[dict[str, TopicInfo]]) -> None:
+            def on_done(_none: None, error: ClientError | None) -> None:
+                done(dict(self._cluster.metadata.topics) if error is None else None, error)
+
+            self._cluster.refresh(None, on_done)
+
+        def start(on_done: OnDone[dict[str, TopicInfo]]) -> None:
+            RetryingCall(
+                self._cluster.runtime,
+                self._cluster.retry_backoff,
+                self.config.default_api_timeout_ms,
+                "list of topics",
+                attempt,
+                on_done,
+            ).start()
+
+        return self._wait(start, "list of topics")
+
+    def describe_topics(self, topics: Iterable[str] | None = None) -> dict[str, TopicInfo]:
+        """Id, partitions, leaders and replicas of topics, of all if none are given.
+
+        Raises:
+            UnknownTopicError: one of them does not exist.
+        """
+        if topics is None:
+            return self._all_topics()
+        wanted = [topics] if isinstance(topics, str) else list(topics)
+        timeout_ms = self.config.default_api_timeout_ms
+
+        def start(on_done: OnDone[dict[str, TopicInfo]]) -> None:
+            TopicLookup(self._cluster, wanted, timeout_ms, on_done).start()
+
+        return self._wait(start, "metadata") if wanted else {}
+
+    def partitions_for(self, topics: Iterable[str]) -> dict[str, list[int]]:
+        """Partition numbers of topics, ascending. A single name is taken too.
+
+        Raises:
+            UnknownTopicError: one of them does not exist.
+        """
+        found = self.describe_topics(topics)
+        return {name: sorted(topic.partitions) for name, topic in found.items()}
+
+    def list_offsets(
+        self, specs: Mapping[PartitionKey, str | int], *, isolation_level: str | None = None
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Offsets by time.
+
+        Args:
+            specs: for each (topic, partition) "earliest", "latest", "max-timestamp", or a time in
+                ms: then the first record as late as that, offset -1 if there is none.
+            isolation_level: with "read_committed" "latest" is the last stable offset.
+        """
+        level = isolation_level or self.config.isolation_level
+        wanted = {TopicPartition(*tp): offset_spec(spec) for tp, spec in specs.items()}
+
+        def start(on_done: OnDone[dict[TopicPartition, ListedOffset]]) -> None:
+            timeout_ms = self.config.default_api_timeout_ms
+            isolation = int(level == "read_committed")
+            OffsetLookup(self._cluster, wanted, isolation, timeout_ms, on_done).start()
+
+        return self._wait(start, "offsets")
+
+    # Reading
+
+    def fetch_range(self, ranges: Mapping[PartitionKey, tuple[int, int]]) -> Iterator[RecordSet]:
+        """Read ranges of offsets as raw record sets, prefetching while the caller works.
+
+        Args:
+            ranges: for each (topic, partition) the first offset and the end, exclusive.
+
+        Yields:
+            Record sets in order within a partition; those of several partitions are mixed. It ends
+            when every partition's *position* has come to its end, gaps of compaction and
+            transaction markers included.
+
+        Raises:
+            OffsetOutOfRangeError: a range begins before the log does (or behind its end).
+            RangeStalledError: nothing came for default.api.timeout.ms, the end not reached.
+        """
+        with self.stream(ranges) as stream:
+            yield from stream.sets()
+
+    def stream(self, ranges: Mapping[PartitionKey, tuple[int, int | None]]) -> RecordStream:
+        """Read partitions from an offset, to an exclusive end or (None) for ever.
+
+        The stream gives raw record sets or records; see `RecordStream`. Close it after use.
+        """
+        self._check_usable()
+        stream = RecordStream(
+            self._cluster,
+            self._stepper,
+            {TopicPartition(*tp): bounds for tp, bounds in ranges.items()},
+            self._check_usable,
+            self._streams.remove,
+        )
+        self._streams.append(stream)
+        return stream
+
+    # Writing
+
+    def producer(self, **config: Any) -> Producer:
+        """A producer over this client's connections; `config` overrides the client's keys."""
+        from barnabas.client.producer import Producer
+
+        self._check_usable()
+        producer = Producer(
+            self._cluster, self._stepper, self.config.override(config), self._check_usable
+        )
+        self._producers.append(producer)
+        return producer
+
+    # Groups
+
+    def commit_offsets(
+        self, group: str, offsets: Mapping[PartitionKey, int | CommittedOffset]
+    ) -> None:
+        """Commit offsets (the next ones to be read) for a group that has no members."""
+        wanted = {
+            TopicPartition(*tp): offset if isinstance(offset, tuple) else CommittedOffset(offset)
+            for tp, offset in offsets.items()
+        }
+        timeout_ms = self.config.default_api_timeout_ms
+
+        def start(on_done: OnDone[bool]) -> None:
+            self._groups.commit(group, wanted, timeout_ms, on_done)
+
+        self._wait(start, "commit")
+
+    def committed(
+        self, group: str, partitions: Iterable[PartitionKey] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Committed offsets of a group, of all partitions if none are named; absent ones left out."""
+        wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        timeout_ms = self.config.default_api_timeout_ms
+
+        def start(on_done: OnDone[dict[TopicPartition, CommittedOffset]]) -> None:
+            self._groups.committed(group, wanted, timeout_ms, on_done)
+
+        return self._wait(start, "committed offsets")
+
+    # Admin
+
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, BrokerError | None]:
+        """Create topics and wait until they can be used; an error or None for each.
+
+        A topic that is there already has TOPIC_ALREADY_EXISTS.
+        """
+        wanted = list(topics)
+
+        def start(on_done: OnDone[dict[str, BrokerError | None]]) -> None:
+            self._admin.create_topics(wanted, validate_only=validate_only, on_done=on_done)
+
+        result = self._wait(start, "create topics")
+        created = [name for name, error in result.items() if error is None]
+        if created and not validate_only:
+            self._wait_for_leaders(created)
+        return result
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create one topic and wait until it can be used.
+
+        Raises:
+            BrokerError: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, ...
+        """
+        new = NewTopic(name, partitions, replication_factor, configs or {})
+        error = self.create_topics([new])[name]
+        if error is not None:
+            raise error
+
+    def _wait_for_leaders(self, names: list[str]) -> None:
+        def start(on_done: OnDone[dict[str, TopicInfo]]) -> None:
+            timeout_ms = self.config.default_api_timeout_ms
+            TopicLookup(self._cluster, names, timeout_ms, on_done, wait_for_leaders=True).start()
+
+        self._wait(start, "leaders of new topics")
+
+    def delete_topics(self, names: Iterable[str]) -> dict[str, BrokerError | None]:
+        """Delete topics; an error or None for each."""
+        wanted = list(names)
+        return self._wait(lambda done: self._admin.delete_topics(wanted, done), "delete topics")
+
+    def create_partitions(self, counts: Mapping[str, int]) -> dict[str, BrokerError | None]:
+        """Raise the number of partitions of topics to `counts`; an error or None for each."""
+        return self._wait(lambda done: self._admin.create_partitions(counts, done), "partitions")
+
+    def describe_topic_configs(self, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
+        """All configs in force, by topic."""
+        return self._describe_configs(TOPIC_RESOURCE, list(names))
+
+    def describe_broker_configs(self, node_id: int) -> list[ConfigEntry]:
+        """All configs in force of a broker."""
+        return self._describe_configs(BROKER_RESOURCE, [str(node_id)])[str(node_id)]
+
+    def _describe_configs(
+        self, resource_type: int, names: list[str]
+    ) -> dict[str, list[ConfigEntry]]:
+        def start(on_done: OnDone[dict[str, list[ConfigEntry]]]) -> None:
+            self._admin.describe_configs(resource_type, names, on_done)
+
+        return self._wait(start, "configs")
+
+    def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set configs of a topic; None takes one back to its default."""
+
+        def start(on_done: OnDone[bool]) -> None:
+            self._admin.alter_configs(TOPIC_RESOURCE, name, changes, on_done)
+
+        self._wait(start, "configs")
+
+    def describe_cluster(self) -> ClusterDescription:
+        """The cluster's id, its controller and its brokers."""
+        return self._wait(self._admin.describe_cluster, "cluster")

@@ -1,0 +1,65 @@
+"""A Fetch request out of what a session has to say (KIP-227; topic ids from v13, KIP-516)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
+
+if TYPE_CHECKING:
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.fetch_session import FetchPosition, SessionRequest
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["build_fetch_request"]
+
+# Before this version there are no sessions.
+_SESSIONS_FROM = 7
+
+
+def build_fetch_request(
+    request: SessionRequest, version: int, config: ClientConfig, isolation_level: int
+) -> FetchRequest:
+    """The request of a consumer for `request` at `version`."""
+    topics: dict[tuple[str, bytes], FetchTopic] = {}
+    for tp, position in request.partitions.items():
+        topic = topics.get((tp.topic, position.topic_id))
+        if topic is None:
+            topic = FetchTopic(topic=tp.topic, topic_id=position.topic_id, partitions=[])
+            topics[tp.topic, position.topic_id] = topic
+        topic.partitions.append(
+            FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=position.leader_epoch,
+                fetch_offset=position.offset,
+                partition_max_bytes=position.max_bytes,
+            )
+        )
+    made = FetchRequest(
+        max_wait_ms=config.fetch_max_wait_ms,
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=config.fetch_max_bytes,
+        isolation_level=isolation_level,
+        topics=list(topics.values()),
+    )
+    if version >= _SESSIONS_FROM:
+        made.session_id = request.session_id
+        made.session_epoch = request.session_epoch
+        made.forgotten_topics_data = _forgotten(request.forgotten)
+    return made
+
+
+def _forgotten(partitions: dict[TopicPartition, FetchPosition]) -> list[ForgottenTopic]:
+    topics: dict[tuple[str, bytes], ForgottenTopic] = {}
+    for tp, position in partitions.items():
+        topic = topics.get((tp.topic, position.topic_id))
+        if topic is None:
+            topic = ForgottenTopic(topic=tp.topic, topic_id=position.topic_id, partitions=[])
+            topics[tp.topic, position.topic_id] = topic
+        topic.partitions.append(tp.partition)
+    return list(topics.values())

@@ -1,0 +1,259 @@
+"""Committed offsets of a group without being its member (OffsetCommit, OffsetFetch).
+
+What the Spark source and `barnabas consume --group` use: they choose partitions by themselves and
+only leave their progress with the group's coordinator. Such a group must have no members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from barnabas.client.cluster import ANY_NODE, Cluster
+from barnabas.client.connections import Call
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.retrying import OnDone, RetryingCall
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.protocol.schema import Message
+
+T = TypeVar("T")
+
+__all__ = ["CommittedOffset", "GroupOffsets"]
+
+# From these versions on several groups, or several coordinators, fit in one request.
+_MANY_COORDINATORS_FROM = 4
+_MANY_GROUPS_FROM = 8
+_GROUP_KEY = 0
+
+
+class CommittedOffset(NamedTuple):
+    """A committed position: the offset to be read next."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class GroupOffsets:
+    """Commits and reads offsets of any group; remembers coordinators."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # Node id of the coordinator by group, until it proves wrong.
+        self._coordinators: dict[str, int] = {}
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        timeout_ms: float,
+        on_done: OnDone[bool],
+    ) -> None:
+        """Commit `offsets`; done only when every one of them is."""
+
+        def attempt(done: OnDone[bool]) -> None:
+            def build(_version: int) -> Message:
+                return _commit_request(group, offsets)
+
+            def on_answer(response: Message | None, error: ClientError | None) -> None:
+                if response is not None:
+                    assert isinstance(response, OffsetCommitResponse)
+                    error = _commit_error(group, response)
+                self._forget_if_moved(group, error)
+                done(None if error is not None else True, error)
+
+            self._call(group, ApiKey.OFFSET_COMMIT, build, on_answer)
+
+        self._retry(timeout_ms, f"commit of group {group}", attempt, on_done)
+
+    def committed(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None,
+        timeout_ms: float,
+        on_done: OnDone[dict[TopicPartition, CommittedOffset]],
+    ) -> None:
+        """Read committed offsets, all if `partitions` is None; absent ones are left out."""
+        wanted = None if partitions is None else list(partitions)
+
+        def attempt(done: OnDone[dict[TopicPartition, CommittedOffset]]) -> None:
+            def build(version: int) -> Message:
+                return _fetch_request(group, wanted, version)
+
+            def on_answer(response: Message | None, error: ClientError | None) -> None:
+                found: dict[TopicPartition, CommittedOffset] | None = None
+                if response is not None:
+                    assert isinstance(response, OffsetFetchResponse)
+                    found, error = _read_answer(group, response)
+                self._forget_if_moved(group, error)
+                done(found, error)
+
+            self._call(group, ApiKey.OFFSET_FETCH, build, on_answer)
+
+        self._retry(timeout_ms, f"committed offsets of group {group}", attempt, on_done)
+
+    def _retry(
+        self,
+        timeout_ms: float,
+        what: str,
+        attempt: Callable[[OnDone[T]], None],
+        on_done: OnDone[T],
+    ) -> None:
+        RetryingCall(
+            self._cluster.runtime, self._cluster.retry_backoff, timeout_ms, what, attempt, on_done
+        ).start()
+
+    def _forget_if_moved(self, group: str, error: ClientError | None) -> None:
+        if error is not None and error.retriable:
+            self._coordinators.pop(group, None)
+
+    def _call(
+        self,
+        group: str,
+        api_key: ApiKey,
+        build: Callable[[int], Message],
+        on_done: OnDone[Message],
+    ) -> None:
+        """Send to the group's coordinator, which is looked for if it is not known."""
+        known = self._coordinators.get(group)
+        if known is not None and known in self._cluster.metadata.nodes:
+            self._cluster.call(known, Call(api_key, build, on_done))
+            return
+
+        def on_found(node_id: int | None, error: ClientError | None) -> None:
+            if node_id is None:
+                on_done(None, error)
+                return
+            self._coordinators[group] = node_id
+            self._cluster.call(node_id, Call(api_key, build, on_done))
+
+        self._find(group, on_found)
+
+    def _find(self, group: str, on_found: OnDone[int]) -> None:
+        def build(version: int) -> Message:
+            request = FindCoordinatorRequest(key_type=_GROUP_KEY)
+            if version >= _MANY_COORDINATORS_FROM:
+                request.coordinator_keys = [group]
+            else:
+                request.key = group
+            return request
+
+        def on_answer(response: Message | None, error: ClientError | None) -> None:
+            if response is None:
+                on_found(None, error)
+                return
+            assert isinstance(response, FindCoordinatorResponse)
+            found = response.coordinators[0] if response.coordinators else response
+            if found.error_code:
+                error = broker_error(
+                    found.error_code, f"coordinator of group {group}", found.error_message
+                )
+                on_found(None, error)
+            elif found.node_id in self._cluster.metadata.nodes:
+                on_found(found.node_id, None)
+            else:
+                self._cluster.refresh(
+                    (),
+                    lambda _none, failure: on_found(
+                        None if failure is not None else found.node_id, failure
+                    ),
+                )
+
+        self._cluster.call(ANY_NODE, Call(ApiKey.FIND_COORDINATOR, build, on_answer))
+
+
+def _commit_request(
+    group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> OffsetCommitRequest:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for tp, committed in offsets.items():
+        entry = OffsetCommitRequestPartition(
+            partition_index=tp.partition,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
+            committed_metadata=committed.metadata,
+        )
+        topics.setdefault(tp.topic, []).append(entry)
+    return OffsetCommitRequest(
+        group_id=group,
+        topics=[OffsetCommitRequestTopic(name=name, partitions=p) for name, p in topics.items()],
+    )
+
+
+def _commit_error(group: str, response: OffsetCommitResponse) -> ClientError | None:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            code = partition.error_code
+            if code:
+                subject = f"commit of {topic.name}-{partition.partition_index} in group {group}"
+                detail = None
+                if code == ErrorCode.UNKNOWN_MEMBER_ID:
+                    detail = "the group has members: stop them, or commit under another group name"
+                return broker_error(code, subject, detail)
+    return None
+
+
+def _fetch_request(
+    group: str, partitions: list[TopicPartition] | None, version: int
+) -> OffsetFetchRequest:
+    topics: dict[str, list[int]] | None = None
+    if partitions is not None:
+        topics = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+    if version >= _MANY_GROUPS_FROM:
+        named = None
+        if topics is not None:
+            named = [
+                OffsetFetchRequestTopics(name=n, partition_indexes=p) for n, p in topics.items()
+            ]
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=named)])
+    request = OffsetFetchRequest(group_id=group, topics=None)
+    if topics is not None:
+        request.topics = [
+            OffsetFetchRequestTopic(name=n, partition_indexes=p) for n, p in topics.items()
+        ]
+    return request
+
+
+def _read_answer(
+    group: str, response: OffsetFetchResponse
+) -> tuple[dict[TopicPartition, CommittedOffset] | None, ClientError | None]:
+    answer = response.groups[0] if response.groups else response
+    if answer.error_code:
+        return None, broker_error(answer.error_code, f"committed offsets of group {group}")
+    found: dict[TopicPartition, CommittedOffset] = {}
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            if partition.error_code:
+                return None, broker_error(partition.error_code, f"committed offset of {tp}")
+            if partition.committed_offset >= 0:
+                found[tp] = CommittedOffset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.metadata or "",
+                )
+    return found, None

@@ -1,0 +1,214 @@
+"""Offsets by time, and the ends of partitions (ListOffsets; KIP-79, KIP-734).
+
+Asks each leader once for all its partitions; partitions that failed for a reason that passes are
+asked again after a look at metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.connections import Call
+from barnabas.client.errors import (
+    ClientError,
+    ClientTimeoutError,
+    UnknownTopicError,
+    broker_error,
+)
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.retrying import OnDone
+    from barnabas.protocol.schema import Message
+
+__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "ListedOffset", "OffsetLookup", "offset_spec"]
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+# A topic may have been created a moment ago: only then, about 1.5 s later, is it unknown.
+_UNKNOWN_ATTEMPTS = 5
+_NAMES = {
+    "latest": LATEST,
+    "earliest": EARLIEST,
+    "max-timestamp": MAX_TIMESTAMP,
+    "earliest-local": -4,
+    "latest-tiered": -5,
+}
+
+
+class ListedOffset(NamedTuple):
+    """What was found for one partition."""
+
+    # -1 if no record is as late as the time asked for.
+    offset: int
+    # Of the record at `offset`, in ms; -1 where an end was asked for.
+    timestamp: int
+    leader_epoch: int
+
+
+def offset_spec(spec: str | int) -> int:
+    """A timestamp in ms, or "earliest", "latest", "max-timestamp", as the protocol has it."""
+    if isinstance(spec, int):
+        return spec
+    try:
+        return _NAMES[spec]
+    except KeyError:
+        names = ", ".join(_NAMES)
+        raise ValueError(f"{spec} is neither a timestamp in ms nor one of {names}") from None
+
+
+class OffsetLookup:
+    """One look-up over any partitions; `on_done` gets all of them, or the first lasting error."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        specs: Mapping[TopicPartition, int],
+        isolation_level: int,
+        timeout_ms: float,
+        on_done: OnDone[dict[TopicPartition, ListedOffset]],
+    ) -> None:
+        self._cluster = cluster
+        self._remaining = dict(specs)
+        self._isolation_level = isolation_level
+        self._deadline_ms = cluster.runtime.clock.monotonic_ms() + timeout_ms
+        self._on_done = on_done
+        self._found: dict[TopicPartition, ListedOffset] = {}
+        self._attempts = 0
+        # Requests of this round that were not answered yet.
+        self._outstanding = 0
+        # Why partitions of this round have to be asked again.
+        self._retry_error: ClientError | None = None
+        self._error: ClientError | None = None
+
+    def start(self) -> None:
+        """Begin; needs no metadata beforehand."""
+        topics = {tp.topic for tp in self._remaining}
+        if not topics:
+            self._on_done({}, None)
+            return
+        if self._attempts == 0 and all(self._has_leader(tp) for tp in self._remaining):
+            self._ask()
+        else:
+            self._cluster.refresh(topics, self._on_refreshed)
+
+    def _has_leader(self, tp: TopicPartition) -> bool:
+        return self._cluster.metadata.leader(tp) in self._cluster.metadata.nodes
+
+    def _on_refreshed(self, _none: None, error: ClientError | None) -> None:
+        if error is not None:
+            self._retry_error = error
+            self._end_round()
+            return
+        self._ask()
+
+    def _ask(self) -> None:
+        metadata = self._cluster.metadata
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp in self._remaining:
+            if self._has_leader(tp):
+                by_leader.setdefault(metadata.leader(tp), []).append(tp)
+            elif metadata.partition(tp) is None and metadata.topics.get(tp.topic) is not None:
+                count = len(metadata.topics[tp.topic].partitions)
+                self._error = UnknownTopicError(f"{tp} ({tp.topic} has {count} partitions)")
+            else:
+                code = metadata.errors.get(tp.topic) or ErrorCode.LEADER_NOT_AVAILABLE
+                self._retry_error = broker_error(code, f"offsets of {tp}")
+        if self._error is not None:
+            self._on_done(None, self._error)
+            return
+        self._outstanding = len(by_leader)
+        if not by_leader:
+            self._end_round()
+        for leader, partitions in by_leader.items():
+            self._send(leader, partitions)
+
+    def _send(self, leader: int, partitions: list[TopicPartition]) -> None:
+        def build(_version: int) -> Message:
+            return self._request(partitions)
+
+        def on_done(response: Message | None, error: ClientError | None) -> None:
+            if response is None:
+                self._note(error)
+            else:
+                assert isinstance(response, ListOffsetsResponse)
+                self._take(response)
+            self._outstanding -= 1
+            if self._outstanding == 0:
+                self._end_round()
+
+        self._cluster.call(leader, Call(ApiKey.LIST_OFFSETS, build, on_done))
+
+    def _request(self, partitions: list[TopicPartition]) -> ListOffsetsRequest:
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for tp in partitions:
+            info = self._cluster.metadata.partition(tp)
+            entry = ListOffsetsPartition(
+                partition_index=tp.partition,
+                current_leader_epoch=info.leader_epoch if info is not None else -1,
+                timestamp=self._remaining[tp],
+            )
+            topics.setdefault(tp.topic, []).append(entry)
+        return ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=self._isolation_level,
+            topics=[
+                ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()
+            ],
+            timeout_ms=self._cluster.config.request_timeout_ms,
+        )
+
+    def _take(self, response: ListOffsetsResponse) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                if partition.error_code:
+                    self._note(broker_error(partition.error_code, f"offsets of {tp}"))
+                elif tp in self._remaining:
+                    del self._remaining[tp]
+                    self._found[tp] = ListedOffset(
+                        partition.offset, partition.timestamp, partition.leader_epoch
+                    )
+
+    def _note(self, error: ClientError | None) -> None:
+        assert error is not None
+        if error.retriable:
+            self._retry_error = error
+        else:
+            self._error = error
+
+    def _end_round(self) -> None:
+        if self._error is not None:
+            self._on_done(None, self._error)
+            return
+        if not self._remaining:
+            self._on_done(self._found, None)
+            return
+        self._attempts += 1
+        error = self._retry_error
+        assert error is not None, "unanswered partitions without an error"
+        if isinstance(error, UnknownTopicError) and self._attempts >= _UNKNOWN_ATTEMPTS:
+            self._on_done(None, error)
+            return
+        delay = self._cluster.retry_backoff.delay_ms(self._attempts)
+        if self._cluster.runtime.clock.monotonic_ms() + delay >= self._deadline_ms:
+            late = ClientTimeoutError(
+                f"offsets of {len(self._remaining)} partition(s) were not to be had in time; "
+                f"last: {error}"
+            )
+            late.error_code = error.error_code
+            self._on_done(None, late)
+            return
+        self._cluster.runtime.timer.call_later(delay, self.start)

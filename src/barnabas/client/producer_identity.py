@@ -1,0 +1,84 @@
+"""The id and epoch of an idempotent producer (KIP-98, KIP-360)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.cluster import ANY_NODE
+from barnabas.client.connections import Call
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.protocol.schema import Message
+
+__all__ = ["ProducerIdentity"]
+
+_NO_ID = -1
+# From this version on a producer can have its epoch raised; before, it asks for another id.
+_BUMP_FROM = 3
+_INT32_MAX = 0x7FFFFFFF
+
+
+class ProducerIdentity:
+    """Asks for an id, and for the next epoch when sequences have to start again."""
+
+    def __init__(self, cluster: Cluster, on_ready: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._on_ready = on_ready
+        self.producer_id = _NO_ID
+        self.producer_epoch = -1
+        # Whether id and epoch may be used.
+        self.is_ready = False
+        # Set for good when the cluster refuses to give an id.
+        self.error: ClientError | None = None
+        self._requesting = False
+        self._attempts = 0
+
+    def request(self) -> None:
+        """Get an id, or the next epoch; `on_ready` is called when it is there."""
+        self.is_ready = False
+        if self._requesting or self.error is not None:
+            return
+        self._requesting = True
+        self._attempts += 1
+        self._cluster.call(ANY_NODE, Call(ApiKey.INIT_PRODUCER_ID, self._build, self._on_answer))
+
+    def _build(self, version: int) -> Message:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_INT32_MAX)
+        if version >= _BUMP_FROM and self.producer_id != _NO_ID:
+            request.producer_id = self.producer_id
+            request.producer_epoch = self.producer_epoch
+        return request
+
+    def _on_answer(self, response: Message | None, error: ClientError | None) -> None:
+        self._requesting = False
+        if response is not None:
+            assert isinstance(response, InitProducerIdResponse)
+            if not response.error_code:
+                self.producer_id = response.producer_id
+                self.producer_epoch = response.producer_epoch
+                self.is_ready = True
+                self._attempts = 0
+                self._on_ready()
+                return
+            error = broker_error(response.error_code, "producer id")
+            if self.producer_id != _NO_ID and not error.retriable:
+                # The old id cannot be raised any more: start over with a new one.
+                self.producer_id = _NO_ID
+                self.request()
+                return
+        assert error is not None
+        if error.retriable:
+            delay = self._cluster.retry_backoff.delay_ms(self._attempts)
+            self._cluster.runtime.timer.call_later(delay, self.request)
+            return
+        self.error = error
+        self._on_ready()

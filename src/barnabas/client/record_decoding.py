@@ -1,0 +1,71 @@
+"""Records out of raw record sets: bounds applied, aborted transactions left out (KIP-98)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.record.batch import MAGIC_V2, BatchHeader, magic_of, read_header
+from barnabas.record.columns import batch_records, iter_records
+from barnabas.record.conversion import entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from barnabas.client.fetcher import RecordSet
+    from barnabas.record.compiled import CompiledRecord
+
+__all__ = ["ConsumedRecord", "decode_record_set"]
+
+_ABORT_KEY = b"\x00\x00\x00\x00"
+
+
+class ConsumedRecord(NamedTuple):
+    """One record as users get it."""
+
+    topic: str
+    partition: int
+    offset: int
+    # Milliseconds; of the kind that `timestamp_type` says: 0 create time, 1 log append time.
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+def decode_record_set(records: RecordSet) -> list[ConsumedRecord]:
+    """The records of a set, in order, without control records and aborted transactions."""
+    topic, partition = records.topic, records.partition
+    first, end = records.first_offset, records.end_offset
+    found: Iterable[CompiledRecord]
+    found = _committed(records) if records.aborted else iter_records(records.data)
+    make = ConsumedRecord
+    return [
+        make(topic, partition, offset, r.timestamp, r.timestamp_type, r.key, r.value, r.headers)
+        for r in found
+        if first <= (offset := r.offset) < end
+    ]
+
+
+def _committed(records: RecordSet) -> Iterator[CompiledRecord]:
+    """Records of batches outside of the aborted transactions that the answer listed."""
+    data = records.data
+    waiting = sorted(records.aborted, key=lambda transaction: transaction[1], reverse=True)
+    aborting: set[int] = set()
+    for position, _size, magic in entries(data):
+        if magic != MAGIC_V2 or magic_of(data, position) != MAGIC_V2:
+            continue
+        header = read_header(data, position)
+        while waiting and waiting[-1][1] <= header.last_offset:
+            aborting.add(waiting.pop()[0])
+        if header.is_control:
+            if _is_abort(data, position, header):
+                aborting.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborting):
+            yield from batch_records(data, position, header)
+
+
+def _is_abort(data: bytes, position: int, header: BatchHeader) -> bool:
+    marker = batch_records(data, position, header)
+    key = marker[0].key if marker else None
+    return key is not None and key[:4] == _ABORT_KEY

@@ -1,0 +1,67 @@
+"""A walk over the batch headers of fetched bytes: where they end, and whether they are sound.
+
+No record is decoded, so raw record sets can be handed on at the speed of the network.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+__all__ = ["MalformedRecordsError", "Scan", "scan_records"]
+
+_HEAD = Struct(">qiibIhi")
+_HEAD_SIZE = 27
+_LOG_OVERHEAD = 12
+_HEADER_SIZE_V2 = 61
+_CRC_START = 21
+_MIN_LENGTH = 14
+
+
+class MalformedRecordsError(ValueError):
+    """Bytes that are not record batches, or whose CRC is wrong; says at which offset."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        self.offset = offset
+        super().__init__(reason)
+
+
+class Scan(NamedTuple):
+    """What a record set holds."""
+
+    # Offset after its last complete batch; -1 if there is none.
+    next_offset: int
+    # Bytes of its complete batches.
+    length: int
+
+
+def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
+    """Walk the complete batches of `data`; what is cut off at the end is not counted.
+
+    Raises:
+        MalformedRecordsError: a length that cannot be, or a wrong CRC of a v2 batch.
+    """
+    unpack = _HEAD.unpack_from
+    position = 0
+    end = len(data)
+    next_offset = -1
+    view = memoryview(data)
+    while end - position >= _HEAD_SIZE:
+        base_offset, length, _epoch, magic, crc, _attributes, last_delta = unpack(data, position)
+        if length < _MIN_LENGTH:
+            raise MalformedRecordsError(base_offset, f"a batch of {length} bytes")
+        batch_end = position + _LOG_OVERHEAD + length
+        if batch_end > end:
+            break
+        if magic < 2:
+            next_offset = base_offset + 1
+        else:
+            if length + _LOG_OVERHEAD < _HEADER_SIZE_V2:
+                raise MalformedRecordsError(base_offset, f"a batch of {length} bytes")
+            if check_crcs and crc32c(view[position + _CRC_START : batch_end]) != crc:
+                raise MalformedRecordsError(base_offset, "the CRC does not match")
+            next_offset = base_offset + last_delta + 1
+        position = batch_end
+    return Scan(next_offset, position)

@@ -1,0 +1,144 @@
+"""Blocking reads over a fetcher: raw record sets, or records, until an end or for ever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from barnabas.client.errors import RangeStalledError
+from barnabas.client.fetcher import Fetcher, FetchFailure, RecordSet
+from barnabas.client.record_decoding import ConsumedRecord, decode_record_set
+from barnabas.client.topic_lookup import TopicLookup
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.errors import ClientError
+    from barnabas.client.metadata_cache import TopicInfo
+    from barnabas.runtime.stepper import LoopStepper
+
+__all__ = ["RecordStream"]
+
+
+class RecordStream:
+    """Partitions being read. The next fetches are on their way while the caller works."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        stepper: LoopStepper,
+        ranges: Mapping[TopicPartition, tuple[int, int | None]],
+        check_usable: Callable[[], None],
+        on_closed: Callable[[RecordStream], None],
+    ) -> None:
+        self._cluster = cluster
+        self._stepper = stepper
+        self._check_usable = check_usable
+        self._on_closed = on_closed
+        self._fetcher = Fetcher(cluster)
+        # Where the caller is: behind the last record set that was handed out.
+        self._positions = {tp: bounds[0] for tp, bounds in ranges.items()}
+        self._closed = False
+        self._learn_leaders({tp.topic for tp in ranges if ranges[tp][1] != ranges[tp][0]})
+        self._fetcher.assign(ranges)
+
+    def _learn_leaders(self, topics: set[str]) -> None:
+        """Have metadata of the topics, so that a misspelt one is noticed here."""
+        missing = [name for name in topics if name not in self._cluster.metadata.topics]
+        if not missing:
+            return
+        outcome: list[ClientError | None] = []
+
+        def on_done(_found: dict[str, TopicInfo] | None, error: ClientError | None) -> None:
+            outcome.append(error)
+
+        timeout_ms = self._cluster.config.default_api_timeout_ms
+        TopicLookup(self._cluster, missing, timeout_ms, on_done).start()
+        self._stepper.run_until(lambda: bool(outcome))
+        if outcome[0] is not None:
+            raise outcome[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading."""
+        if not self._closed:
+            self._closed = True
+            self._fetcher.close()
+            self._on_closed(self)
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """For each partition the offset behind what was handed out: what to commit."""
+        return dict(self._positions)
+
+    @property
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """For each partition the end of what can be read, as of its last answer."""
+        return self._fetcher.high_watermarks
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every partition came to its end."""
+        return self._fetcher.is_finished
+
+    def poll(self, timeout_ms: float) -> RecordSet | None:
+        """The next record set; None if none came in time, or all partitions are at their end.
+
+        Raises:
+            ClientError: a partition cannot be read on; the others can, by polling again.
+        """
+        self._check_usable()
+        fetcher = self._fetcher
+        if not fetcher.has_output:
+            if fetcher.is_finished:
+                return None
+            self._stepper.run_until(self._has_something, timeout_ms)
+        item = fetcher.take()
+        if item is None:
+            return None
+        if isinstance(item, FetchFailure):
+            raise item.error
+        self._positions[TopicPartition(item.topic, item.partition)] = item.end_offset
+        return item
+
+    def _has_something(self) -> bool:
+        return self._fetcher.has_output or self._fetcher.is_finished
+
+    def sets(self) -> Iterator[RecordSet]:
+        """Record sets until every partition is at its end.
+
+        Raises:
+            RangeStalledError: nothing came for default.api.timeout.ms.
+        """
+        timeout_ms = self._cluster.config.default_api_timeout_ms
+        bounded = all(end is not None for _, end in self._fetcher.unfinished().values())
+        while not self.is_finished:
+            item = self.poll(timeout_ms)
+            if item is not None:
+                yield item
+            elif bounded and not self.is_finished:
+                tp, (position, end) = next(iter(self._fetcher.unfinished().items()))
+                assert end is not None
+                raise RangeStalledError(tp, position, end, timeout_ms / 1000)
+
+    def records(self) -> Iterator[ConsumedRecord]:
+        """Records, one by one, until every partition is at its end."""
+        for item in self.sets():
+            yield from decode_record_set(item)
+
+    def poll_records(self, timeout_ms: float) -> list[ConsumedRecord]:
+        """The records of the next record set; empty if none came in time."""
+        item = self.poll(timeout_ms)
+        return [] if item is None else decode_record_set(item)

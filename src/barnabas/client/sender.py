@@ -1,0 +1,382 @@
+"""Sending batches: one request per leader at a time up to five in flight, retries in order.
+
+Idempotence (KIP-98): a batch gets id, epoch and sequence when it is first sent and keeps them over
+retries, so that the broker takes it once. When a batch with a sequence is given up, sequences of
+the partitions have a gap: all in flight is waited for, the epoch raised, and what is still queued
+starts again from 0 (KIP-360).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.connections import Call
+from barnabas.client.errors import (
+    BrokerError,
+    ClientClosedError,
+    ClientError,
+    DeliveryTimeoutError,
+    broker_error,
+)
+from barnabas.client.metadata_cache import ZERO_ID
+from barnabas.client.producer_identity import ProducerIdentity
+from barnabas.client.versions import PRODUCE_MAX_BY_NAME
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.accumulator import Accumulator, PartitionQueue
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.producer_batch import ProducerBatch
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.protocol.schema import Message
+
+__all__ = ["Sender"]
+
+_SEQUENCE_MASK = 0x7FFFFFFF
+# How often queued batches are looked through for those past delivery.timeout.ms.
+_EXPIRY_INTERVAL_MS = 1_000.0
+_STALE_METADATA = frozenset({
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+})  # fmt: skip
+_NEW_EPOCH_NEEDED = frozenset({
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+})  # fmt: skip
+
+
+class Sender:
+    """Moves batches from an accumulator to the leaders, and settles them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ClientConfig,
+        on_settled: Callable[[int, ClientError | None, bool], None],
+    ) -> None:
+        """Call `on_settled(records, error, had_callbacks)` for each batch that is done with."""
+        self._cluster = cluster
+        self._config = config
+        self._on_settled = on_settled
+        self._accumulator: Accumulator | None = None
+        self._identity: ProducerIdentity | None = None
+        if self._config.enable_idempotence:
+            self._identity = ProducerIdentity(cluster, self.pump)
+        # Requests in flight by node id, and in all.
+        self._in_flight: dict[int, int] = {}
+        self._in_flight_total = 0
+        # Sequences have a gap: nothing is sent until the epoch was raised.
+        self._new_epoch_wanted = False
+        self._expiry_armed = False
+        self._pumping = False
+        self._closed = False
+        self._acks = -1 if self._config.acks == "all" else int(self._config.acks)
+        cluster.on_update(self.pump)
+
+    def attach(self, accumulator: Accumulator) -> None:
+        """Take batches from `accumulator`."""
+        self._accumulator = accumulator
+
+    @property
+    def accumulator(self) -> Accumulator:
+        """Where batches come from."""
+        assert self._accumulator is not None, "not attached"
+        return self._accumulator
+
+    def close(self) -> None:
+        """Give up what was not delivered."""
+        self._closed = True
+        self._cluster.remove_listener(self.pump)
+        for queue in self.accumulator.queues.values():
+            if queue.open is not None:
+                self.accumulator.close_open(queue)
+            batches = [*queue.in_flight, *queue.closed]
+            queue.in_flight.clear()
+            queue.closed.clear()
+            for batch in batches:
+                self._give_up(batch, ClientClosedError("the producer was closed"))
+
+    # Sending
+
+    def pump(self) -> None:
+        """Send whatever can leave now."""
+        if self._closed or self._pumping or not self.accumulator.ready:
+            return
+        self._pumping = True
+        try:
+            self._arm_expiry()
+            if self._has_identity():
+                self._send_ready()
+        finally:
+            self._pumping = False
+
+    def _has_identity(self) -> bool:
+        identity = self._identity
+        if identity is None:
+            return True
+        if identity.error is not None:
+            self._fail_all(identity.error)
+            return False
+        if self._new_epoch_wanted:
+            if self._in_flight_total == 0:
+                self._new_epoch_wanted = False
+                self._restart_sequences()
+                identity.request()
+            return False
+        if not identity.is_ready:
+            identity.request()
+            return False
+        return True
+
+    def _send_ready(self) -> None:
+        by_node: dict[int, list[PartitionQueue]] = {}
+        metadata = self._cluster.metadata
+        limit = self._config.max_in_flight_requests_per_connection
+        for queue in self.accumulator.ready:
+            if queue.delayed:
+                continue
+            leader = metadata.leader(queue.tp)
+            if leader not in metadata.nodes:
+                self._cluster.request_update()
+            elif self._in_flight.get(leader, 0) < limit:
+                by_node.setdefault(leader, []).append(queue)
+        for node_id, queues in by_node.items():
+            while queues and self._in_flight.get(node_id, 0) < limit:
+                batches = self._take_batches(queues)
+                if not batches:
+                    break
+                self._send(node_id, batches)
+
+    def _take_batches(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
+        """At most one batch of each queue, up to max.request.size; spent queues leave the list."""
+        batches: list[ProducerBatch] = []
+        size = 0
+        for queue in list(queues):
+            if queue.closed and batches:
+                size_next = size + queue.closed[0].size
+                if size_next > self._config.max_request_size:
+                    break
+            batch = self.accumulator.take(queue)
+            if batch is None:
+                queues.remove(queue)
+                continue
+            self._prepare(queue, batch)
+            batches.append(batch)
+            size += batch.size
+        return batches
+
+    def _prepare(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Note the batch as in flight; an idempotent producer numbers it if it is new."""
+        batch.attempts += 1
+        queue.in_flight.append(batch)
+        queue.in_flight.sort(key=_by_number)
+        identity = self._identity
+        if identity is not None and batch.producer_id < 0:
+            batch.set_producer(identity.producer_id, identity.producer_epoch, queue.next_sequence)
+            queue.next_sequence = (queue.next_sequence + batch.count) & _SEQUENCE_MASK
+
+    def _send(self, node_id: int, batches: list[ProducerBatch]) -> None:
+        ids = {
+            tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in (b.tp for b in batches)
+        }
+        names = {topic_id: name for name, topic_id in ids.items()}
+        self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+        self._in_flight_total += 1
+
+        def build(_version: int) -> Message:
+            return _produce_request(batches, ids, self._acks, self._config.request_timeout_ms)
+
+        def on_done(response: Message | None, error: ClientError | None) -> None:
+            self._in_flight[node_id] -= 1
+            self._in_flight_total -= 1
+            if self._closed:
+                return
+            assert response is None or isinstance(response, ProduceResponse)
+            if error is not None:
+                self._on_request_failed(batches, error)
+            elif response is None:
+                for batch in batches:
+                    self._on_delivered(batch, -1, -1)
+            else:
+                self._on_response(batches, names, response)
+            self.pump()
+
+        max_version = PRODUCE_MAX_BY_NAME if ZERO_ID in names else None
+        call = Call(
+            ApiKey.PRODUCE, build, on_done, None, max_version, expects_answer=self._acks != 0
+        )
+        self._cluster.call(node_id, call)
+
+    # Answers
+
+    def _on_request_failed(self, batches: list[ProducerBatch], error: ClientError) -> None:
+        if error.retriable:
+            self._cluster.request_update()
+        for batch in batches:
+            self._on_batch_error(batch, error)
+
+    def _on_response(
+        self, batches: list[ProducerBatch], names: dict[bytes, str], response: ProduceResponse
+    ) -> None:
+        answers: dict[tuple[str, int], PartitionProduceResponse] = {}
+        for topic in response.responses:
+            name = topic.name or names.get(topic.topic_id, "")
+            for partition in topic.partition_responses:
+                answers[name, partition.index] = partition
+        for batch in batches:
+            answer = answers.get(batch.tp)
+            if answer is None:
+                error = broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(batch.tp), "no answer")
+                self._on_batch_error(batch, error)
+            elif answer.error_code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._on_delivered(batch, answer.base_offset, answer.log_append_time_ms)
+            else:
+                self._note_leader(batch.tp, answer)
+                self._on_batch_error(batch, _error_of(batch.tp, answer))
+
+    def _note_leader(self, tp: TopicPartition, answer: PartitionProduceResponse) -> None:
+        if answer.error_code not in _STALE_METADATA:
+            return
+        leader = answer.current_leader
+        if not self._cluster.metadata.move_leader(tp, leader.leader_id, leader.leader_epoch):
+            self._cluster.request_update()
+
+    def _on_delivered(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        self.accumulator.queue(batch.tp).in_flight.remove(batch)
+        self.accumulator.release(batch)
+        self._on_settled(batch.count, None, bool(batch.callbacks))
+        batch.complete(base_offset, append_time)
+
+    def _on_batch_error(self, batch: ProducerBatch, error: ClientError) -> None:
+        queue = self.accumulator.queue(batch.tp)
+        queue.in_flight.remove(batch)
+        batch.last_error = error
+        if self._may_retry(queue, batch, error):
+            queue.put_back(batch)
+            self._delay(queue, batch.attempts)
+        else:
+            self._give_up(batch, error)
+
+    def _may_retry(self, queue: PartitionQueue, batch: ProducerBatch, error: ClientError) -> bool:
+        age_ms = self._cluster.runtime.clock.monotonic_ms() - batch.created_ms
+        if age_ms >= self._config.delivery_timeout_ms or batch.attempts > self._config.retries:
+            return False
+        if self._identity is not None and error.error_code in _NEW_EPOCH_NEEDED:
+            # Behind an earlier undelivered batch it only has to wait for its turn. At the head, the
+            # broker does not have what it once acknowledged, or forgot us: start sequences again.
+            if queue.is_head(batch):
+                self._new_epoch_wanted = True
+            return True
+        return error.retriable
+
+    def _delay(self, queue: PartitionQueue, attempts: int) -> None:
+        self.accumulator.ready[queue] = None
+        queue.delayed = True
+
+        def resume() -> None:
+            queue.delayed = False
+            self.pump()
+
+        delay = self._cluster.retry_backoff.delay_ms(attempts)
+        self._cluster.runtime.timer.call_later(delay, resume)
+
+    def _give_up(self, batch: ProducerBatch, error: ClientError) -> None:
+        if batch.producer_id >= 0:
+            self._new_epoch_wanted = True
+        self.accumulator.release(batch)
+        self._on_settled(batch.count, error, bool(batch.callbacks))
+        batch.fail(error)
+
+    def _restart_sequences(self) -> None:
+        """Forget the sequences of all that is queued; they are numbered again when sent."""
+        for queue in self.accumulator.queues.values():
+            queue.next_sequence = 0
+            for batch in queue.closed:
+                batch.producer_id = -1
+
+    def _fail_all(self, error: ClientError) -> None:
+        for queue in list(self.accumulator.ready):
+            if queue.open is not None:
+                self.accumulator.close_open(queue)
+            batches = list(queue.closed)
+            queue.closed.clear()
+            self.accumulator.ready.pop(queue, None)
+            for batch in batches:
+                self._give_up(batch, error)
+
+    # Expiry
+
+    def _arm_expiry(self) -> None:
+        if not self._expiry_armed:
+            self._expiry_armed = True
+            interval = min(_EXPIRY_INTERVAL_MS, self._config.delivery_timeout_ms)
+            self._cluster.runtime.timer.call_later(interval, self._expire)
+
+    def _expire(self) -> None:
+        """Give up queued batches past delivery.timeout.ms; those in flight end by themselves."""
+        self._expiry_armed = False
+        if self._closed:
+            return
+        limit = self._cluster.runtime.clock.monotonic_ms() - self._config.delivery_timeout_ms
+        for queue in self.accumulator.queues.values():
+            while queue.closed and queue.closed[0].created_ms <= limit:
+                batch = queue.closed.popleft()
+                self._give_up(batch, self._expired(batch))
+        if not self.accumulator.is_empty:
+            self._arm_expiry()
+        self.pump()
+
+    def _expired(self, batch: ProducerBatch) -> ClientError:
+        known = self._cluster.metadata.errors.get(batch.tp.topic)
+        cause = str(batch.last_error or "")
+        if not cause and known:
+            cause = str(broker_error(known, batch.tp.topic))
+        if not cause:
+            leader = self._cluster.metadata.leader(batch.tp)
+            cause = f"never sent (leader of the partition: {leader if leader >= 0 else 'none'})"
+        return DeliveryTimeoutError(batch.tp, batch.count, cause)
+
+
+def _by_number(batch: ProducerBatch) -> int:
+    return batch.number
+
+
+def _error_of(tp: TopicPartition, answer: PartitionProduceResponse) -> BrokerError:
+    detail = answer.error_message
+    if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE:
+        detail = (
+            "the batch is over the topic's max.message.bytes: raise it there, or lower batch.size"
+        )
+    return broker_error(answer.error_code, f"produce to {tp}", detail)
+
+
+def _produce_request(
+    batches: list[ProducerBatch], ids: dict[str, bytes], acks: int, timeout_ms: int
+) -> ProduceRequest:
+    topics: dict[str, TopicProduceData] = {}
+    for batch in batches:
+        name, partition = batch.tp
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = TopicProduceData(
+                name=name, topic_id=ids[name], partition_data=[]
+            )
+        topic.partition_data.append(PartitionProduceData(index=partition, records=batch.data))
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))

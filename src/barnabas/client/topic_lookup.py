@@ -1,0 +1,80 @@
+"""Finding topics by name, with a little patience for those that were created a moment ago."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import ClientError, UnknownTopicError, broker_error
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.metadata_cache import TopicInfo
+    from barnabas.client.retrying import OnDone
+
+__all__ = ["TopicLookup"]
+
+# About 1.5 s with the default back-off: metadata of a new topic is everywhere by then.
+_UNKNOWN_ATTEMPTS = 5
+
+
+class TopicLookup:
+    """Refreshes metadata until it has all `topics` with a leader for every partition, or an error.
+
+    With `wait_for_leaders` off a topic counts as found whatever its leaders.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Iterable[str],
+        timeout_ms: float,
+        on_done: OnDone[dict[str, TopicInfo]],
+        *,
+        wait_for_leaders: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._topics = list(dict.fromkeys(topics))
+        self._deadline_ms = cluster.runtime.clock.monotonic_ms() + timeout_ms
+        self._on_done = on_done
+        self._wait_for_leaders = wait_for_leaders
+        self._attempts = 0
+
+    def start(self) -> None:
+        """Refresh once more and look."""
+        self._attempts += 1
+        self._cluster.refresh(self._topics, self._on_refreshed)
+
+    def _on_refreshed(self, _none: None, error: ClientError | None) -> None:
+        if error is None:
+            error = self._missing()
+            if error is None:
+                known = self._cluster.metadata.topics
+                self._on_done({name: known[name] for name in self._topics}, None)
+                return
+        delay = self._cluster.retry_backoff.delay_ms(self._attempts)
+        late = self._cluster.runtime.clock.monotonic_ms() + delay >= self._deadline_ms
+        if late or not error.retriable or self._is_hopeless(error):
+            self._on_done(None, error)
+            return
+        self._cluster.runtime.timer.call_later(delay, self.start)
+
+    def _is_hopeless(self, error: ClientError) -> bool:
+        return isinstance(error, UnknownTopicError) and self._attempts >= _UNKNOWN_ATTEMPTS
+
+    def _missing(self) -> ClientError | None:
+        metadata = self._cluster.metadata
+        for name in self._topics:
+            code = metadata.errors.get(name, 0)
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return UnknownTopicError(name, metadata.similar(name))
+            if code:
+                return broker_error(code, name)
+            topic = metadata.topics.get(name)
+            if topic is None:
+                return UnknownTopicError(name, metadata.similar(name))
+            if self._wait_for_leaders and len(topic.available) < len(topic.partitions):
+                return broker_error(ErrorCode.LEADER_NOT_AVAILABLE, name)
+        return None

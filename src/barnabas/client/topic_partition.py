@@ -1,0 +1,17 @@
+"""The name of a partition as users of the client write it (Kafka's TopicPartition)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["TopicPartition"]
+
+
+class TopicPartition(NamedTuple):
+    """A topic and a partition number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"

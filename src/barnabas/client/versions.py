@@ -1,0 +1,76 @@
+"""Which versions of each API the client speaks, and what it settles on with a broker (KIP-35).
+
+The lower ends are those of Apache Kafka 2.1, the upper ones what the client makes use of.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.api_versions import ApiVersion
+
+__all__ = ["CLIENT_VERSIONS", "VersionTable"]
+
+# Up to and including these the broker names topics, from the next version on it wants ids.
+FETCH_MAX_BY_NAME = 12
+PRODUCE_MAX_BY_NAME = 12
+
+CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
+    ApiKey.PRODUCE: (3, 13),
+    ApiKey.FETCH: (4, 17),
+    ApiKey.LIST_OFFSETS: (1, 10),
+    ApiKey.METADATA: (1, 13),
+    # Group offsets are named by topic; the versions that want topic ids (10) bring nothing else.
+    ApiKey.OFFSET_COMMIT: (2, 9),
+    ApiKey.OFFSET_FETCH: (1, 9),
+    ApiKey.FIND_COORDINATOR: (0, 5),
+    ApiKey.API_VERSIONS: (0, 3),
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 6),
+    ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2),
+}
+
+
+class VersionTable:
+    """What one broker said it serves."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, ranges: dict[int, tuple[int, int]]) -> None:
+        self._ranges = ranges
+
+    @classmethod
+    def of_answer(cls, api_keys: list[ApiVersion]) -> VersionTable:
+        """From an ApiVersions answer."""
+        return cls({entry.api_key: (entry.min_version, entry.max_version) for entry in api_keys})
+
+    def choose(self, api_key: int, max_version: int | None = None) -> int | None:
+        """The highest version of an API that both sides speak, None if there is none.
+
+        Args:
+            api_key: the API.
+            max_version: a bound of the caller's, such as the last version without topic ids.
+        """
+        theirs = self._ranges.get(api_key)
+        if theirs is None:
+            return None
+        low, high = CLIENT_VERSIONS[api_key]
+        version = min(high, theirs[1])
+        if max_version is not None:
+            version = min(version, max_version)
+        return version if version >= max(low, theirs[0]) else None
+
+    def explain(self, api_key: int) -> str:
+        """Why `choose` found nothing, in words."""
+        theirs = self._ranges.get(api_key)
+        low, high = CLIENT_VERSIONS[api_key]
+        if theirs is None:
+            return "the broker does not offer this API at all"
+        return f"the broker offers versions {theirs[0]}-{theirs[1]}, this client {low}-{high}"
