@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.executor import Executor
+    from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Timer
 
 
@@ -28,6 +29,8 @@ class LogDoors:
     clock: Clock
     executor: Executor
     timer: Timer
+    # For the jitter of rolls and the names of deleted directories.
+    rng: Rng
     # Called once per failed file operation with the log's directory: the data directory is to go
     # offline. A KafkaStorageError is raised besides, to whoever asked.
     on_disk_failure: Callable[[str, OSError], None] = _ignore_failure

@@ -32,9 +32,18 @@ class CorruptRecordError(StorageError):
 
 
 class InvalidRecordError(StorageError):
-    """A well-formed batch that this log does not take."""
+    """A well-formed batch that this log does not take.
+
+    Attributes:
+        record_errors: index of each offending record in its batch, with what is wrong (KIP-467);
+            empty if it is the batch as a whole.
+    """
 
     error_code = ErrorCode.INVALID_RECORD
+
+    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
 
 
 class InvalidTimestampError(StorageError):

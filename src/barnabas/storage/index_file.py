@@ -70,9 +70,9 @@ class IndexFile:
         if len(pending) >= _PENDING_BYTES_MAX:
             self.write_out()
 
-    def write_out(self, sync: bool = False) -> None:
+    def write_out(self) -> None:
         """Bring what waits in memory to the file, and cut padding off it."""
-        if not self._pending and not sync:
+        if not self._pending:
             return
         if self._written_bytes is None:
             self._find_end()
@@ -81,12 +81,17 @@ class IndexFile:
         try:
             if file.size() != written:
                 file.truncate(written)
-            if self._pending:
-                file.append(self._pending)
-                self._written_bytes = written + len(self._pending)
-                self._pending = bytearray()
-            if sync:
-                file.sync()
+            file.append(self._pending)
+            self._written_bytes = written + len(self._pending)
+            self._pending = bytearray()
+        finally:
+            file.close()
+
+    def sync(self) -> None:
+        """Make what was written out survive the loss of power; for any thread."""
+        file = self._disk.open(self.path)
+        try:
+            file.sync()
         finally:
             file.close()
 

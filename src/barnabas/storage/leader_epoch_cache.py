@@ -6,6 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from barnabas.storage.checkpoint import CheckpointError, decode_lines, encode_lines
+from barnabas.storage.file_names import LEADER_EPOCH_CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,12 +22,12 @@ class LeaderEpochCache:
 
     __slots__ = ("_disk", "_epochs", "_is_synced", "_starts", "path")
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
-        self.path = path
+        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        # Whether the file on disk has survived a sync as it is.
+        # Whether a sync has begun since the file was written.
         self._is_synced = True
 
     def load(self) -> bool:
@@ -100,7 +101,7 @@ class LeaderEpochCache:
     def truncate_from_start(self, start_offset: int) -> None:
         """The log now begins at `start_offset`: drop epochs that end there, lift the first one."""
         slot = bisect_right(self._starts, start_offset)
-        if slot and self._starts[slot - 1] != start_offset or slot > 1:
+        if (slot and self._starts[slot - 1] != start_offset) or slot > 1:
             del self._starts[: slot - 1]
             del self._epochs[: slot - 1]
             self._starts[0] = start_offset
@@ -121,11 +122,14 @@ class LeaderEpochCache:
             self._insert(epoch, start)
         self._write()
 
-    def sync(self) -> None:
-        """Make the file survive the loss of power, if it does not already."""
-        if not self._is_synced:
-            self._disk.write_atomically(self.path, self._encoded())
-            self._is_synced = True
+    def on_directory_renamed(self, directory: str) -> None:
+        """The log's directory has a new name."""
+        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+
+    def take_unsynced(self) -> list[str]:
+        """The file, if the next sync of the log has to include it."""
+        is_synced, self._is_synced = self._is_synced, True
+        return [] if is_synced else [self.path]
 
     def _insert(self, epoch: int, start_offset: int) -> None:
         while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):

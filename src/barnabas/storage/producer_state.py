@@ -71,6 +71,7 @@ class ProducerState:
         "_expiration_ms",
         "_ongoing",
         "_unreplicated",
+        "_unsynced",
         "entries",
         "map_end_offset",
         "snapshots",
@@ -90,6 +91,8 @@ class ProducerState:
         self.map_end_offset = 0
         # Offsets of the snapshot files, ascending.
         self.snapshots: list[int] = []
+        # Snapshot files written since the last sync.
+        self._unsynced: list[str] = []
 
     # -- one batch ---------------------------------------------------------------------------
 
@@ -140,15 +143,23 @@ class ProducerState:
         return entry.with_batch(epoch, batch, is_transactional)
 
     def stage_marker(
-        self, header: BatchHeader, marker: EndMarker, offset: int, origin: AppendOrigin
+        self,
+        header: BatchHeader,
+        marker: EndMarker,
+        offset: int,
+        context: tuple[AppendOrigin, ProducerEntry | None],
     ) -> tuple[ProducerEntry, CompletedTxn | None]:
         """The producer's state after the marker at `offset`, and the transaction it ends.
+
+        Args:
+            context: who appends, and the state staged for an earlier batch of the same append.
 
         Raises:
             InvalidProducerEpochError, TransactionCoordinatorFencedError
         """
         producer_id = header.producer_id
-        entry = self.entries.get(producer_id) or ProducerEntry(producer_id)
+        origin, before = context
+        entry = before or self.entries.get(producer_id) or ProducerEntry(producer_id)
         if origin is not AppendOrigin.REPLICATION:
             _check_epoch(entry, header.producer_epoch)
             if marker.coordinator_epoch < entry.coordinator_epoch:
@@ -171,7 +182,7 @@ class ProducerState:
         if entry.txn_first_offset != NO_OFFSET:
             self._ongoing[entry.txn_first_offset] = entry.producer_id
         if completed is not None:
-            del self._ongoing[completed.first_offset]
+            self._ongoing.pop(completed.first_offset, None)
             self._unreplicated[completed.first_offset] = completed.last_offset
 
     def replay(self, batch: Buffer, header: BatchHeader) -> CompletedTxn | None:
@@ -186,7 +197,7 @@ class ProducerState:
                 marker = read_end_marker(batch, header)
                 if marker is not None:
                     entry, completed = self.stage_marker(
-                        header, marker, header.base_offset, AppendOrigin.REPLICATION
+                        header, marker, header.base_offset, (AppendOrigin.REPLICATION, None)
                     )
                     self.commit(entry, completed)
             else:
@@ -253,15 +264,20 @@ class ProducerState:
         """Where the snapshot at `offset` lies."""
         return offset_file(self._directory, offset, PRODUCER_SNAPSHOT_SUFFIX)
 
-    def take_snapshot(self, sync: bool = False) -> None:
+    def take_snapshot(self) -> None:
         """Write the state at `map_end_offset`, unless a snapshot is there."""
         offset = self.map_end_offset
         if self.snapshots and self.snapshots[-1] >= offset:
             return
-        self._disk.write_atomically(
-            self.snapshot_path(offset), encode_snapshot(self.entries.values()), sync
-        )
+        path = self.snapshot_path(offset)
+        self._disk.write_atomically(path, encode_snapshot(self.entries.values()), sync=False)
         self.snapshots.append(offset)
+        self._unsynced.append(path)
+
+    def take_unsynced(self) -> list[str]:
+        """The snapshot files that the next sync of the log has to include."""
+        paths, self._unsynced = self._unsynced, []
+        return paths
 
     def load_latest_snapshot(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
         """Start from the latest readable snapshot at or below `end_offset`; others above go.
@@ -277,7 +293,7 @@ class ProducerState:
                 break
             try:
                 entries = decode_snapshot(self._disk.read(self.snapshot_path(offset)))
-            except CorruptSnapshotError:
+            except (CorruptSnapshotError, FileNotFoundError):
                 self._remove_snapshot(offset)
                 continue
             for entry in entries:

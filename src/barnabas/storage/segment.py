@@ -6,7 +6,7 @@ read on first use. Nothing here knows of other segments, of leaders or of produc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from barnabas.storage.batch_scan import headers
 from barnabas.storage.errors import CorruptRecordError
@@ -27,11 +27,16 @@ if TYPE_CHECKING:
 
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.runtime.disk import Disk, File
+    from barnabas.runtime.rng import Rng
     from barnabas.storage.config import LogConfig
 
 # Places of recent appends that are kept in memory: who reads the tail asks for just these.
 _RECENT_MAX = 64
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+# Position within an append, size, last offset and largest timestamp of a batch.
+PlacedBatch: TypeAlias = tuple[int, int, int, int]
 
 
 class BatchPlace(NamedTuple):
@@ -59,6 +64,7 @@ class Segment:
         "bytes_since_index_entry",
         "created_ms",
         "first_batch_timestamp",
+        "is_new",
         "offset_index",
         "roll_jitter_ms",
         "size",
@@ -88,6 +94,8 @@ class Segment:
         # When the first batch was written, which decides when segment.ms is over; None: not known.
         self.first_batch_timestamp: int | None = None
         self.created_ms = 0
+        # Whether no sync has made its name survive yet.
+        self.is_new = False
         # Taken off segment.ms, so that the partitions of a topic do not all roll at once.
         self.roll_jitter_ms = 0
         index_bytes = config.segment_index_bytes
@@ -109,6 +117,7 @@ class Segment:
         self.txn_index.create()
         self._max_timestamp = NO_TIMESTAMP
         self.created_ms = now_ms
+        self.is_new = True
         self.roll_jitter_ms = roll_jitter_ms
 
     def path(self, suffix: str) -> str:
@@ -138,41 +147,35 @@ class Segment:
 
     # -- appending ---------------------------------------------------------------------------
 
-    def append(
-        self, data: Buffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
-    ) -> None:
-        """Write batches at the end, in one go, and index them if it is time."""
-        position = self.size
-        if position == 0:
-            self.first_batch_timestamp = max_timestamp
+    def append(self, data: Buffer, first_offset: int, placed: list[PlacedBatch]) -> None:
+        """Write batches at the end, in one go, and index them where it is time."""
+        start = self.size
+        if start == 0:
+            self.first_batch_timestamp = placed[0][3]
         file = self._file or self.file
         self._was_used = True
         file.append(data)
-        size = len(data)
-        self.size = position + size
-        self._note(last_offset, position, max_timestamp, offset_of_max_timestamp)
-        self.bytes_since_index_entry += size
-
-    def note_recent(self, base_offset: int, position: int) -> None:
-        """Remember where a batch begins."""
+        self.size = start + len(data)
         recent = self._recent
         if len(recent) >= _RECENT_MAX:
             recent.clear()
-        recent[base_offset] = position
+        recent[first_offset] = start
+        for position, size, last_offset, max_timestamp in placed:
+            self._note(last_offset, start + position, max_timestamp)
+            self.bytes_since_index_entry += size
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
         """Index a batch that is in the file already (recovery)."""
         if position == 0:
             self.first_batch_timestamp = header.max_timestamp
-        self._note(header.last_offset, position, header.max_timestamp, header.last_offset)
+        self._note(header.last_offset, position, header.max_timestamp)
         self.bytes_since_index_entry += header.size
 
-    def _note(
-        self, last_offset: int, position: int, max_timestamp: int, offset_of_max_timestamp: int
-    ) -> None:
-        if max_timestamp > self.max_timestamp:
+    def _note(self, last_offset: int, position: int, max_timestamp: int) -> None:
+        largest = self._max_timestamp
+        if max_timestamp > (self.max_timestamp if largest is None else largest):
             self._max_timestamp = max_timestamp
-            self._offset_of_max_timestamp = offset_of_max_timestamp
+            self._offset_of_max_timestamp = last_offset
         if self.bytes_since_index_entry > self._index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
@@ -238,24 +241,19 @@ class Segment:
         self.rebuild_indexes()
         return self.offset_index.lookup(offset)
 
-    def next_offset(self) -> int:
-        """The offset after the last batch, found from the last index entry on."""
-        next_offset = self.base_offset
-        position = self.offset_index.last_position()
-        if position >= self.size:
-            position = 0
-        for _, header in headers(self.file, position, self.size):
-            next_offset = header.next_offset
-        return next_offset
+    def find_end(self) -> tuple[int, int]:
+        """Position and offset after the last whole batch, found from the last index entry on.
 
-    def last_batch_end(self) -> int:
-        """The position after the last whole batch; below `size` if the file's tail is torn."""
-        end = position = self.offset_index.last_position()
-        if position >= self.size:
-            end = position = 0
-        for at, header in headers(self.file, position, self.size):
-            end = at + header.size
-        return end
+        Raises:
+            CorruptRecordError: what lies there is no batch.
+        """
+        end, next_offset = 0, self.base_offset
+        if self.size == 0:
+            return end, next_offset
+        start = self.offset_index.last_position()
+        for position, header in headers(self.file, start, self.size):
+            end, next_offset = position + header.size, header.next_offset
+        return end, next_offset
 
     # -- changing ----------------------------------------------------------------------------
 
@@ -309,24 +307,28 @@ class Segment:
         self.offset_index.file.write_out()
         self.time_index.file.write_out()
 
-    def syncs(self) -> Callable[[], None]:
-        """Write out the indexes; returns the work, for any thread, that syncs what is there now."""
+    def sync_batches(self) -> Callable[[], None]:
+        """The work, for any thread, that syncs the file of batches alone."""
+        return self.file.sync
+
+    def sync_all(self) -> Callable[[], None]:
+        """Write out the indexes; returns the work, for any thread, that syncs every file."""
         self.offset_index.file.write_out()
         self.time_index.file.write_out()
-        disk, file, txn_index = self._disk, self.file, self.txn_index
-        paths = (self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX))
+        file, txn_index = self.file, self.txn_index
+        syncs = (self.offset_index.file.sync, self.time_index.file.sync)
 
         def work() -> None:
             file.sync()
+            for sync in syncs:
+                sync()
             txn_index.sync()
-            for path in paths:
-                index = disk.open(path)
-                try:
-                    index.sync()
-                finally:
-                    index.close()
 
         return work
+
+    def modified_ms(self) -> int:
+        """When the file of batches was last written, wall clock."""
+        return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     def release_if_idle(self) -> bool:
         """Give back descriptor and index memory if unused since the last call."""
@@ -385,3 +387,9 @@ class Segment:
         """Raise unless the offset can be written relative to the base offset."""
         if not 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX:
             raise CorruptRecordError(f"{self!r} cannot hold offset {offset}")
+
+
+def roll_jitter(config: LogConfig, rng: Rng) -> int:
+    """A random part of segment.jitter.ms, for one segment."""
+    limit = min(config.segment_jitter_ms, config.segment_ms)
+    return rng.randint(0, limit - 1) if limit > 0 else 0

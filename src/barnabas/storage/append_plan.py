@@ -1,0 +1,108 @@
+"""What an append will do, worked out before a byte is written: offsets, places, producers' states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.record.batch import LOG_OVERHEAD, NO_PRODUCER_ID, set_offset_and_epoch
+from barnabas.storage.append_info import AppendInfo, AppendOrigin
+from barnabas.storage.errors import InvalidRecordError
+from barnabas.storage.producer_entry import ProducerEntry
+from barnabas.storage.producer_state import CompletedTxn, ProducerState, read_end_marker
+
+if TYPE_CHECKING:
+    from barnabas.record.batch import BatchHeader
+    from barnabas.storage.segment import PlacedBatch
+    from barnabas.storage.validator import Batches
+
+Change: TypeAlias = tuple[ProducerEntry, CompletedTxn | None]
+
+
+class AppendPlan:
+    """One append as leader."""
+
+    __slots__ = ("changes", "info", "placed")
+
+    def __init__(self, info: AppendInfo) -> None:
+        # Filled in as batches are placed.
+        self.info = info
+        self.placed: list[PlacedBatch] = []
+        # What becomes of the producers once the bytes are written, in order.
+        self.changes: list[Change] = []
+
+    def assign(
+        self,
+        records: memoryview,
+        found: Batches,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        producers: ProducerState,
+    ) -> None:
+        """Give each batch its offset and epoch, in place, and stage its producer's state.
+
+        Raises:
+            InvalidRecordError: a RAFT batch has another offset than the next.
+            StorageError: what ProducerState says against it.
+        """
+        info = self.info
+        next_offset = info.first_offset
+        for position, header in found:
+            if header.producer_id != NO_PRODUCER_ID:
+                batch = records[position : position + header.size]
+                self._stage(batch, header, next_offset, origin, producers)
+            if origin is AppendOrigin.RAFT and header.base_offset != next_offset:
+                raise InvalidRecordError(
+                    f"batch of offset {header.base_offset}, the log ends at {next_offset}"
+                )
+            set_offset_and_epoch(records, position, next_offset, leader_epoch)
+            self.placed.append(place(info, position, header, next_offset))
+            next_offset += header.last_offset_delta + 1
+        info.last_leader_epoch = leader_epoch
+
+    def _stage(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        offset: int,
+        origin: AppendOrigin,
+        producers: ProducerState,
+    ) -> None:
+        before = None
+        for entry, _ in self.changes:
+            if entry.producer_id == header.producer_id:
+                before = entry
+        if not header.is_control:
+            self.changes.append((producers.stage(header, offset, origin, before), None))
+            return
+        marker = read_end_marker(batch, header)
+        if marker is not None:
+            context = (origin, before)
+            self.changes.append(producers.stage_marker(header, marker, offset, context))
+
+
+def place(info: AppendInfo, position: int, header: BatchHeader, base_offset: int) -> PlacedBatch:
+    """Add a batch to what `info` says of the append; returns its place within the append."""
+    last_offset = base_offset + header.last_offset_delta
+    max_timestamp = header.max_timestamp
+    info.last_offset = last_offset
+    info.record_count += header.record_count
+    if max_timestamp > info.max_timestamp:
+        info.max_timestamp = max_timestamp
+        info.offset_of_max_timestamp = last_offset
+    return position, header.batch_length + LOG_OVERHEAD, last_offset, max_timestamp
+
+
+def note_duplicate(found: Batches, producers: ProducerState, info: AppendInfo) -> bool:
+    """Whether a batch was appended before; then `info` says where."""
+    for _, header in found:
+        if header.producer_id == NO_PRODUCER_ID:
+            continue
+        known = producers.find_duplicate(header)
+        if known is not None:
+            info.first_offset = known.first_offset
+            info.last_offset = known.last_offset
+            info.max_timestamp = known.timestamp
+            info.offset_of_max_timestamp = known.last_offset
+            info.duplicate = True
+            return True
+    return False

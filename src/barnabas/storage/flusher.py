@@ -1,0 +1,119 @@
+"""Syncing a log off the event loop, many waiting for one sync (Kafka: flush policy, recovery point).
+
+Log end at submission: what is appended while a sync runs is covered by the next one, and whoever
+asks meanwhile waits for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.runtime.disk import Disk
+    from barnabas.runtime.executor import Executor
+
+
+def sync_files(
+    disk: Disk, directory: str, syncs: Sequence[Callable[[], None]], paths: Sequence[str] | None
+) -> None:
+    """Run `syncs`, then sync the files of `paths` and the names in the directory; for any thread.
+
+    Args:
+        paths: files that were written since the last sync; None if no name is new either.
+    """
+    for sync in syncs:
+        sync()
+    if paths is None:
+        return
+    for path in paths:
+        try:
+            file = disk.open(path, create=False)
+        except FileNotFoundError:
+            # Deleted meanwhile: nobody needs it any more.
+            continue
+        try:
+            file.sync()
+        finally:
+            file.close()
+    disk.sync_directory(directory)
+
+
+class Flushable(Protocol):
+    """What a flusher needs of a log."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """Exclusive end of what is written."""
+        ...
+
+    @property
+    def recovery_point(self) -> int:
+        """Exclusive end of what is known to be synced."""
+        ...
+
+    def prepare_flush(self) -> Callable[[], None]:
+        """The work, for any thread, that syncs all that is written now."""
+        ...
+
+    def on_flushed(self, end_offset: int) -> None:
+        """All below `end_offset` is synced."""
+        ...
+
+    def on_flush_failed(self, error: BaseException) -> None:
+        """The sync failed; nothing may be assumed of what was not synced before."""
+        ...
+
+
+class Flusher:
+    """At most one sync of a log is under way."""
+
+    __slots__ = ("_executor", "_is_running", "_log", "_waiting")
+
+    def __init__(self, log: Flushable, executor: Executor) -> None:
+        self._log = log
+        self._executor = executor
+        self._is_running = False
+        # Who wants to know of the next sync.
+        self._waiting: list[Callable[[BaseException | None], None]] = []
+
+    def flush(self, on_done: Callable[[BaseException | None], None]) -> None:
+        """Sync what is written now, then call back with None or the error.
+
+        The callback may run before this returns, when there is nothing to sync or the executor
+        works inline.
+        """
+        if not self._is_running and self._log.recovery_point >= self._log.log_end_offset:
+            on_done(None)
+            return
+        self._waiting.append(on_done)
+        if not self._is_running:
+            self._start()
+
+    def _start(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        end_offset = self._log.log_end_offset
+        try:
+            work = self._log.prepare_flush()
+        except OSError as error:
+            self._finish(end_offset, waiting, error)
+            return
+        self._is_running = True
+        self._executor.submit(work, lambda _, error: self._finish(end_offset, waiting, error))
+
+    def _finish(
+        self,
+        end_offset: int,
+        waiting: list[Callable[[BaseException | None], None]],
+        error: BaseException | None,
+    ) -> None:
+        self._is_running = False
+        if error is None:
+            self._log.on_flushed(end_offset)
+        else:
+            self._log.on_flush_failed(error)
+        for on_done in waiting:
+            on_done(error)
+        if self._waiting and not self._is_running:
+            self._start()

@@ -1,0 +1,176 @@
+"""The segments of a log as one file (Kafka's LocalLog): read, roll, cut, delete.
+
+It knows bytes and offsets; leaders, producers and watermarks are the business of `Log`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.runtime.disk import FileSlice
+from barnabas.storage.offset_metadata import LogOffsetMetadata
+from barnabas.storage.read_result import ReadResult
+from barnabas.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from barnabas.storage.config import LogConfig
+    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.segments import Segments
+    from barnabas.storage.transaction_index import AbortedEntry
+
+
+class LocalLog:
+    """Segments in one directory."""
+
+    __slots__ = ("_doors", "config", "directory", "log_end_offset", "segments")
+
+    def __init__(
+        self, directory: str, config: LogConfig, doors: LogDoors, segments: Segments, end: int
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self._doors = doors
+        self.segments = segments
+        # The offset of the next record, exclusive end of what is there.
+        self.log_end_offset = end
+
+    # -- places ------------------------------------------------------------------------------
+
+    def end_metadata(self) -> LogOffsetMetadata:
+        """The log end and where it lies."""
+        active = self.segments.active
+        return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size)
+
+    def metadata_of(self, offset: int) -> LogOffsetMetadata:
+        """Where `offset` lies; it must be within the log."""
+        if offset >= self.log_end_offset:
+            return self.end_metadata()
+        segment = self.segments.floor(offset) or self.segments[0]
+        while True:
+            place = segment.locate(offset)
+            if place is not None:
+                return LogOffsetMetadata(offset, segment.base_offset, place.position)
+            following = self.segments.higher(segment.base_offset)
+            if following is None:
+                return self.end_metadata()
+            segment = following
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, bound: LogOffsetMetadata, min_one_batch: bool
+    ) -> ReadResult:
+        """A slice from the batch of `offset` on, below `bound`; `offset` < `bound`."""
+        segment: Segment | None = self.segments.active
+        if offset < self.segments.active.base_offset:
+            segment = self.segments.floor(offset) or self.segments[0]
+        while segment is not None and segment.base_offset <= bound.segment_base_offset:
+            is_last = segment.base_offset == bound.segment_base_offset
+            limit = bound.relative_position if is_last else segment.size
+            result = self._read_segment(segment, offset, max_bytes, limit, min_one_batch)
+            if result is not None:
+                return result
+            segment = self.segments.higher(segment.base_offset)
+        return ReadResult(b"", bound._replace(message_offset=offset))
+
+    def _read_segment(
+        self, segment: Segment, offset: int, max_bytes: int, limit: int, min_one_batch: bool
+    ) -> ReadResult | None:
+        """The slice within one segment; None if nothing at or after `offset` is exposed there."""
+        place = segment.locate(offset)
+        if place is None or place.position >= limit:
+            return None
+        position = place.position
+        where = LogOffsetMetadata(offset, segment.base_offset, position)
+        wanted = max(max_bytes, place.size) if min_one_batch else max_bytes
+        length = min(limit - position, wanted)
+        if length <= 0:
+            return ReadResult(b"", where)
+        # A hard limit below the first batch: its beginning is given all the same, as Kafka does.
+        incomplete = wanted < place.size
+        return ReadResult(FileSlice(segment.file, position, length), where, incomplete)
+
+    def collect_aborted(self, offset: int, upper_bound: int) -> list[AbortedEntry]:
+        """The aborted transactions that overlap [offset, upper_bound)."""
+        found: list[AbortedEntry] = []
+        for segment in self.segments.from_offset(offset):
+            if segment.txn_index.collect(offset, upper_bound, found):
+                break
+        return found
+
+    def upper_bound_of(self, result: ReadResult) -> int:
+        """An offset at or behind the end of what was read, from the index."""
+        position = result.position
+        segment = self.segments.floor(position.segment_base_offset)
+        if segment is None:
+            return self.log_end_offset
+        end = position.relative_position + len(result.records)
+        bound = segment.offset_index.offset_beyond(end)
+        if bound is not None:
+            return bound
+        following = self.segments.higher(segment.base_offset)
+        return self.log_end_offset if following is None else following.base_offset
+
+    # -- rolling -----------------------------------------------------------------------------
+
+    def roll(self, now_ms: int, roll_jitter_ms: int) -> Segment:
+        """Begin a new segment at the log end; returns the one that was active before."""
+        previous = self.segments.active
+        if previous.base_offset == self.log_end_offset:
+            assert previous.size == 0, "only an empty segment begins at the log end"
+            self._drop_empty(previous)
+        else:
+            previous.seal()
+        self._create(self.log_end_offset, now_ms, roll_jitter_ms)
+        return previous
+
+    def _drop_empty(self, segment: Segment) -> None:
+        # Its indexes are full though it has no batch: entries of a time index that was cut, perhaps.
+        self.segments.remove(segment)
+        segment.close()
+        segment.delete_files()
+
+    def _create(self, base_offset: int, now_ms: int, roll_jitter_ms: int) -> Segment:
+        segment = Segment(self._doors.disk, self.directory, base_offset, self.config)
+        segment.create(now_ms, roll_jitter_ms)
+        self.segments.add(segment)
+        return segment
+
+    # -- cutting -----------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop all from `offset` on; the first segment begins at or before it."""
+        # From the end on, so that a crash in between leaves a log without a gap.
+        later = [segment for segment in self.segments if segment.base_offset > offset]
+        self.delete_segments(list(reversed(later)))
+        self.segments.active.truncate_to(offset)
+        self.log_end_offset = offset
+
+    def start_at(self, offset: int, now_ms: int, roll_jitter_ms: int) -> None:
+        """Drop everything and begin anew at `offset`."""
+        self.delete_segments(list(reversed(list(self.segments))))
+        self._create(offset, now_ms, roll_jitter_ms)
+        self.log_end_offset = offset
+
+    def delete_segments(self, segments: list[Segment]) -> None:
+        """Take segments out at once; their files go after `file.delete.delay.ms`."""
+        for segment in segments:
+            self.segments.remove(segment)
+            segment.mark_deleted()
+        if segments:
+            self._delete_later(segments)
+
+    def _delete_later(self, segments: list[Segment]) -> None:
+        def delete() -> None:
+            for segment in segments:
+                segment.close()
+                segment.delete_files()
+
+        def done(_: None, error: BaseException | None) -> None:
+            if isinstance(error, OSError):
+                self._doors.on_disk_failure(self.directory, error)
+
+        def submit() -> None:
+            self._doors.executor.submit(delete, done)
+
+        self._doors.timer.call_later(self.config.file_delete_delay_ms, submit)

@@ -1,0 +1,285 @@
+"""Opening a log: which files count, what a crash left behind, where the log ends (Kafka's LogLoader).
+
+After a clean stop nothing is scanned but the last few batches. Otherwise every segment above the
+recovery point is read and each CRC checked; the first bad batch ends the log, indexes are made new,
+producer state is replayed from the last snapshot before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.storage.batch_scan import headers, valid_batches
+from barnabas.storage.errors import CorruptRecordError
+from barnabas.storage.file_names import (
+    CLEANED_FILE_SUFFIX,
+    DELETED_FILE_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_FILE_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_of,
+)
+from barnabas.storage.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.producer_state import ProducerState
+from barnabas.storage.segment import Segment, roll_jitter
+from barnabas.storage.segments import Segments
+from barnabas.storage.transaction_index import AbortedEntry
+
+if TYPE_CHECKING:
+    from barnabas.record.batch import BatchHeader
+    from barnabas.storage.config import LogConfig
+    from barnabas.storage.doors import LogDoors, LogOpening
+    from barnabas.storage.producer_state import CompletedTxn
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """What was found in a directory."""
+
+    segments: Segments
+    leader_epochs: LeaderEpochCache
+    producer_state: ProducerState
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+
+
+class LogLoader:
+    """Opens one directory."""
+
+    __slots__ = (
+        "_config",
+        "_directory",
+        "_disk",
+        "_doors",
+        "_epochs",
+        "_is_replayed",
+        "_opening",
+        "_producers",
+    )
+
+    def __init__(
+        self, directory: str, config: LogConfig, doors: LogDoors, opening: LogOpening
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._doors = doors
+        self._disk = doors.disk
+        self._opening = opening
+        # Whether the producer state was brought to the log's end while it was recovered.
+        self._is_replayed = False
+        self._producers = ProducerState(doors.disk, directory, opening.producer_id_expiration_ms)
+        self._epochs = LeaderEpochCache(doors.disk, directory)
+
+    def load(self) -> LoadedLog:
+        """Bring the directory into order and say what it holds."""
+        if not self._disk.exists(self._directory):
+            self._disk.make_directory(self._directory)
+        names = self._clean_up(self._disk.list(self._directory))
+        self._producers.find_snapshots(names)
+        epochs_are_whole = self._epochs.load()
+        segments = self._find_segments(names)
+        end: int | None = None
+        if self._opening.clean_shutdown:
+            self._repair_indexes(segments, names)
+            end = self._clean_end(segments)
+        if end is None and segments:
+            end = self._recover(segments)
+        if end is None or end < self._opening.log_start_offset:
+            segments, end = self._start_anew(segments), self._opening.log_start_offset
+        return self._finish(Segments(segments), end, epochs_are_whole)
+
+    def _finish(self, segments: Segments, end: int, epochs_are_whole: bool) -> LoadedLog:
+        start = max(self._opening.log_start_offset, segments[0].base_offset)
+        if not epochs_are_whole:
+            self._epochs.replace(_epochs_in(segments))
+        self._epochs.truncate_from_end(end)
+        self._epochs.truncate_from_start(start)
+        if self._producers.map_end_offset != end or not self._is_replayed:
+            now_ms = self._doors.clock.wall_ms()
+            self.load_producer_state(self._producers, segments, (start, end), now_ms)
+        # What was recovered above the recovery point is not known to be synced: it stays.
+        recovery_point = min(self._opening.recovery_point, end)
+        return LoadedLog(segments, self._epochs, self._producers, start, end, recovery_point)
+
+    # -- files -------------------------------------------------------------------------------
+
+    def _clean_up(self, names: list[str]) -> list[str]:
+        """Drop what waited for deletion or was half made; returns the names that stay."""
+        kept = []
+        bases = {offset_of(name, LOG_SUFFIX) for name in names}
+        for name in names:
+            path = f"{self._directory}/{name}"
+            if name.endswith((DELETED_FILE_SUFFIX, CLEANED_FILE_SUFFIX, ".tmp")):
+                self._disk.remove(path)
+                continue
+            if name.endswith(SWAP_FILE_SUFFIX):
+                # A compaction was done but for the renaming.
+                name = name.removesuffix(SWAP_FILE_SUFFIX)
+                self._disk.rename(path, f"{self._directory}/{name}")
+                bases.add(offset_of(name, LOG_SUFFIX))
+            kept.append(name)
+        return [name for name in sorted(set(kept)) if not self._is_orphan(name, bases)]
+
+    def _is_orphan(self, name: str, bases: set[int | None]) -> bool:
+        """Delete an index whose segment is gone."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            offset = offset_of(name, suffix)
+            if offset is not None and offset not in bases:
+                self._disk.remove(f"{self._directory}/{name}")
+                return True
+        return False
+
+    def _find_segments(self, names: list[str]) -> list[Segment]:
+        found = []
+        for name in names:
+            base = offset_of(name, LOG_SUFFIX)
+            if base is not None:
+                size = self._disk.size(f"{self._directory}/{name}")
+                segment = Segment(self._disk, self._directory, base, self._config, size)
+                segment.created_ms = self._doors.clock.wall_ms()
+                found.append(segment)
+        return found
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        segment = Segment(self._disk, self._directory, base_offset, self._config)
+        segment.create(self._doors.clock.wall_ms(), roll_jitter(self._config, self._doors.rng))
+        return segment
+
+    def _start_anew(self, segments: list[Segment]) -> list[Segment]:
+        """All of the log lies below its start: drop it."""
+        for segment in segments:
+            segment.close()
+            segment.delete_files()
+        self._producers.remove_all_snapshots()
+        self._epochs.clear()
+        self._is_replayed = False
+        return [self._new_segment(self._opening.log_start_offset)]
+
+    # -- indexes -----------------------------------------------------------------------------
+
+    def _repair_indexes(self, segments: list[Segment], names: list[str]) -> None:
+        """Make missing indexes new; damaged ones are found when they are first used."""
+        present = set(names)
+        for segment in segments:
+            files = (segment.path(INDEX_SUFFIX), segment.path(TIME_INDEX_SUFFIX))
+            if any(path.rpartition("/")[2] not in present for path in files):
+                segment.rebuild_indexes()
+
+    def _clean_end(self, segments: list[Segment]) -> int | None:
+        """The log end if the last segment ends with a whole batch, as a clean stop leaves it."""
+        if not segments:
+            return None
+        last = segments[-1]
+        try:
+            position, end = last.find_end()
+        except CorruptRecordError:
+            return None
+        return end if position == last.size else None
+
+    # -- recovery ----------------------------------------------------------------------------
+
+    def _recover(self, segments: list[Segment]) -> int:
+        """Check every segment above the recovery point; the first bad batch ends the log.
+
+        Returns:
+            The log end.
+        """
+        point = self._opening.recovery_point
+        first = max(0, sum(segment.base_offset <= point for segment in segments) - 1)
+        for segment in segments[:first]:
+            if not segment.check():
+                segment.rebuild_indexes()
+        base = segments[first].base_offset
+        start = max(self._opening.log_start_offset, segments[0].base_offset)
+        self.load_producer_state(
+            self._producers,
+            Segments(segments[: first + 1]),
+            (min(start, base), base),
+            self._doors.clock.wall_ms(),
+        )
+        self._is_replayed = True
+        end = base
+        for index in range(first, len(segments)):
+            self._producers.map_end_offset = segments[index].base_offset
+            self._producers.take_snapshot()
+            end, is_whole = self._recover_segment(segments[index])
+            if not is_whole:
+                for later in segments[index + 1 :]:
+                    later.close()
+                    later.delete_files()
+                del segments[index + 1 :]
+                break
+        self._producers.map_end_offset = end
+        return end
+
+    def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
+        """Make indexes, epochs and aborted transactions new; cut at the first bad batch.
+
+        Returns:
+            The end offset, and whether nothing was cut.
+        """
+        segment.clear_indexes()
+        position, end = 0, segment.base_offset
+        for position, header, batch in valid_batches(segment.file, 0, segment.size):
+            if header.base_offset < end:
+                break
+            segment.ensure_offset_fits(header.last_offset)
+            segment.index_batch(position, header)
+            if header.partition_leader_epoch >= 0:
+                self._note_epoch(header)
+            _note_aborted(segment, self._producers, self._producers.replay(batch, header))
+            end = header.next_offset
+            position += header.size
+        segment.seal()
+        if position == segment.size:
+            return end, True
+        segment.cut_at(position)
+        return end, False
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        latest = self._epochs.latest_epoch
+        if latest is None or header.partition_leader_epoch > latest:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    @staticmethod
+    def load_producer_state(
+        state: ProducerState, segments: Segments, span: tuple[int, int], now_ms: int
+    ) -> None:
+        """Producer state at the log's end: the latest snapshot, and the batches after it.
+
+        Args:
+            span: log start and log end offset.
+        """
+        start, end = span
+        position = state.load_latest_snapshot(start, end, now_ms)
+        if position < end:
+            for segment in segments.from_offset(position):
+                first = segment.position_of(position) if segment.size else 0
+                for _, header, batch in valid_batches(segment.file, first, segment.size):
+                    if header.base_offset >= position:
+                        state.replay(batch, header)
+        state.map_end_offset = end
+
+
+def _note_aborted(segment: Segment, state: ProducerState, completed: CompletedTxn | None) -> None:
+    if completed is not None and completed.is_aborted:
+        stable = state.last_stable_offset_after(completed)
+        segment.txn_index.append(
+            AbortedEntry(
+                completed.producer_id, completed.first_offset, completed.last_offset, stable
+            )
+        )
+
+
+def _epochs_in(segments: Segments) -> list[tuple[int, int]]:
+    """Each leader epoch with its first offset, as the batches have it."""
+    found: dict[int, int] = {}
+    for segment in segments:
+        for _, header in headers(segment.file, 0, segment.size):
+            if header.partition_leader_epoch >= 0:
+                found.setdefault(header.partition_leader_epoch, header.base_offset)
+    return list(found.items())

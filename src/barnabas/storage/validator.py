@@ -1,0 +1,221 @@
+"""What a leader checks before it takes batches, and how it changes them (Kafka's LogValidator).
+
+Nothing is done per record unless the topic asks for it: a compacted topic (keys), a limit on old
+timestamps, or a compression of its own. Offsets and epoch are patched by the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.record.batch import (
+    BatchHeader,
+    CorruptBatchError,
+    UnsupportedMagicError,
+    batches,
+    check_crc,
+    read_header,
+    set_log_append_time,
+)
+from barnabas.record.builder import BatchBuilder
+from barnabas.record.compression import CODES, GZIP, LZ4, ZSTD
+from barnabas.record.conversion import to_v2
+from barnabas.record.reader import records_of
+from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.config import LONG_MAX
+from barnabas.storage.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+    UnsupportedCompressionTypeError,
+)
+
+if TYPE_CHECKING:
+    from barnabas.storage.config import LogConfig
+
+Batches: TypeAlias = list[tuple[int, BatchHeader]]
+
+_PRODUCER = "producer"
+_COMPRESSION_MAX = ZSTD
+
+
+def read_batches(records: memoryview | bytes) -> Batches:
+    """Position and header of each batch, CRCs checked; every byte must belong to one.
+
+    Raises:
+        CorruptRecordError
+        UnsupportedMagicError: message format 0 or 1.
+    """
+    found: Batches = []
+    end = 0
+    try:
+        for position, header in batches(records):
+            if not check_crc(records, position, header):
+                raise CorruptRecordError(f"the CRC of the batch at {position} is wrong")
+            found.append((position, header))
+            end = position + header.batch_length + 12
+    except UnsupportedMagicError as error:
+        if error.magic in (0, 1):
+            raise
+        raise CorruptRecordError(str(error)) from None
+    except CorruptBatchError as error:
+        raise CorruptRecordError(str(error)) from None
+    if end != len(records):
+        raise CorruptRecordError(f"{len(records) - end} bytes are left behind the last batch")
+    return found
+
+
+def validate(
+    records: memoryview, config: LogConfig, origin: AppendOrigin, now_ms: int
+) -> tuple[memoryview, Batches]:
+    """Check the batches of an append as leader, and bring them into the topic's form.
+
+    Returns:
+        The bytes to write (`records` itself unless they had to be made new) and their batches.
+
+    Raises:
+        CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
+        UnsupportedCompressionTypeError
+    """
+    try:
+        found = read_batches(records)
+    except UnsupportedMagicError:
+        records = memoryview(_converted(records, config, now_ms))
+        found = read_batches(records)
+    for _, header in found:
+        _check(header, config, origin, now_ms)
+    if origin is AppendOrigin.CLIENT and (
+        config.is_compacted or config.message_timestamp_before_max_ms != LONG_MAX
+    ):
+        for position, header in found:
+            _check_records(records, position, header, config, now_ms)
+    if config.compression_type != _PRODUCER:
+        records, found = _recompressed(records, found, config)
+    if config.has_log_append_time and origin is not AppendOrigin.RAFT:
+        for position, _ in found:
+            set_log_append_time(records, position, now_ms)
+        found = [(position, read_header(records, position)) for position, _ in found]
+    return records, found
+
+
+def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> None:
+    """The checks of a batch that its header allows."""
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta + 1 != count:
+        raise InvalidRecordError(
+            f"{count} records and a last offset delta of {header.last_offset_delta} do not agree"
+        )
+    attributes = header.attributes
+    if attributes & 7 > _COMPRESSION_MAX:
+        raise UnsupportedCompressionTypeError(f"there is no compression {attributes & 7}")
+    if origin is AppendOrigin.RAFT:
+        return
+    if header.batch_length + 12 > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"a batch has {header.size} bytes, max.message.bytes is {config.max_message_bytes}"
+        )
+    if not config.has_log_append_time:
+        if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+            raise InvalidTimestampError(
+                f"timestamp {header.max_timestamp} lies more than "
+                f"{config.message_timestamp_after_max_ms} ms after the broker's {now_ms}"
+            )
+        if header.has_log_append_time:
+            raise InvalidTimestampError("a producer must not claim log append time")
+    if origin is AppendOrigin.CLIENT:
+        if header.is_control:
+            raise InvalidRecordError("clients must not write control records")
+        if header.base_offset:
+            raise InvalidRecordError(f"the base offset is {header.base_offset}, not 0")
+        if header.producer_id >= 0 and header.base_sequence < 0:
+            raise InvalidRecordError(f"producer {header.producer_id} sent no sequence")
+
+
+def _check_records(
+    records: memoryview, position: int, header: BatchHeader, config: LogConfig, now_ms: int
+) -> None:
+    """The checks that need the records themselves."""
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    keyless, too_old = [], []
+    try:
+        for index, record in enumerate(records_of(records, position, header)):
+            if config.is_compacted and record.key is None:
+                keyless.append((index, "a compacted topic needs a key"))
+            if record.timestamp < oldest and not config.has_log_append_time:
+                too_old.append(record.timestamp)
+    except CorruptBatchError as error:
+        raise CorruptRecordError(str(error)) from None
+    if keyless:
+        raise InvalidRecordError("a compacted topic needs a key", tuple(keyless))
+    if too_old:
+        raise InvalidTimestampError(
+            f"timestamp {too_old[0]} lies more than {config.message_timestamp_before_max_ms} ms "
+            f"before the broker's {now_ms}"
+        )
+
+
+def _converted(records: memoryview, config: LogConfig, now_ms: int) -> bytearray:
+    """One v2 batch of an old message set (Produce v0 to v2)."""
+    append_time = now_ms if config.has_log_append_time else None
+    target = None if config.compression_type == _PRODUCER else _target_code(config)
+    try:
+        batch = to_v2(records, target, append_time)
+    except CorruptBatchError as error:
+        raise CorruptRecordError(str(error)) from None
+    # What the set says about log append time is the sender's; the batch is checked as CreateTime.
+    return batch
+
+
+def _target_code(config: LogConfig) -> int:
+    return CODES["none" if config.compression_type == "uncompressed" else config.compression_type]
+
+
+def _level(code: int, config: LogConfig) -> int | None:
+    levels = {
+        GZIP: config.compression_gzip_level,
+        LZ4: config.compression_lz4_level,
+        ZSTD: config.compression_zstd_level,
+    }
+    level = levels.get(code)
+    # gzip's -1 says "the library's default".
+    return None if code == GZIP and level == -1 else level
+
+
+def _recompressed(
+    records: memoryview, found: Batches, config: LogConfig
+) -> tuple[memoryview, Batches]:
+    """The batches in the topic's own compression; those that have it already are kept."""
+    target = _target_code(config)
+    if all(header.is_control or header.compression == target for _, header in found):
+        return records, found
+    output = bytearray()
+    for position, header in found:
+        if header.is_control or header.compression == target:
+            output += records[position : position + header.size]
+        else:
+            output += _rebuilt(records, position, header, target, config)
+    made = memoryview(output)
+    return made, list(batches(made))
+
+
+def _rebuilt(
+    records: memoryview, position: int, header: BatchHeader, target: int, config: LogConfig
+) -> bytearray:
+    builder = BatchBuilder(
+        base_offset=header.base_offset,
+        compression=target,
+        timestamp_type=header.timestamp_type,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        compression_level=_level(target, config),
+        log_append_time_ms=header.max_timestamp,
+    )
+    try:
+        for record in records_of(records, position, header):
+            builder.append_at(record)
+    except ValueError as error:
+        raise CorruptRecordError(f"the batch at {position} cannot be read: {error}") from None
+    return builder.build()
