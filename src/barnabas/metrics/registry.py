@@ -1,0 +1,128 @@
+"""A registry of counters, gauges, meters and histograms by Kafka's names and tags.
+
+Counting must cost next to nothing: a counter is one addition, a meter two. Rates are worked out
+when somebody looks, not when something happens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.metrics.histogram import Histogram
+from barnabas.metrics.meter import Meter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from barnabas.runtime.clock import Clock
+
+Tags: TypeAlias = "tuple[tuple[str, str], ...]"
+MetricValue: TypeAlias = "int | float | dict[str, float]"
+
+
+class Counter:
+    """A count that only grows."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def inc(self, amount: int = 1) -> None:
+        """Count."""
+        self.count += amount
+
+
+class Gauge:
+    """A value that is asked for when somebody looks."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: Callable[[], float]) -> None:
+        self._read = read
+
+    def value(self) -> float:
+        """The value now."""
+        return self._read()
+
+
+Metric: TypeAlias = "Counter | Gauge | Meter | Histogram"
+
+
+class MetricsRegistry:
+    """All metrics of a process."""
+
+    __slots__ = ("_clock", "_metrics")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._metrics: dict[tuple[str, Tags], Metric] = {}
+
+    def counter(self, name: str, tags: Mapping[str, str] | None = None) -> Counter:
+        """The counter of that name and tags, made at the first call."""
+        key = (name, _tags(tags))
+        found = self._metrics.get(key)
+        if found is None:
+            found = self._metrics[key] = Counter()
+        assert isinstance(found, Counter), key
+        return found
+
+    def gauge(self, name: str, tags: Mapping[str, str] | None, read: Callable[[], float]) -> None:
+        """Register a gauge; a later one of the same name and tags takes its place."""
+        self._metrics[name, _tags(tags)] = Gauge(read)
+
+    def meter(self, name: str, tags: Mapping[str, str] | None = None) -> Meter:
+        """The meter of that name and tags, made at the first call."""
+        key = (name, _tags(tags))
+        found = self._metrics.get(key)
+        if found is None:
+            found = self._metrics[key] = Meter(self._clock)
+        assert isinstance(found, Meter), key
+        return found
+
+    def histogram(self, name: str, tags: Mapping[str, str] | None = None) -> Histogram:
+        """The histogram of that name and tags, made at the first call."""
+        key = (name, _tags(tags))
+        found = self._metrics.get(key)
+        if found is None:
+            found = self._metrics[key] = Histogram()
+        assert isinstance(found, Histogram), key
+        return found
+
+    def remove(self, name: str, tags: Mapping[str, str] | None = None) -> None:
+        """Drop one; no error when it is absent."""
+        self._metrics.pop((name, _tags(tags)), None)
+
+    def remove_tagged(self, tag: str, value: str) -> None:
+        """Drop all that carry this tag, such as those of a deleted topic."""
+        for key in [key for key in self._metrics if (tag, value) in key[1]]:
+            del self._metrics[key]
+
+    def __iter__(self) -> Iterator[tuple[str, Tags, Metric]]:
+        """Name, tags and metric, in the order in which they were made."""
+        for (name, tags), metric in list(self._metrics.items()):
+            yield name, tags, metric
+
+    def snapshot(self) -> dict[str, MetricValue]:
+        """Values by "name" or "name{tag=value,...}"; meters and histograms give several."""
+        return {_label(name, tags): _value(metric) for name, tags, metric in self}
+
+
+def _tags(tags: Mapping[str, str] | None) -> Tags:
+    return tuple(sorted(tags.items())) if tags else ()
+
+
+def _label(name: str, tags: Tags) -> str:
+    if not tags:
+        return name
+    return name + "{" + ",".join(f"{tag}={value}" for tag, value in tags) + "}"
+
+
+def _value(metric: Metric) -> MetricValue:
+    match metric:
+        case Counter():
+            return metric.count
+        case Gauge():
+            return metric.value()
+        case _:
+            return metric.snapshot()
