@@ -86,16 +86,13 @@ def version_words(versions: str) -> str:
 
 
 def merged(new: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
-    """The newer schema, widened by the versions that only the older one has.
-
-    Early-access versions (`latestVersionUnstable`) of the old release are not taken over.
-    """
+    """The newer schema, widened by the versions that only the older one has."""
     if old is None:
         return new
     new_span, old_span = span(new["validVersions"]), span(old["validVersions"])
     if new_span is None:
         return old
-    if old_span is None or old_span[0] >= new_span[0] or old.get("latestVersionUnstable"):
+    if old_span is None or old_span[0] >= new_span[0]:
         return new
     result = dict(new)
     result["validVersions"] = versions_text(old_span[0], new_span[1])
@@ -293,12 +290,12 @@ def default_text(each: dict[str, Any], versions: str, presence: tuple[int, int],
     if is_always and each["name"] != "ThrottleTimeMs":
         return ""
     if type_text.startswith("[]"):
-        return "default_factory=list"
+        return "default=[]"
     if type_text == "records":
         return "default=None"
     if type_text in KINDS:
         return f"default={IMPLICIT.get(type_text, '0')}"
-    return f"default_factory={kind}"
+    return f"default={kind}"
 
 
 def literal(default: Any, type_text: str) -> str:
@@ -334,11 +331,13 @@ def read_messages(schema_dir: Path) -> Iterator[tuple[Api, str]]:
     new_dir, old_dir = schema_dir / "4.4" / "clients", schema_dir / "3.9-clients"
     found = []
     for path in new_dir.glob("*Request.json"):
+        old_request = old_dir / path.name
+        # Early-access versions of the old release are not taken over.
+        is_known = old_request.exists() and not load(old_request).get("latestVersionUnstable")
         pair = []
         for kind in ("Request", "Response"):
             file = path.name.replace("Request.json", f"{kind}.json")
-            old = old_dir / file
-            pair.append(merged(load(new_dir / file), load(old) if old.exists() else None))
+            pair.append(merged(load(new_dir / file), load(old_dir / file) if is_known else None))
         found.append((pair, load(path)))
     for pair, newest in sorted(found, key=lambda one: int(one[0][0]["apiKey"])):
         request = pair[0]

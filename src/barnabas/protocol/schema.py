@@ -7,10 +7,7 @@ that importing a message costs microseconds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 ZERO_UUID = bytes(16)
 
@@ -71,7 +68,7 @@ class Field:
         "_nullable",
         "_versions",
         "declared_default",
-        "default_factory",
+        "has_default",
         "ignorable",
         "kind",
         "name",
@@ -83,8 +80,10 @@ class Field:
         self.name = ""
         self.owner = ""
         self.kind = kind
+        # Whether a constructor may leave it out.
+        self.has_default = False
+        # The default if it is immutable; MISSING where every struct needs one of its own.
         self.declared_default: Any = MISSING
-        self.default_factory: Callable[..., Any] | None = None
         # A tagged field is tagged in every version that has it.
         self.tag: int | None = None
         # Whether an encoder may drop a value that its version cannot carry.
@@ -102,7 +101,7 @@ class Field:
 
     @property
     def is_required(self) -> bool:
-        return self.declared_default is MISSING and self.default_factory is None
+        return not self.has_default
 
     def is_in(self, version: int) -> bool:
         span = version_range(self._versions)
@@ -132,7 +131,6 @@ def field(
     *,
     nullable: str = "none",
     default: Any = MISSING,
-    default_factory: Callable[..., Any] | None = None,
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
@@ -142,15 +140,15 @@ def field(
         kind: a primitive type, `array(...)` of one, or a struct class.
         versions: versions of the message that carry it, as "3", "3-7" or "3+".
         nullable: versions in which it may be None.
-        default: value when it is not given or not carried; without one (and without
-            `default_factory`) the constructor demands the field.
-        default_factory: `list`, or the struct class itself, for values that are mutable.
+        default: value when it is not given or not carried; `[]`, or the struct class itself,
+            stand for a fresh one. Without a default the constructor demands the field.
         tag: number of a tagged field (KIP-482).
         ignorable: an encoder drops a value that the version cannot carry instead of refusing it.
     """
     made = Field(kind, versions)
-    made.declared_default = default
-    made.default_factory = default_factory
+    made.has_default = default is not MISSING
+    if not isinstance(default, list | type):
+        made.declared_default = default
     made.tag = tag
     made.ignorable = ignorable
     made._nullable = nullable

@@ -34,13 +34,13 @@ class AddPartitionsToTxnTransaction(Struct):
 
 class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3+"):
     transactions: list[AddPartitionsToTxnTransaction] = field(
-        array(AddPartitionsToTxnTransaction), "4+", default_factory=list
+        array(AddPartitionsToTxnTransaction), "4+", default=[]
     )
     v3_and_below_transactional_id: str = field(STRING, "0-3", default="")
     v3_and_below_producer_id: int = field(INT64, "0-3", default=0)
     v3_and_below_producer_epoch: int = field(INT16, "0-3", default=0)
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = field(
-        array(AddPartitionsToTxnTopic), "0-3", default_factory=list
+        array(AddPartitionsToTxnTopic), "0-3", default=[]
     )
 
 
@@ -67,8 +67,8 @@ class AddPartitionsToTxnResponse(Message, api_key=24, versions="0-5", flexible="
     throttle_time_ms: int = field(INT32, "0+", default=0)
     error_code: int = field(INT16, "4+", default=0, ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResult] = field(
-        array(AddPartitionsToTxnResult), "4+", default_factory=list
+        array(AddPartitionsToTxnResult), "4+", default=[]
     )
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field(
-        array(AddPartitionsToTxnTopicResult), "0-3", default_factory=list
+        array(AddPartitionsToTxnTopicResult), "0-3", default=[]
     )

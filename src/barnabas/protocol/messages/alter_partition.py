@@ -29,8 +29,8 @@ class BrokerState(Struct):
 class PartitionDataRequest(Struct):
     partition_index: int = field(INT32, "0+")
     leader_epoch: int = field(INT32, "0+")
-    new_isr: list[int] = field(array(INT32), "0-2", default_factory=list)
-    new_isr_with_epochs: list[BrokerState] = field(array(BrokerState), "3+", default_factory=list)
+    new_isr: list[int] = field(array(INT32), "0-2", default=[])
+    new_isr_with_epochs: list[BrokerState] = field(array(BrokerState), "3+", default=[])
     leader_recovery_state: int = field(INT8, "1+", default=0)
     partition_epoch: int = field(INT32, "0+")
 

@@ -49,10 +49,10 @@ class ApiVersionsResponse(Message, api_key=18, versions="0-5", flexible="3+"):
     api_keys: list[ApiVersion] = field(array(ApiVersion), "0+")
     throttle_time_ms: int = field(INT32, "1+", default=0, ignorable=True)
     supported_features: list[SupportedFeatureKey] = field(
-        array(SupportedFeatureKey), "3+", default_factory=list, tag=0, ignorable=True
+        array(SupportedFeatureKey), "3+", default=[], tag=0, ignorable=True
     )
     finalized_features_epoch: int = field(INT64, "3+", default=-1, tag=1, ignorable=True)
     finalized_features: list[FinalizedFeatureKey] = field(
-        array(FinalizedFeatureKey), "3+", default_factory=list, tag=2, ignorable=True
+        array(FinalizedFeatureKey), "3+", default=[], tag=2, ignorable=True
     )
     zk_migration_ready: bool = field(BOOL, "3+", default=False, tag=3, ignorable=True)

@@ -43,7 +43,7 @@ class BeginQuorumEpochRequest(Message, api_key=53, versions="0-1", flexible="1+"
     voter_id: int = field(INT32, "1+", default=-1, ignorable=True)
     topics: list[TopicDataRequest] = field(array(TopicDataRequest), "0+")
     leader_endpoints: list[LeaderEndpoint] = field(
-        array(LeaderEndpoint), "1+", default_factory=list, ignorable=True
+        array(LeaderEndpoint), "1+", default=[], ignorable=True
     )
 
 
@@ -68,6 +68,4 @@ class NodeEndpoint(Struct):
 class BeginQuorumEpochResponse(Message, api_key=53, versions="0-1", flexible="1+"):
     error_code: int = field(INT16, "0+")
     topics: list[TopicDataResponse] = field(array(TopicDataResponse), "0+")
-    node_endpoints: list[NodeEndpoint] = field(
-        array(NodeEndpoint), "1+", default_factory=list, tag=0
-    )
+    node_endpoints: list[NodeEndpoint] = field(array(NodeEndpoint), "1+", default=[], tag=0)

@@ -15,7 +15,7 @@ class BrokerHeartbeatRequest(Message, api_key=63, versions="0-2", flexible="0+")
     current_metadata_offset: int = field(INT64, "0+")
     want_fence: bool = field(BOOL, "0+")
     want_shut_down: bool = field(BOOL, "0+")
-    offline_log_dirs: list[bytes] = field(array(UUID), "1+", default_factory=list, tag=0)
+    offline_log_dirs: list[bytes] = field(array(UUID), "1+", default=[], tag=0)
     cordoned_log_dirs: list[bytes] | None = field(
         array(UUID), "2+", nullable="2+", default=None, tag=1
     )

@@ -42,7 +42,7 @@ class BrokerRegistrationRequest(Message, api_key=62, versions="0-4", flexible="0
     features: list[Feature] = field(array(Feature), "0+")
     rack: str | None = field(STRING, "0+", nullable="0+")
     is_migrating_zk_broker: bool = field(BOOL, "1+", default=False)
-    log_dirs: list[bytes] = field(array(UUID), "2+", default_factory=list, ignorable=True)
+    log_dirs: list[bytes] = field(array(UUID), "2+", default=[], ignorable=True)
     previous_broker_epoch: int = field(INT64, "3+", default=-1, ignorable=True)
 
 

@@ -62,7 +62,7 @@ class CreatableTopicResult(Struct):
     num_partitions: int = field(INT32, "5+", default=-1, ignorable=True)
     replication_factor: int = field(INT16, "5+", default=-1, ignorable=True)
     configs: list[CreatableTopicConfigs] | None = field(
-        array(CreatableTopicConfigs), "5+", nullable="5+", default_factory=list, ignorable=True
+        array(CreatableTopicConfigs), "5+", nullable="5+", default=[], ignorable=True
     )
 
 

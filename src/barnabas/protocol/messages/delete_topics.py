@@ -25,8 +25,8 @@ class DeleteTopicState(Struct):
 
 
 class DeleteTopicsRequest(Message, api_key=20, versions="0-6", flexible="4+"):
-    topics: list[DeleteTopicState] = field(array(DeleteTopicState), "6+", default_factory=list)
-    topic_names: list[str] = field(array(STRING), "0-5", default_factory=list, ignorable=True)
+    topics: list[DeleteTopicState] = field(array(DeleteTopicState), "6+", default=[])
+    topic_names: list[str] = field(array(STRING), "0-5", default=[], ignorable=True)
     timeout_ms: int = field(INT32, "0+")
 
 

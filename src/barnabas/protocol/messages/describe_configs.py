@@ -35,7 +35,7 @@ class DescribeConfigsResourceResult(Struct):
     config_source: int = field(INT8, "1+", default=-1, ignorable=True)
     is_sensitive: bool = field(BOOL, "0+")
     synonyms: list[DescribeConfigsSynonym] = field(
-        array(DescribeConfigsSynonym), "1+", default_factory=list, ignorable=True
+        array(DescribeConfigsSynonym), "1+", default=[], ignorable=True
     )
     config_type: int = field(INT8, "3+", default=0, ignorable=True)
     documentation: str | None = field(STRING, "3+", nullable="0+", default="", ignorable=True)

@@ -28,9 +28,9 @@ class PartitionDataRequest(Struct):
     partition_index: int = field(INT32, "0+")
     leader_id: int = field(INT32, "0+")
     leader_epoch: int = field(INT32, "0+")
-    preferred_successors: list[int] = field(array(INT32), "0", default_factory=list, ignorable=True)
+    preferred_successors: list[int] = field(array(INT32), "0", default=[], ignorable=True)
     preferred_candidates: list[ReplicaInfo] = field(
-        array(ReplicaInfo), "1+", default_factory=list, ignorable=True
+        array(ReplicaInfo), "1+", default=[], ignorable=True
     )
 
 
@@ -49,7 +49,7 @@ class EndQuorumEpochRequest(Message, api_key=54, versions="0-1", flexible="1+"):
     cluster_id: str | None = field(STRING, "0+", nullable="0+", default=None)
     topics: list[TopicDataRequest] = field(array(TopicDataRequest), "0+")
     leader_endpoints: list[LeaderEndpoint] = field(
-        array(LeaderEndpoint), "1+", default_factory=list, ignorable=True
+        array(LeaderEndpoint), "1+", default=[], ignorable=True
     )
 
 
@@ -74,6 +74,4 @@ class NodeEndpoint(Struct):
 class EndQuorumEpochResponse(Message, api_key=54, versions="0-1", flexible="1+"):
     error_code: int = field(INT16, "0+")
     topics: list[TopicDataResponse] = field(array(TopicDataResponse), "0+")
-    node_endpoints: list[NodeEndpoint] = field(
-        array(NodeEndpoint), "1+", default_factory=list, tag=0
-    )
+    node_endpoints: list[NodeEndpoint] = field(array(NodeEndpoint), "1+", default=[], tag=0)

@@ -60,7 +60,7 @@ class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
         STRING, "12+", nullable="12+", default=None, tag=0, ignorable=True
     )
     replica_id: int = field(INT32, "0-14", default=-1)
-    replica_state: ReplicaState = field(ReplicaState, "15+", default_factory=ReplicaState, tag=1)
+    replica_state: ReplicaState = field(ReplicaState, "15+", default=ReplicaState, tag=1)
     max_wait_ms: int = field(INT32, "0+")
     min_bytes: int = field(INT32, "0+")
     max_bytes: int = field(INT32, "3+", default=2147483647, ignorable=True)
@@ -68,9 +68,7 @@ class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
     session_id: int = field(INT32, "7+", default=0, ignorable=True)
     session_epoch: int = field(INT32, "7+", default=-1, ignorable=True)
     topics: list[FetchTopic] = field(array(FetchTopic), "0+")
-    forgotten_topics_data: list[ForgottenTopic] = field(
-        array(ForgottenTopic), "7+", default_factory=list
-    )
+    forgotten_topics_data: list[ForgottenTopic] = field(array(ForgottenTopic), "7+", default=[])
     rack_id: str = field(STRING, "11+", default="", ignorable=True)
 
 
@@ -100,15 +98,13 @@ class PartitionData(Struct):
     high_watermark: int = field(INT64, "0+")
     last_stable_offset: int = field(INT64, "4+", default=-1, ignorable=True)
     log_start_offset: int = field(INT64, "5+", default=-1, ignorable=True)
-    diverging_epoch: EpochEndOffset = field(
-        EpochEndOffset, "12+", default_factory=EpochEndOffset, tag=0
-    )
+    diverging_epoch: EpochEndOffset = field(EpochEndOffset, "12+", default=EpochEndOffset, tag=0)
     current_leader: LeaderIdAndEpoch = field(
-        LeaderIdAndEpoch, "12+", default_factory=LeaderIdAndEpoch, tag=1
+        LeaderIdAndEpoch, "12+", default=LeaderIdAndEpoch, tag=1
     )
-    snapshot_id: SnapshotId = field(SnapshotId, "12+", default_factory=SnapshotId, tag=2)
+    snapshot_id: SnapshotId = field(SnapshotId, "12+", default=SnapshotId, tag=2)
     aborted_transactions: list[AbortedTransaction] | None = field(
-        array(AbortedTransaction), "4+", nullable="4+", default_factory=list, ignorable=True
+        array(AbortedTransaction), "4+", nullable="4+", default=[], ignorable=True
     )
     preferred_read_replica: int = field(INT32, "11+", default=-1)
     records: Records | None = field(RECORDS, "0+", nullable="0+")
@@ -132,6 +128,4 @@ class FetchResponse(Message, api_key=1, versions="0-18", flexible="12+"):
     error_code: int = field(INT16, "7+", default=0, ignorable=True)
     session_id: int = field(INT32, "7+", default=0)
     responses: list[FetchableTopicResponse] = field(array(FetchableTopicResponse), "0+")
-    node_endpoints: list[NodeEndpoint] = field(
-        array(NodeEndpoint), "16+", default_factory=list, tag=0
-    )
+    node_endpoints: list[NodeEndpoint] = field(array(NodeEndpoint), "16+", default=[], tag=0)

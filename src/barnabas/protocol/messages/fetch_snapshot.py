@@ -67,7 +67,7 @@ class PartitionSnapshotResponse(Struct):
     error_code: int = field(INT16, "0+")
     snapshot_id: SnapshotIdResponse = field(SnapshotIdResponse, "0+")
     current_leader: LeaderIdAndEpoch = field(
-        LeaderIdAndEpoch, "0+", default_factory=LeaderIdAndEpoch, tag=0
+        LeaderIdAndEpoch, "0+", default=LeaderIdAndEpoch, tag=0
     )
     size: int = field(INT64, "0+")
     position: int = field(INT64, "0+")
@@ -89,6 +89,4 @@ class FetchSnapshotResponse(Message, api_key=59, versions="0-1", flexible="0+"):
     throttle_time_ms: int = field(INT32, "0+", default=0, ignorable=True)
     error_code: int = field(INT16, "0+")
     topics: list[TopicSnapshotResponse] = field(array(TopicSnapshotResponse), "0+")
-    node_endpoints: list[NodeEndpoint] = field(
-        array(NodeEndpoint), "1+", default_factory=list, tag=0
-    )
+    node_endpoints: list[NodeEndpoint] = field(array(NodeEndpoint), "1+", default=[], tag=0)

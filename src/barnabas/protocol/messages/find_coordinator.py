@@ -12,7 +12,7 @@ from barnabas.protocol.schema import INT8, INT16, INT32, STRING, Message, Struct
 class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+"):
     key: str = field(STRING, "0-3", default="")
     key_type: int = field(INT8, "1+", default=0)
-    coordinator_keys: list[str] = field(array(STRING), "4+", default_factory=list)
+    coordinator_keys: list[str] = field(array(STRING), "4+", default=[])
 
 
 class Coordinator(Struct):
@@ -31,4 +31,4 @@ class FindCoordinatorResponse(Message, api_key=10, versions="0-6", flexible="3+"
     node_id: int = field(INT32, "0-3", default=0)
     host: str = field(STRING, "0-3", default="")
     port: int = field(INT32, "0-3", default=0)
-    coordinators: list[Coordinator] = field(array(Coordinator), "4+", default_factory=list)
+    coordinators: list[Coordinator] = field(array(Coordinator), "4+", default=[])

@@ -31,8 +31,8 @@ class LeaderAndIsrPartitionState(Struct):
     isr: list[int] = field(array(INT32), "0+")
     partition_epoch: int = field(INT32, "0+")
     replicas: list[int] = field(array(INT32), "0+")
-    adding_replicas: list[int] = field(array(INT32), "3+", default_factory=list, ignorable=True)
-    removing_replicas: list[int] = field(array(INT32), "3+", default_factory=list, ignorable=True)
+    adding_replicas: list[int] = field(array(INT32), "3+", default=[], ignorable=True)
+    removing_replicas: list[int] = field(array(INT32), "3+", default=[], ignorable=True)
     is_new: bool = field(BOOL, "1+", default=False, ignorable=True)
     leader_recovery_state: int = field(INT8, "6+", default=0)
 
@@ -58,10 +58,10 @@ class LeaderAndIsrRequest(Message, api_key=4, versions="0-7", flexible="4+"):
     broker_epoch: int = field(INT64, "2+", default=-1, ignorable=True)
     type: int = field(INT8, "5+", default=0)
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = field(
-        array(LeaderAndIsrPartitionState), "0-1", default_factory=list
+        array(LeaderAndIsrPartitionState), "0-1", default=[]
     )
     topic_states: list[LeaderAndIsrTopicState] = field(
-        array(LeaderAndIsrTopicState), "2+", default_factory=list
+        array(LeaderAndIsrTopicState), "2+", default=[]
     )
     live_leaders: list[LeaderAndIsrLiveLeader] = field(array(LeaderAndIsrLiveLeader), "0+")
 
@@ -82,8 +82,6 @@ class LeaderAndIsrTopicError(Struct):
 class LeaderAndIsrResponse(Message, api_key=4, versions="0-7", flexible="4+"):
     error_code: int = field(INT16, "0+")
     partition_errors: list[LeaderAndIsrPartitionError] = field(
-        array(LeaderAndIsrPartitionError), "0-4", default_factory=list
+        array(LeaderAndIsrPartitionError), "0-4", default=[]
     )
-    topics: list[LeaderAndIsrTopicError] = field(
-        array(LeaderAndIsrTopicError), "5+", default_factory=list
-    )
+    topics: list[LeaderAndIsrTopicError] = field(array(LeaderAndIsrTopicError), "5+", default=[])

@@ -18,7 +18,7 @@ class MemberIdentity(Struct):
 class LeaveGroupRequest(Message, api_key=13, versions="0-5", flexible="4+"):
     group_id: str = field(STRING, "0+")
     member_id: str = field(STRING, "0-2", default="")
-    members: list[MemberIdentity] = field(array(MemberIdentity), "3+", default_factory=list)
+    members: list[MemberIdentity] = field(array(MemberIdentity), "3+", default=[])
 
 
 class MemberResponse(Struct):
@@ -30,4 +30,4 @@ class MemberResponse(Struct):
 class LeaveGroupResponse(Message, api_key=13, versions="0-5", flexible="4+"):
     throttle_time_ms: int = field(INT32, "1+", default=0, ignorable=True)
     error_code: int = field(INT16, "0+")
-    members: list[MemberResponse] = field(array(MemberResponse), "3+", default_factory=list)
+    members: list[MemberResponse] = field(array(MemberResponse), "3+", default=[])

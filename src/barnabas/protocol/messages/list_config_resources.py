@@ -10,7 +10,7 @@ from barnabas.protocol.schema import INT8, INT16, INT32, STRING, Message, Struct
 
 
 class ListConfigResourcesRequest(Message, api_key=74, versions="0-1", flexible="0+"):
-    resource_types: list[int] = field(array(INT8), "1+", default_factory=list)
+    resource_types: list[int] = field(array(INT8), "1+", default=[])
 
 
 class ConfigResource(Struct):

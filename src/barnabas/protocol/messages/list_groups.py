@@ -10,8 +10,8 @@ from barnabas.protocol.schema import INT16, INT32, STRING, Message, Struct, arra
 
 
 class ListGroupsRequest(Message, api_key=16, versions="0-5", flexible="3+"):
-    states_filter: list[str] = field(array(STRING), "4+", default_factory=list)
-    types_filter: list[str] = field(array(STRING), "5+", default_factory=list)
+    states_filter: list[str] = field(array(STRING), "4+", default=[])
+    types_filter: list[str] = field(array(STRING), "5+", default=[])
 
 
 class ListedGroup(Struct):

@@ -41,7 +41,7 @@ class ListOffsetsRequest(Message, api_key=2, versions="0-11", flexible="6+"):
 class ListOffsetsPartitionResponse(Struct):
     partition_index: int = field(INT32, "0+")
     error_code: int = field(INT16, "0+")
-    old_style_offsets: list[int] = field(array(INT64), "0", default_factory=list)
+    old_style_offsets: list[int] = field(array(INT64), "0", default=[])
     timestamp: int = field(INT64, "1+", default=-1)
     offset: int = field(INT64, "1+", default=-1)
     leader_epoch: int = field(INT32, "4+", default=-1)

@@ -48,7 +48,7 @@ class MetadataResponsePartition(Struct):
     leader_epoch: int = field(INT32, "7+", default=-1, ignorable=True)
     replica_nodes: list[int] = field(array(INT32), "0+")
     isr_nodes: list[int] = field(array(INT32), "0+")
-    offline_replicas: list[int] = field(array(INT32), "5+", default_factory=list, ignorable=True)
+    offline_replicas: list[int] = field(array(INT32), "5+", default=[], ignorable=True)
 
 
 class MetadataResponseTopic(Struct):

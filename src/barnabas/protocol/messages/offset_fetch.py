@@ -44,11 +44,9 @@ class OffsetFetchRequestGroup(Struct):
 class OffsetFetchRequest(Message, api_key=9, versions="0-10", flexible="6+"):
     group_id: str = field(STRING, "0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field(
-        array(OffsetFetchRequestTopic), "0-7", nullable="2-7", default_factory=list
+        array(OffsetFetchRequestTopic), "0-7", nullable="2-7", default=[]
     )
-    groups: list[OffsetFetchRequestGroup] = field(
-        array(OffsetFetchRequestGroup), "8+", default_factory=list
-    )
+    groups: list[OffsetFetchRequestGroup] = field(array(OffsetFetchRequestGroup), "8+", default=[])
     require_stable: bool = field(BOOL, "7+", default=False)
 
 
@@ -92,9 +90,9 @@ class OffsetFetchResponseGroup(Struct):
 class OffsetFetchResponse(Message, api_key=9, versions="0-10", flexible="6+"):
     throttle_time_ms: int = field(INT32, "3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field(
-        array(OffsetFetchResponseTopic), "0-7", default_factory=list
+        array(OffsetFetchResponseTopic), "0-7", default=[]
     )
     error_code: int = field(INT16, "2-7", default=0, ignorable=True)
     groups: list[OffsetFetchResponseGroup] = field(
-        array(OffsetFetchResponseGroup), "8+", default_factory=list
+        array(OffsetFetchResponseGroup), "8+", default=[]
     )

@@ -61,11 +61,11 @@ class PartitionProduceResponse(Struct):
     log_append_time_ms: int = field(INT64, "2+", default=-1, ignorable=True)
     log_start_offset: int = field(INT64, "5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = field(
-        array(BatchIndexAndErrorMessage), "8+", default_factory=list, ignorable=True
+        array(BatchIndexAndErrorMessage), "8+", default=[], ignorable=True
     )
     error_message: str | None = field(STRING, "8+", nullable="8+", default=None, ignorable=True)
     current_leader: LeaderIdAndEpoch = field(
-        LeaderIdAndEpoch, "10+", default_factory=LeaderIdAndEpoch, tag=0
+        LeaderIdAndEpoch, "10+", default=LeaderIdAndEpoch, tag=0
     )
 
 
@@ -87,6 +87,4 @@ class NodeEndpoint(Struct):
 class ProduceResponse(Message, api_key=0, versions="0-13", flexible="9+"):
     responses: list[TopicProduceResponse] = field(array(TopicProduceResponse), "0+")
     throttle_time_ms: int = field(INT32, "1+", default=0, ignorable=True)
-    node_endpoints: list[NodeEndpoint] = field(
-        array(NodeEndpoint), "10+", default_factory=list, tag=0
-    )
+    node_endpoints: list[NodeEndpoint] = field(array(NodeEndpoint), "10+", default=[], tag=0)

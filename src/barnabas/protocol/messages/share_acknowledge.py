@@ -69,7 +69,7 @@ class NodeEndpoint(Struct):
     rack: str | None = field(STRING, "0+", nullable="0+", default=None)
 
 
-class ShareAcknowledgeResponse(Message, api_key=79, versions="0-2", flexible="0+"):
+class ShareAcknowledgeResponse(Message, api_key=79, versions="1-2", flexible="0+"):
     throttle_time_ms: int = field(INT32, "0+", default=0)
     error_code: int = field(INT16, "0+")
     error_message: str | None = field(STRING, "0+", nullable="0+", default=None)

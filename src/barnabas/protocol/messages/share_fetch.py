@@ -98,10 +98,10 @@ class NodeEndpoint(Struct):
     rack: str | None = field(STRING, "0+", nullable="0+", default=None)
 
 
-class ShareFetchResponse(Message, api_key=78, versions="0-2", flexible="0+"):
+class ShareFetchResponse(Message, api_key=78, versions="1-2", flexible="0+"):
     throttle_time_ms: int = field(INT32, "0+", default=0)
     error_code: int = field(INT16, "0+")
     error_message: str | None = field(STRING, "0+", nullable="0+", default=None)
-    acquisition_lock_timeout_ms: int = field(INT32, "1+", default=0)
+    acquisition_lock_timeout_ms: int = field(INT32, "1+")
     responses: list[ShareFetchableTopicResponse] = field(array(ShareFetchableTopicResponse), "0+")
     node_endpoints: list[NodeEndpoint] = field(array(NodeEndpoint), "0+")

@@ -46,6 +46,6 @@ class DescribedGroup(Struct):
     authorized_operations: int = field(INT32, "0+", default=-2147483648)
 
 
-class ShareGroupDescribeResponse(Message, api_key=77, versions="0-1", flexible="0+"):
+class ShareGroupDescribeResponse(Message, api_key=77, versions="1", flexible="0+"):
     throttle_time_ms: int = field(INT32, "0+", default=0)
     groups: list[DescribedGroup] = field(array(DescribedGroup), "0+")

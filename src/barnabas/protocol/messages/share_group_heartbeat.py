@@ -28,7 +28,7 @@ class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = field(array(TopicPartitions), "0+")
 
 
-class ShareGroupHeartbeatResponse(Message, api_key=76, versions="0-1", flexible="0+"):
+class ShareGroupHeartbeatResponse(Message, api_key=76, versions="1", flexible="0+"):
     throttle_time_ms: int = field(INT32, "0+", default=0)
     error_code: int = field(INT16, "0+")
     error_message: str | None = field(STRING, "0+", nullable="0+", default=None)

@@ -49,11 +49,11 @@ class StopReplicaRequest(Message, api_key=5, versions="0-4", flexible="2+"):
     broker_epoch: int = field(INT64, "1+", default=-1, ignorable=True)
     delete_partitions: bool = field(BOOL, "0-2", default=False)
     ungrouped_partitions: list[StopReplicaPartitionV0] = field(
-        array(StopReplicaPartitionV0), "0", default_factory=list
+        array(StopReplicaPartitionV0), "0", default=[]
     )
-    topics: list[StopReplicaTopicV1] = field(array(StopReplicaTopicV1), "1-2", default_factory=list)
+    topics: list[StopReplicaTopicV1] = field(array(StopReplicaTopicV1), "1-2", default=[])
     topic_states: list[StopReplicaTopicState] = field(
-        array(StopReplicaTopicState), "3+", default_factory=list
+        array(StopReplicaTopicState), "3+", default=[]
     )
 
 

@@ -33,5 +33,5 @@ class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+")
     error_code: int = field(INT16, "0+")
     error_message: str | None = field(STRING, "0+", nullable="0+")
     results: list[UpdatableFeatureResult] = field(
-        array(UpdatableFeatureResult), "0-1", default_factory=list, ignorable=True
+        array(UpdatableFeatureResult), "0-1", default=[], ignorable=True
     )

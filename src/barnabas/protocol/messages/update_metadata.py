@@ -31,7 +31,7 @@ class UpdateMetadataPartitionState(Struct):
     isr: list[int] = field(array(INT32), "0+")
     zk_version: int = field(INT32, "0+")
     replicas: list[int] = field(array(INT32), "0+")
-    offline_replicas: list[int] = field(array(INT32), "4+", default_factory=list, ignorable=True)
+    offline_replicas: list[int] = field(array(INT32), "4+", default=[], ignorable=True)
 
 
 class UpdateMetadataTopicState(Struct):
@@ -54,7 +54,7 @@ class UpdateMetadataBroker(Struct):
     v0_host: str = field(STRING, "0", default="", ignorable=True)
     v0_port: int = field(INT32, "0", default=0, ignorable=True)
     endpoints: list[UpdateMetadataEndpoint] = field(
-        array(UpdateMetadataEndpoint), "1+", default_factory=list, ignorable=True
+        array(UpdateMetadataEndpoint), "1+", default=[], ignorable=True
     )
     rack: str | None = field(STRING, "2+", nullable="0+", default="", ignorable=True)
 
@@ -66,10 +66,10 @@ class UpdateMetadataRequest(Message, api_key=6, versions="0-8", flexible="6+"):
     controller_epoch: int = field(INT32, "0+")
     broker_epoch: int = field(INT64, "5+", default=-1, ignorable=True)
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = field(
-        array(UpdateMetadataPartitionState), "0-4", default_factory=list
+        array(UpdateMetadataPartitionState), "0-4", default=[]
     )
     topic_states: list[UpdateMetadataTopicState] = field(
-        array(UpdateMetadataTopicState), "5+", default_factory=list
+        array(UpdateMetadataTopicState), "5+", default=[]
     )
     live_brokers: list[UpdateMetadataBroker] = field(array(UpdateMetadataBroker), "0+")
 

@@ -49,4 +49,4 @@ class CurrentLeader(Struct):
 class UpdateRaftVoterResponse(Message, api_key=82, versions="0", flexible="0+"):
     throttle_time_ms: int = field(INT32, "0+", default=0)
     error_code: int = field(INT16, "0+")
-    current_leader: CurrentLeader = field(CurrentLeader, "0+", default_factory=CurrentLeader, tag=0)
+    current_leader: CurrentLeader = field(CurrentLeader, "0+", default=CurrentLeader, tag=0)

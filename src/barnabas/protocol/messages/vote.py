@@ -66,6 +66,4 @@ class NodeEndpoint(Struct):
 class VoteResponse(Message, api_key=52, versions="0-2", flexible="0+"):
     error_code: int = field(INT16, "0+")
     topics: list[TopicDataResponse] = field(array(TopicDataResponse), "0+")
-    node_endpoints: list[NodeEndpoint] = field(
-        array(NodeEndpoint), "1+", default_factory=list, tag=0
-    )
+    node_endpoints: list[NodeEndpoint] = field(array(NodeEndpoint), "1+", default=[], tag=0)

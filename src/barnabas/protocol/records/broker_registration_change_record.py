@@ -14,7 +14,7 @@ class BrokerRegistrationChangeRecord(Record, type=17, versions="0-3", flexible="
     broker_epoch: int = field(INT64, "0+")
     fenced: int = field(INT8, "0+", default=0, tag=0)
     in_controlled_shutdown: int = field(INT8, "1+", default=0, tag=1)
-    log_dirs: list[bytes] = field(array(UUID), "2+", default_factory=list, tag=2)
+    log_dirs: list[bytes] = field(array(UUID), "2+", default=[], tag=2)
     cordoned_log_dirs: list[bytes] | None = field(
         array(UUID), "3+", nullable="3+", default=None, tag=3
     )

@@ -35,5 +35,5 @@ class ConsumerGroupMemberMetadataValue(Record, type=5, versions="0", flexible="0
     rebalance_timeout_ms: int = field(INT32, "0+", default=-1)
     server_assignor: str | None = field(STRING, "0+", nullable="0+")
     classic_member_metadata: ClassicMemberMetadata | None = field(
-        ClassicMemberMetadata, "0+", nullable="0+", default_factory=ClassicMemberMetadata, tag=0
+        ClassicMemberMetadata, "0+", nullable="0+", default=ClassicMemberMetadata, tag=0
     )

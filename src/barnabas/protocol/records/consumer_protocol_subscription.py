@@ -18,7 +18,7 @@ class ConsumerProtocolSubscription(Record, versions="0-3"):
     topics: list[str] = field(array(STRING), "0+")
     user_data: bytes | None = field(BYTES, "0+", nullable="0+", default=None)
     owned_partitions: list[TopicPartition] = field(
-        array(TopicPartition), "1+", default_factory=list, ignorable=True
+        array(TopicPartition), "1+", default=[], ignorable=True
     )
     generation_id: int = field(INT32, "2+", default=-1, ignorable=True)
     rack_id: str | None = field(STRING, "3+", nullable="3+", default=None, ignorable=True)

@@ -20,7 +20,7 @@ class PartitionRecord(Record, type=3, versions="0-2", flexible="0+"):
     leader_recovery_state: int = field(INT8, "0+", default=0, tag=0)
     leader_epoch: int = field(INT32, "0+", default=-1)
     partition_epoch: int = field(INT32, "0+", default=-1)
-    directories: list[bytes] = field(array(UUID), "1+", default_factory=list)
+    directories: list[bytes] = field(array(UUID), "1+", default=[])
     eligible_leader_replicas: list[int] | None = field(
         array(INT32), "2+", nullable="2+", default=None, tag=1
     )

@@ -30,6 +30,4 @@ class QuorumStateData(Record, versions="0-1", flexible="0+"):
     voted_id: int = field(INT32, "0+", default=-1)
     voted_directory_id: bytes = field(UUID, "1+", default=ZERO_UUID)
     applied_offset: int = field(INT64, "0", default=0)
-    current_voters: list[Voter] | None = field(
-        array(Voter), "0", nullable="0", default_factory=list
-    )
+    current_voters: list[Voter] | None = field(array(Voter), "0", nullable="0", default=[])

@@ -44,7 +44,7 @@ class RegisterBrokerRecord(Record, type=0, versions="0-4", flexible="0+"):
     rack: str | None = field(STRING, "0+", nullable="0+")
     fenced: bool = field(BOOL, "0+", default=True)
     in_controlled_shutdown: bool = field(BOOL, "1+", default=False)
-    log_dirs: list[bytes] = field(array(UUID), "3+", default_factory=list, tag=0)
+    log_dirs: list[bytes] = field(array(UUID), "3+", default=[], tag=0)
     cordoned_log_dirs: list[bytes] | None = field(
         array(UUID), "4+", nullable="4+", default=None, tag=1
     )

@@ -19,7 +19,7 @@ class TaskIds(Struct):
     subtopology_id: str = field(STRING, "0+")
     partitions: list[int] = field(array(INT32), "0+")
     assignment_epochs: list[int] | None = field(
-        array(INT32), "0+", nullable="0+", default_factory=list, tag=0
+        array(INT32), "0+", nullable="0+", default=[], tag=0
     )
 
 

@@ -24,7 +24,7 @@ class StreamsGroupMetadataValue(Record, type=17, versions="0", flexible="0+"):
     metadata_hash: int = field(INT64, "0+")
     validated_topology_epoch: int = field(INT32, "0+", default=-1, tag=0)
     last_assignment_configs: list[LastAssignmentConfig] | None = field(
-        array(LastAssignmentConfig), "0+", nullable="0+", default_factory=list, tag=1
+        array(LastAssignmentConfig), "0+", nullable="0+", default=[], tag=1
     )
     stored_description_topology_epoch: int = field(INT32, "0+", default=-1, tag=2)
     failed_description_topology_epoch: int = field(INT32, "0+", default=-1, tag=3)

@@ -1,0 +1,104 @@
+"""Frames come out of a stream whole and in order, however it is cut."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.protocol.frame import FrameSplitter
+from barnabas.protocol.protocol_error import ProtocolError
+
+
+def frame(content: bytes) -> bytes:
+    return struct.pack(">i", len(content)) + content
+
+
+def feed(splitter: FrameSplitter, data: bytes, sizes: list[int]) -> list[bytes]:
+    """Hand over `data` in pieces of at most the given sizes, as a socket would."""
+    found = []
+    position = 0
+    turn = 0
+    while position < len(data):
+        buffer = splitter.get_buffer(-1)
+        size = min(sizes[turn % len(sizes)], len(buffer), len(data) - position)
+        buffer[:size] = data[position : position + size]
+        found += [bytes(each) for each in splitter.received(size)]
+        position += size
+        turn += 1
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(0, 300), max_size=12),
+    st.lists(st.integers(1, 400), min_size=1, max_size=8),
+    st.integers(16, 500),
+)
+def test_any_chunking_yields_the_same_frames(
+    lengths: list[int], sizes: list[int], shared_size: int
+) -> None:
+    frames = [bytes([index % 251]) * length for index, length in enumerate(lengths)]
+    splitter = FrameSplitter(1000, bytearray(shared_size))
+    assert feed(splitter, b"".join(map(frame, frames)), sizes) == frames
+    assert splitter.pending_bytes == 0
+
+
+def test_several_connections_share_one_receive_buffer() -> None:
+    shared = bytearray(64)
+    splitters = [FrameSplitter(10_000, shared) for _ in range(3)]
+    frames = [[bytes([65 + index]) * size for size in (5, 200, 0, 63)] for index in range(3)]
+    streams = [b"".join(map(frame, each)) for each in frames]
+    found: list[list[bytes]] = [[], [], []]
+    for start in range(0, max(map(len, streams)), 7):
+        for index, splitter in enumerate(splitters):
+            found[index] += feed(splitter, streams[index][start : start + 7], [7])
+    assert found == frames
+
+
+def test_whole_frames_are_views_into_the_shared_buffer() -> None:
+    shared = bytearray(64)
+    splitter = FrameSplitter(100, shared)
+    splitter.get_buffer()[:7] = frame(b"abc")
+    for view in splitter.received(7):
+        shared[4] = ord("x")
+        assert bytes(view) == b"xbc"
+
+
+def test_a_frame_is_released_when_the_next_is_asked_for() -> None:
+    splitter = FrameSplitter(100, bytearray(64))
+    splitter.get_buffer()[:7] = frame(b"abc")
+    (view,) = splitter.received(7)
+    with pytest.raises(ValueError, match="released"):
+        bytes(view)
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
+def test_an_absurd_length_is_an_error(length: int) -> None:
+    splitter = FrameSplitter(1000)
+    splitter.get_buffer()[:4] = struct.pack(">i", length)
+    with pytest.raises(ProtocolError, match="1000"):
+        list(splitter.received(4))
+
+
+def test_an_absurd_length_is_an_error_when_it_comes_byte_by_byte() -> None:
+    splitter = FrameSplitter(1000)
+    with pytest.raises(ProtocolError):
+        feed(splitter, struct.pack(">i", 5000), [1])
+
+
+def test_a_forged_length_costs_no_memory() -> None:
+    splitter = FrameSplitter(100 * 1024 * 1024)
+    data = struct.pack(">i", 100 * 1024 * 1024 - 1) + b"x" * 10
+    splitter.get_buffer()[: len(data)] = data
+    assert list(splitter.received(len(data))) == []
+    assert len(splitter.get_buffer()) < 32 * 1024
+    assert splitter.pending_bytes == len(data)
+
+
+def test_a_large_frame_arrives_through_a_growing_buffer() -> None:
+    content = bytes(range(256)) * 4000
+    splitter = FrameSplitter(2 * 1024 * 1024)
+    assert feed(splitter, frame(content) + frame(b"next"), [60_000]) == [content, b"next"]

@@ -1,0 +1,181 @@
+"""The committed field tables say what Kafka's schema files say.
+
+Compares with the schema folder beside the repository, where there is one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.protocol.schema import Array, Field, Kind, Message, Struct, version_range
+from unit.protocol.protocol_values import message_classes
+
+ROOT = Path(__file__).resolve().parents[3]
+SCHEMAS = ROOT.parent / "shared" / "kafka-schemas"
+NO_SCHEMAS = "Kafka's schema files are not part of the repository; none beside it"
+
+pytestmark = pytest.mark.skipif(not SCHEMAS.is_dir(), reason=NO_SCHEMAS)
+
+
+def schema_of(cls: type[Message], release: str) -> dict[str, Any] | None:
+    name = "ZkMigrationRecord" if cls.__name__ == "ZkMigrationStateRecord" else cls.__name__
+    folder = SCHEMAS / release
+    for path in [*folder.glob(f"{name}.json"), *folder.glob(f"*/{name}.json")]:
+        text = re.sub(r"(?m)(^|\s)//[^\"\n]*$|^\s*//.*$", "", path.read_text())
+        schema: dict[str, Any] = json.loads(text)
+        return None if schema["validVersions"] == "none" else schema
+    return None
+
+
+def plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def default_of(each: dict[str, Any], kind: Any) -> Any:
+    given = each.get("default")
+    if given == "null":
+        return None
+    if given is None or given == "":
+        return kind.implicit_default if isinstance(kind, Kind) else "empty"
+    if each["type"] == "bool":
+        return str(given).lower() == "true"
+    return given if each["type"] == "string" else int(str(given), 0)
+
+
+def differences(
+    fields: tuple[Field, ...], listed: list[dict[str, Any]], common: dict[str, Any]
+) -> list[str]:
+    ours = {plain(each.name): each for each in fields}
+    found = []
+    for theirs in listed:
+        each = ours.get(theirs["name"].lower())
+        if each is None:
+            found.append(f"{theirs['name']} is missing")
+            continue
+        kind: Any = each.kind
+        element = kind.element if isinstance(kind, Array) else kind
+        type_name = element.name if isinstance(element, Kind) else element.__name__
+        listed_type = theirs["type"].removeprefix("[]")
+        default = each.default()
+        facts = {
+            "type": type_name in (listed_type, f"{listed_type}Request", f"{listed_type}Response"),
+            "array": isinstance(kind, Array) is theirs["type"].startswith("[]"),
+            "versions": each.versions == (theirs.get("versions") or theirs["taggedVersions"]),
+            "nullable": each.nullable_versions == theirs.get("nullableVersions", "none"),
+            "tag": each.tag == (int(theirs["tag"]) if "tag" in theirs else None),
+            "ignorable": each.ignorable is bool(theirs.get("ignorable", False)),
+            "default": default_of(theirs, kind)
+            == ("empty" if isinstance(default, list | Struct) else default),
+        }
+        found += [f"{each!r}: {fact}" for fact, is_same in facts.items() if not is_same]
+        if not isinstance(element, Kind):
+            inside = theirs.get("fields") or common[listed_type]["fields"]
+            found += differences(element.__fields__, inside, common)
+    return found
+
+
+def common_structs(schema: dict[str, Any]) -> dict[str, Any]:
+    return {each["name"]: each for each in schema.get("commonStructs", ())}
+
+
+def in_order(fields: tuple[Field, ...], listed: list[dict[str, Any]]) -> bool:
+    known = [each["name"].lower() for each in listed]
+    return [plain(each.name) for each in fields if plain(each.name) in known] == known
+
+
+@pytest.mark.parametrize("cls", message_classes(), ids=lambda cls: cls.__name__)
+def test_tables_have_every_field_of_the_schema(cls: type[Message]) -> None:
+    schema = schema_of(cls, "4.4") or schema_of(cls, "3.9-clients")
+    assert schema is not None
+    assert differences(cls.__fields__, schema["fields"], common_structs(schema)) == []
+    assert in_order(cls.__fields__, schema["fields"])
+    flexible = version_range(schema["flexibleVersions"])
+    assert cls.__flexible_from__ == (32768 if flexible is None else flexible[0])
+    valid = version_range(schema["validVersions"])
+    assert valid is not None
+    assert cls.__versions__[1] == valid[1]
+    assert cls.__versions__[0] <= valid[0]
+
+
+def their_layout(listed: list[dict[str, Any]], common: dict[str, Any], version: int) -> list[Any]:
+    """Name and type of every field that a version carries, by the schema."""
+    layout = []
+    for each in listed:
+        limits = version_range(each.get("versions") or each["taggedVersions"])
+        if limits is None or not limits[0] <= version <= limits[1]:
+            continue
+        nullable = version_range(each.get("nullableVersions", "none"))
+        inside = each.get("fields") or common.get(each["type"].removeprefix("[]"), {}).get("fields")
+        layout.append(
+            (
+                each["name"].lower(),
+                each["type"].startswith("[]"),
+                nullable is not None and nullable[0] <= version <= nullable[1],
+                their_layout(inside, common, version)
+                if inside
+                else each["type"].removeprefix("[]"),
+            )
+        )
+    return layout
+
+
+def our_layout(fields: tuple[Field, ...], version: int) -> list[Any]:
+    """The same by the committed table."""
+    layout = []
+    for each in fields:
+        if not each.is_in(version):
+            continue
+        element: Any = each.kind.element if isinstance(each.kind, Array) else each.kind
+        is_primitive = isinstance(element, Kind)
+        layout.append(
+            (
+                plain(each.name),
+                isinstance(each.kind, Array),
+                each.is_nullable(version),
+                element.name if is_primitive else our_layout(element.__fields__, version),
+            )
+        )
+    return layout
+
+
+def test_dropped_versions_have_the_layout_of_the_older_release() -> None:
+    compared = 0
+    for cls in message_classes():
+        newer, older = schema_of(cls, "4.4"), schema_of(cls, "3.9-clients")
+        if older is None:
+            continue
+        first, last = version_range(older["validVersions"]) or (0, -1)
+        kept = version_range(newer["validVersions"]) if newer else None
+        for version in range(first, last + 1):
+            if version < cls.__versions__[0] or (kept and version >= kept[0]):
+                continue
+            theirs = their_layout(older["fields"], common_structs(older), version)
+            assert our_layout(cls.__fields__, version) == theirs, (cls.__name__, version)
+            compared += 1
+    assert compared > 90
+
+
+def test_committed_files_are_what_the_tool_writes(tmp_path: Path) -> None:
+    tool = ROOT / "tools" / "import_schemas.py"
+    done = subprocess.run(
+        [sys.executable, str(tool), str(SCHEMAS), "--output", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    package = ROOT / "src" / "barnabas" / "protocol"
+    written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.py"))
+    assert len(written) > 150
+    for path in written:
+        assert (package / path).read_text() == (tmp_path / path).read_text(), path
+    for folder in ("messages", "records"):
+        committed = {path.name for path in (package / folder).glob("*.py")} - {"__init__.py"}
+        assert committed == {path.name for path in written if path.parent.name == folder}
