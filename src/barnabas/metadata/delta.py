@@ -97,7 +97,7 @@ class ClusterDelta:
                 changes.setdefault(key, None)
         for feature in image.features.finalized:
             self.feature_changes.setdefault(feature, 0)
-        for key in image.retained.keys():
+        for key in image.retained.identities():
             self.retained_changes.setdefault(key, None)
         if self.next_producer_id is None:
             self.next_producer_id = NO_PRODUCER_ID

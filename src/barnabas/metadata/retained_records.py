@@ -59,7 +59,7 @@ class RetainedRecords:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def keys(self) -> Iterator[str]:
+    def identities(self) -> Iterator[str]:
         """What identifies each."""
         return iter(self._by_key)
 

@@ -1,0 +1,112 @@
+"""What a replica must remember of elections (KIP-595), and Kafka's `quorum-state` file for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.raft.listener import NO_LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.runtime.disk import Disk
+
+NO_VOTE = -1
+QUORUM_STATE_FILE = "quorum-state"
+
+
+class QuorumStateError(ValueError):
+    """The `quorum-state` file cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionState:
+    """Must be on disk before any message that tells of it leaves."""
+
+    # Never goes back.
+    epoch: int = 0
+    # Leader of that epoch once known; then it never changes within the epoch.
+    leader_id: int = NO_LEADER
+    # Whom this replica voted for in that epoch, NO_VOTE if for nobody.
+    voted_id: int = NO_VOTE
+    # The candidate's log directory; zero if it did not say.
+    voted_directory_id: bytes = ZERO_UUID
+
+
+def encode_quorum_state(state: ElectionState, voters: Iterable[int] | None) -> bytes:
+    """The file's content.
+
+    Args:
+        state: what to remember.
+        voters: the static voters, which kraft.version 0 keeps in the file (format 0); None from
+            kraft.version 1 on (format 1).
+    """
+    data: dict[str, object]
+    if voters is None:
+        data = {
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": state.voted_id,
+            "votedDirectoryId": uuid_to_string(state.voted_directory_id),
+            "data_version": 1,
+        }
+    else:
+        data = {
+            "clusterId": "",
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": state.voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter} for voter in sorted(voters)],
+            "data_version": 0,
+        }
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def decode_quorum_state(content: bytes) -> ElectionState:
+    """What the file says; both formats.
+
+    Raises:
+        QuorumStateError: it is not such a file.
+    """
+    try:
+        data = json.loads(content)
+        version = data["data_version"]
+        if version not in (0, 1):
+            raise QuorumStateError(f"quorum-state has format {version}; 0 and 1 are known")
+        directory = data.get("votedDirectoryId")
+        return ElectionState(
+            epoch=int(data["leaderEpoch"]),
+            leader_id=int(data["leaderId"]),
+            voted_id=int(data["votedId"]),
+            voted_directory_id=uuid_from_string(directory) if directory else ZERO_UUID,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise QuorumStateError(f"quorum-state lacks a field or has a wrong one: {error}") from error
+    except ValueError as error:
+        raise QuorumStateError(f"quorum-state cannot be read: {error}") from error
+
+
+class QuorumStateStore:
+    """The file in the metadata log's directory."""
+
+    __slots__ = ("_disk", "_path", "_voters")
+
+    def __init__(self, disk: Disk, directory: str, voters: Iterable[int] | None) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{QUORUM_STATE_FILE}"
+        self._voters = None if voters is None else tuple(sorted(voters))
+
+    def read(self) -> ElectionState:
+        """What was remembered; the state of a replica that never took part if there is no file."""
+        if not self._disk.exists(self._path):
+            return ElectionState()
+        return decode_quorum_state(self._disk.read(self._path))
+
+    def write(self, state: ElectionState) -> None:
+        """Remember; on disk when this returns."""
+        self._disk.write_atomically(self._path, encode_quorum_state(state, self._voters))

@@ -1,0 +1,123 @@
+"""What voters say to each other (KIP-595, KIP-996), without Kafka's envelopes.
+
+A transport turns each into its API (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch) and back. Every
+request carries the sender's epoch; every response carries the responder's epoch and leader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Refusal(Enum):
+    """Why a request was not served; a transport maps it to an ErrorCode."""
+
+    FENCED_LEADER_EPOCH = "the request's epoch is older than ours"
+    NOT_LEADER = "this node does not lead"
+    INCONSISTENT_VOTER_SET = "the sender or this node is no voter"
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRequest:
+    """Asks for a vote, or (pre-vote) whether one would be given."""
+
+    source: int
+    epoch: int
+    # Epoch of the candidate's last record.
+    last_epoch: int
+    # Its log end offset.
+    end_offset: int
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VoteResponse:
+    """Answers a VoteRequest."""
+
+    source: int
+    epoch: int
+    leader_id: int
+    granted: bool
+    pre_vote: bool
+    # Epoch of the request: an answer to an older election is ignored.
+    request_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuorumEpochRequest:
+    """A new leader makes itself known."""
+
+    source: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpochRequest:
+    """A leader steps down; the first of `preferred_candidates` may begin an election at once."""
+
+    source: int
+    epoch: int
+    preferred_candidates: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumEpochResponse:
+    """Answers BeginQuorumEpoch and EndQuorumEpoch."""
+
+    source: int
+    epoch: int
+    leader_id: int
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """A replica has all records below `fetch_offset` on disk and wants those from there on."""
+
+    source: int
+    epoch: int
+    fetch_offset: int
+    # Epoch of the record before `fetch_offset`, -1 if there is none.
+    last_fetched_epoch: int
+    # What the replica knows to be committed (KIP-1166): a leader that knows more answers at once.
+    high_watermark: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DivergingEpoch:
+    """The largest epoch at or below the follower's that the leader has, and its end there."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """Answers a FetchRequest.
+
+    The driver puts the log's bytes from `fetch_offset` on into the answer, unless it refuses or
+    shows a diverging epoch.
+    """
+
+    source: int
+    epoch: int
+    leader_id: int
+    # The offset that was asked for: an answer to an older question is ignored.
+    fetch_offset: int
+    high_watermark: int = -1
+    diverging: DivergingEpoch | None = None
+    refusal: Refusal | None = None
+    # Whole batches from `fetch_offset` on; opaque here.
+    records: object = None
+
+
+Message = (
+    VoteRequest
+    | VoteResponse
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | QuorumEpochResponse
+    | FetchRequest
+    | FetchResponse
+)
