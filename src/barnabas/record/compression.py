@@ -36,9 +36,9 @@ LEVELS = {GZIP: (1, 9, 6), LZ4: (1, 17, 9), ZSTD: (-131072, 22, 3)}
 # What one batch may become; a producer's batch is at most `max.request.size` before compression.
 DECOMPRESSED_BYTES_MAX = 128 << 20
 
-# First guess of the output's size; pages of a fresh bytearray cost nothing until written.
-_GUESS_BYTES_MIN = 256 << 10
-_GUESS_RATIO = 8
+# First guess of the output's size: small, because a fresh bytearray is zeroed.
+_GUESS_BYTES_MIN = 64 << 10
+_GUESS_RATIO = 4
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"

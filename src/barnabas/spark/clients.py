@@ -1,0 +1,77 @@
+"""One client per worker process and configuration: Spark's workers live for many tasks.
+
+This is the one module with state of its own. Spark gives a task no other place to keep something
+between calls, and a new connection per task costs more than a small task.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from os import getpid
+from typing import TYPE_CHECKING
+
+from barnabas.client.facade import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.client.producer import Producer
+
+# For long reads: fewer, larger answers than Kafka's defaults, enough rows for a batch in each.
+_READ_DEFAULTS = {
+    "client.id": "barnabas-spark",
+    "max.partition.fetch.bytes": str(8 << 20),
+    "queued.max.bytes": str(32 << 20),
+}
+# The end of a task flushes, so lingering costs nothing and makes full batches.
+_WRITE_DEFAULTS = {
+    "client.id": "barnabas-spark",
+    "batch.size": str(256 << 10),
+    "linger.ms": "100",
+}
+# Showing progress to a group must not hold a query up.
+_MIRROR_DEFAULTS = {"client.id": "barnabas-spark-progress"}
+_MIRROR_LIMITS = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
+
+_Items = tuple[tuple[str, str], ...]
+
+
+def reading_client(options: Mapping[str, str]) -> Client:
+    """The process's client for sources with these options."""
+    return _client(getpid(), _items(_READ_DEFAULTS | dict(options)))
+
+
+def mirroring_client(options: Mapping[str, str]) -> Client:
+    """The process's client for committing offsets to groups, which gives up soon."""
+    return _client(getpid(), _items(_MIRROR_DEFAULTS | dict(options) | _MIRROR_LIMITS))
+
+
+def producer(options: Mapping[str, str]) -> Producer:
+    """The process's producer for sinks with these options."""
+    return _producer(getpid(), _items(_WRITE_DEFAULTS | dict(options)))
+
+
+def discard_producer(options: Mapping[str, str]) -> None:
+    """Drop the producer with what it holds, after a failed task."""
+    items = _items(_WRITE_DEFAULTS | dict(options))
+    client, failed = _client(getpid(), items), _producer(getpid(), items)
+    _producer.cache_clear()
+    _client.cache_clear()
+    failed.close(flush=False)
+    client.close(flush=False)
+
+
+def _items(options: dict[str, str]) -> _Items:
+    return tuple(sorted(options.items()))
+
+
+# The process id is part of the key: a forked child must not use its parent's sockets.
+@lru_cache(maxsize=8)
+def _client(_process: int, items: _Items) -> Client:
+    config = dict(items)
+    return Client(config.pop("bootstrap.servers"), **config)
+
+
+@lru_cache(maxsize=8)
+def _producer(process: int, items: _Items) -> Producer:
+    return _client(process, items).producer()

@@ -1,0 +1,130 @@
+"""What the driver asks the cluster: which partitions there are, where reading starts and ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import UnknownTopicError
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.spark.errors import OptionError
+from barnabas.spark.offsets import EARLIEST, LATEST, Offsets
+from barnabas.spark.options import BoundKind, OffsetBound, SourceOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.client.facade import Client
+
+
+class Planner:
+    """Partitions and offsets of the topics that the options select."""
+
+    def __init__(self, client: Client, options: SourceOptions) -> None:
+        self._client = client
+        self._options = options
+
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions selected now, sorted; a pattern may match new topics each time.
+
+        Raises:
+            UnknownTopicError: a topic or partition that was named does not exist.
+        """
+        selection = self._options.selection
+        topics: Iterable[str] = selection.topics
+        if selection.pattern is not None:
+            topics = self._client.topics(selection.pattern)
+        elif selection.partitions:
+            topics = {tp.topic for tp in selection.partitions}
+        found = {
+            TopicPartition(topic, partition)
+            for topic, partitions in self._client.partitions_for(topics).items()
+            for partition in partitions
+        }
+        if not selection.partitions:
+            return sorted(found)
+        for tp in selection.partitions:
+            if tp not in found:
+                raise UnknownTopicError(f"partition {tp} of option assign")
+        return list(selection.partitions)
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The end of each partition: high watermark, or last stable offset with read_committed."""
+        return self._listed(dict.fromkeys(partitions, LATEST))
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first offset that each partition still has."""
+        return self._listed(dict.fromkeys(partitions, EARLIEST))
+
+    def starting(self, partitions: list[TopicPartition]) -> Offsets:
+        """Offsets to start at.
+
+        Raises:
+            OptionError: the option does not cover the partitions, or no record is as late as the
+                time asked for.
+        """
+        found = self._resolve(self._options.starting, partitions)
+        unmatched = [tp for tp, offset in found.items() if offset < 0]
+        if unmatched and not self._options.latest_if_no_match:
+            raise OptionError(
+                f"{self._options.starting.option}: {_named(unmatched)} has no record as late as "
+                "the time given; set startingOffsetsByTimestampStrategy=latest to start at the end"
+            )
+        return found | self.latest(unmatched)
+
+    def ending(self, partitions: list[TopicPartition]) -> Offsets:
+        """Offsets to end at, exclusive; the end of what there is now for times that none reached.
+
+        Raises:
+            OptionError: the option does not cover the partitions, or lies behind their end.
+        """
+        found = self._resolve(self._options.ending, partitions)
+        if self._options.ending.kind is BoundKind.LATEST:
+            return found
+        latest = self.latest(partitions)
+        for tp, offset in found.items():
+            if offset > latest[tp]:
+                raise OptionError(
+                    f"{self._options.ending.option} has {offset} for {tp}, which ends at "
+                    f"{latest[tp]}"
+                )
+        return {tp: latest[tp] if offset < 0 else offset for tp, offset in found.items()}
+
+    def _resolve(self, bound: OffsetBound, partitions: list[TopicPartition]) -> Offsets:
+        match bound.kind:
+            case BoundKind.EARLIEST:
+                return self.earliest(partitions)
+            case BoundKind.LATEST:
+                return self.latest(partitions)
+            case BoundKind.TIMESTAMP:
+                return self._listed(dict.fromkeys(partitions, bound.timestamp))
+            case BoundKind.TIMESTAMPS:
+                _check_cover(bound, partitions)
+                return self._listed(bound.numbers)
+            case BoundKind.OFFSETS:
+                _check_cover(bound, partitions)
+                special = {tp: n for tp, n in bound.numbers.items() if n < 0}
+                return bound.numbers | self._listed(special)
+
+    def _listed(self, specs: dict[TopicPartition, int]) -> Offsets:
+        if not specs:
+            return {}
+        wanted: dict[tuple[str, int], str | int] = {**specs}
+        return {tp: found.offset for tp, found in self._client.list_offsets(wanted).items()}
+
+
+def _check_cover(bound: OffsetBound, partitions: list[TopicPartition]) -> None:
+    """Every partition must be named, so that a forgotten one is not read from a guess."""
+    missing = [tp for tp in partitions if tp not in bound.numbers]
+    extra = sorted(set(bound.numbers) - set(partitions))
+    if missing:
+        raise OptionError(
+            f"{bound.option} does not name {_named(missing)}; it must name every partition that "
+            "is read (offsets: -2 for earliest, -1 for latest)"
+        )
+    if extra:
+        raise OptionError(f"{bound.option} names {_named(extra)}, which is not read")
+
+
+def _named(partitions: list[TopicPartition]) -> str:
+    shown = ", ".join(str(tp) for tp in partitions[:5])
+    return shown if len(partitions) <= 5 else f"{shown} and {len(partitions) - 5} more"

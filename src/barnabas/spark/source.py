@@ -1,0 +1,97 @@
+"""`format("barnabas")`: what Spark asks for a schema, a reader or a writer.
+
+Spark imports this while it looks for data sources, in every session: it imports nothing heavy, the
+client last of all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from barnabas.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from barnabas.spark.reader import TopicReader
+    from barnabas.spark.stream_reader import TopicStreamReader
+    from barnabas.spark.writer import TopicStreamWriter, TopicWriter
+
+_COLUMNS = (
+    ("key", "binary"),
+    ("value", "binary"),
+    ("topic", "string"),
+    ("partition", "int"),
+    ("offset", "bigint"),
+    ("timestamp", "timestamp"),
+    ("timestampType", "int"),
+)
+_HEADERS = ("headers", "array<struct<key:string,value:binary>>")
+
+
+class BarnabasSource(DataSource):
+    """Topics as tables and streams, with the columns and options of Spark's Kafka connector."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(...)`."""
+        return "barnabas"
+
+    def schema(self) -> str:
+        """The columns of a read."""
+        return ", ".join(f"{name} {kind}" for name, kind in self._columns())
+
+    def _columns(self) -> tuple[tuple[str, str], ...]:
+        with_headers = str(self.options.get("includeHeaders", "false")).lower() == "true"
+        return (*_COLUMNS, _HEADERS) if with_headers else _COLUMNS
+
+    def reader(self, schema: StructType) -> TopicReader:
+        """For `spark.read`."""
+        from barnabas.spark.options import parse_source_options
+        from barnabas.spark.reader import TopicReader
+
+        options = parse_source_options(self.options, streaming=False)
+        self._check_schema(schema)
+        return TopicReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802
+        """For `spark.readStream`."""
+        from barnabas.runtime.clock import SystemClock
+        from barnabas.spark.options import parse_source_options
+        from barnabas.spark.stream_reader import TopicStreamReader
+
+        options = parse_source_options(self.options, streaming=True)
+        self._check_schema(schema)
+        return TopicStreamReader(options, schema, SystemClock())
+
+    def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
+        """For `df.write`; a topic can be appended to only."""
+        from barnabas.spark.options import parse_sink_options
+        from barnabas.spark.writer import TopicWriter, sink_columns
+
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: use mode('append')")
+        options = parse_sink_options(self.options)
+        return TopicWriter(options, sink_columns(schema, options))
+
+    def streamWriter(  # noqa: N802
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002
+    ) -> TopicStreamWriter:
+        """For `df.writeStream`; only output mode "complete" overwrites, and it is taken too."""
+        from barnabas.spark.options import parse_sink_options
+        from barnabas.spark.writer import TopicStreamWriter, sink_columns
+
+        options = parse_sink_options(self.options)
+        return TopicStreamWriter(options, sink_columns(schema, options))
+
+    def _check_schema(self, schema: StructType) -> None:
+        given = tuple((column.name, column.dataType.simpleString()) for column in schema.fields)
+        if given != self._columns():
+            raise OptionError(
+                "the columns of a topic are fixed: leave .schema(...) out, and parse `value` with "
+                "from_json, from_csv or a cast"
+            )

@@ -1,0 +1,63 @@
+"""Reading one range of offsets in a Spark task."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import OffsetOutOfRangeError, RangeStalledError
+from barnabas.spark.clients import reading_client
+from barnabas.spark.errors import DataLossError
+from barnabas.spark.rows import RowBatches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyarrow import RecordBatch
+    from pyspark.sql.types import StructType
+
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.spark.options import SourceOptions
+    from barnabas.spark.ranges import OffsetRange
+
+logger = logging.getLogger(__name__)
+
+
+def read_range(
+    options: SourceOptions, wanted: OffsetRange, schema: StructType
+) -> Iterator[RecordBatch]:
+    """The records of a range as Arrow batches; the same ones whenever it is called.
+
+    The range ends when the position has come to its end: offsets without a record (compaction,
+    transaction markers) are no loss.
+
+    Raises:
+        DataLossError: records of the range are gone, and failOnDataLoss is on.
+    """
+    client = reading_client(options.client)
+    rows = RowBatches(wanted.topic, wanted.partition, schema)
+    tp = wanted.topic_partition
+    position: int | None = wanted.start
+    while position is not None and position < wanted.end:
+        try:
+            for part in client.fetch_range({tp: (position, wanted.end)}):
+                yield from rows.add(part.data, part.first_offset, part.end_offset, part.aborted)
+                position = part.end_offset
+        except (OffsetOutOfRangeError, RangeStalledError) as problem:
+            if options.fail_on_data_loss:
+                raise DataLossError(
+                    f"Offsets {position} to {wanted.end} of {tp} cannot be read: {problem}."
+                ) from problem
+            position = _after_gap(client, tp, position, wanted.end)
+    yield from rows.rest()
+
+
+def _after_gap(client: Client, tp: TopicPartition, position: int, end: int) -> int | None:
+    """Where reading goes on after lost records; None if nothing of the range is left."""
+    earliest = client.list_offsets({tp: "earliest"})[tp].offset
+    if position < earliest < end:
+        logger.warning("%s: records from %d to %d are lost and left out", tp, position, earliest)
+        return earliest
+    logger.warning("%s: records from %d to %d are lost and left out", tp, position, end)
+    return None
