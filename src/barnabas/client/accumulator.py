@@ -112,6 +112,8 @@ class Accumulator:
         self._linger_armed = False
         # Held by batches, open ones with their full size; at most buffer.memory, save one batch.
         self.reserved_bytes = 0
+        # Batches that were closed since the producer was made: a change is a reason to send.
+        self.closed_count = 0
 
     @property
     def has_room(self) -> bool:
@@ -233,6 +235,7 @@ class Accumulator:
         batch.close(self._compression, self._config.compression_level)
         self.reserved_bytes += batch.size - batch.reserved_bytes
         batch.reserved_bytes = batch.size
+        self.closed_count += 1
         queue.closed.append(batch)
         self.ready[queue] = None
 

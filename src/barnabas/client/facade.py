@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 T = TypeVar("T")
+# A TopicPartition or a plain (topic, partition).
+K = TypeVar("K", bound="tuple[str, int]")
 # Beyond the time-out that a call keeps itself: time for its own error to arrive.
 _GRACE_MS = 5_000.0
 
@@ -191,8 +193,8 @@ class Client:
         return {name: sorted(topic.partitions) for name, topic in found.items()}
 
     def list_offsets(
-        self, specs: Mapping[PartitionKey, str | int], *, isolation_level: str | None = None
-    ) -> dict[TopicPartition, ListedOffset]:
+        self, specs: Mapping[K, str | int], *, isolation_level: str | None = None
+    ) -> dict[K, ListedOffset]:
         """Offsets by time.
 
         Args:
@@ -208,11 +210,12 @@ class Client:
             isolation = int(level == "read_committed")
             OffsetLookup(self._cluster, wanted, isolation, timeout_ms, on_done).start()
 
-        return self._wait(start, "offsets")
+        found = self._wait(start, "offsets")
+        return {key: found[TopicPartition(*key)] for key in specs}
 
     # Reading
 
-    def fetch_range(self, ranges: Mapping[PartitionKey, tuple[int, int]]) -> Iterator[RecordSet]:
+    def fetch_range(self, ranges: Mapping[K, tuple[int, int]]) -> Iterator[RecordSet]:
         """Read ranges of offsets as raw record sets, prefetching while the caller works.
 
         Args:
@@ -230,7 +233,7 @@ class Client:
         with self.stream(ranges) as stream:
             yield from stream.sets()
 
-    def stream(self, ranges: Mapping[PartitionKey, tuple[int, int | None]]) -> RecordStream:
+    def stream(self, ranges: Mapping[K, tuple[int, int | None]]) -> RecordStream:
         """Read partitions from an offset, to an exclusive end or (None) for ever.
 
         The stream gives raw record sets or records; see `RecordStream`. Close it after use.
@@ -261,9 +264,7 @@ class Client:
 
     # Groups
 
-    def commit_offsets(
-        self, group: str, offsets: Mapping[PartitionKey, int | CommittedOffset]
-    ) -> None:
+    def commit_offsets(self, group: str, offsets: Mapping[K, int | CommittedOffset]) -> None:
         """Commit offsets (the next ones to be read) for a group that has no members."""
         wanted = {
             TopicPartition(*tp): offset if isinstance(offset, tuple) else CommittedOffset(offset)
@@ -279,7 +280,7 @@ class Client:
     def committed(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Committed offsets of a group, of all partitions if none are named; absent ones left out."""
+        """Committed offsets of a group, of all partitions if none are named; absent ones out."""
         wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
         timeout_ms = self.config.default_api_timeout_ms
 

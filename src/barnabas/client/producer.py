@@ -83,6 +83,9 @@ class Producer:
         self.failed = 0
         # The first failure that nobody was told of.
         self._untold: ClientError | None = None
+        self._linger_ms = config.linger_ms
+        # `closed_count` of the accumulator when the loop last had a turn.
+        self._closed_seen = 0
         # When the loop last had a turn, in ms of the wall clock.
         self._stepped_ms = 0
         self._closed = False
@@ -167,7 +170,10 @@ class Producer:
         accumulator = self._accumulator
         while not accumulator.append(tp, record, now, on_delivery):
             self._wait_for_room()
-        if now - self._stepped_ms > self._config.linger_ms or accumulator.ready:
+        if (
+            accumulator.closed_count != self._closed_seen
+            or now - self._stepped_ms >= self._linger_ms
+        ):
             self._step(now)
 
     def send_batch(
@@ -255,6 +261,7 @@ class Producer:
     def _step(self, now: int) -> None:
         """Send what is ready and take what has come, without waiting."""
         self._stepped_ms = now
+        self._closed_seen = self._accumulator.closed_count
         self._accumulator.make_lingered_due()
         self._sender.pump()
         self._stepper.run_until(_never, 0)

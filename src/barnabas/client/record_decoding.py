@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.record.batch import MAGIC_V2, BatchHeader, magic_of, read_header
+from barnabas.record.batch import MAGIC_V2, BatchHeader, read_header
 from barnabas.record.columns import batch_records, iter_records
 from barnabas.record.conversion import entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from barnabas.client.fetcher import RecordSet
     from barnabas.record.compiled import CompiledRecord
 
-__all__ = ["ConsumedRecord", "decode_record_set"]
+__all__ = ["ConsumedRecord", "decode_record_set", "read_records"]
 
 _ABORT_KEY = b"\x00\x00\x00\x00"
 
@@ -33,17 +33,29 @@ class ConsumedRecord(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]]
 
 
-def decode_record_set(records: RecordSet) -> list[ConsumedRecord]:
-    """The records of a set, in order, without control records and aborted transactions."""
-    topic, partition = records.topic, records.partition
+def read_records(records: RecordSet) -> list[CompiledRecord]:
+    """The records of a set as the compiled reader makes them: the fast way to their attributes.
+
+    They have `offset`, `timestamp`, `timestamp_type`, `key`, `value` and `headers`; control records
+    and aborted transactions are left out.
+
+    Raises:
+        CorruptBatchError: malformed bytes.
+    """
+    found = list(_committed(records) if records.aborted else iter_records(records.data))
     first, end = records.first_offset, records.end_offset
-    found: Iterable[CompiledRecord]
-    found = _committed(records) if records.aborted else iter_records(records.data)
-    make = ConsumedRecord
+    if found and (found[0].offset < first or found[-1].offset >= end):
+        return [record for record in found if first <= record.offset < end]
+    return found
+
+
+def decode_record_set(records: RecordSet) -> list[ConsumedRecord]:
+    """The same as named tuples that know their topic and partition."""
+    topic, partition = records.topic, records.partition
+    make = ConsumedRecord._make
     return [
-        make(topic, partition, offset, r.timestamp, r.timestamp_type, r.key, r.value, r.headers)
-        for r in found
-        if first <= (offset := r.offset) < end
+        make((topic, partition, r.offset, r.timestamp, r.timestamp_type, r.key, r.value, r.headers))
+        for r in read_records(records)
     ]
 
 
@@ -53,7 +65,7 @@ def _committed(records: RecordSet) -> Iterator[CompiledRecord]:
     waiting = sorted(records.aborted, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()
     for position, _size, magic in entries(data):
-        if magic != MAGIC_V2 or magic_of(data, position) != MAGIC_V2:
+        if magic != MAGIC_V2:
             continue
         header = read_header(data, position)
         while waiting and waiting[-1][1] <= header.last_offset:

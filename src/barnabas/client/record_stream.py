@@ -113,6 +113,10 @@ class RecordStream:
         self._positions[TopicPartition(item.topic, item.partition)] = item.end_offset
         return item
 
+    def partition_of(self, record: ConsumedRecord) -> TopicPartition:
+        """The partition that a record is from."""
+        return TopicPartition(record.topic, record.partition)
+
     def _has_something(self) -> bool:
         return self._fetcher.has_output or self._fetcher.is_finished
 

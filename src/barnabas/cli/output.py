@@ -1,0 +1,142 @@
+"""What the client commands share: options, errors in words, tables and JSON, exit statuses.
+
+Exit statuses: 0 done, 1 the cluster refused or something was not delivered, 2 wrong usage, 130
+interrupted. Results go to standard output, everything else to standard error. Rich is imported only
+when there is a terminal to be rich on.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from barnabas.client.errors import ClientConfigError, ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from barnabas.client.facade import Client
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+__all__ = [
+    "client_options",
+    "connected",
+    "echo_json",
+    "echo_table",
+    "json_bytes",
+    "key_values",
+    "problem",
+]
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+
+def client_options(command: F) -> F:
+    """The options of every command that talks to a cluster."""
+    options = [
+        click.option(
+            "-b",
+            "--bootstrap-server",
+            "bootstrap",
+            envvar="BARNABAS_BOOTSTRAP",
+            default=DEFAULT_BOOTSTRAP,
+            show_default=True,
+            show_envvar=True,
+            metavar="HOST:PORT[,...]",
+            help="Brokers to start from.",
+        ),
+        click.option(
+            "-X",
+            "--property",
+            "properties",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A configuration key of Kafka's clients, such as request.timeout.ms=5000.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """KEY=VALUE arguments of an option as a dictionary."""
+    found = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise click.UsageError(f"{option} {pair}: write KEY=VALUE")
+        found[key.strip()] = value.strip()
+    return found
+
+
+@contextmanager
+def connected(
+    bootstrap: str, properties: Sequence[str], defaults: Mapping[str, object] | None = None
+) -> Iterator[Client]:
+    """A client for the length of a command; its errors end the command with a message."""
+    from barnabas.client.facade import Client
+
+    config: dict[str, object] = {"client.id": "barnabas-cli", **(defaults or {})}
+    config.update(key_values(properties, "--property"))
+    try:
+        with Client(bootstrap, **config) as client:
+            yield client
+    except ClientConfigError as error:
+        raise click.UsageError(str(error)) from None
+    except ClientError as error:
+        problem(str(error))
+        sys.exit(EXIT_FAILED)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # Who read our output has had enough. What is buffered cannot be written any more.
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def problem(message: str) -> None:
+    """Say on standard error what is wrong."""
+    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    click.echo(message, err=True)
+
+
+def echo_json(value: object) -> None:
+    """One JSON value on a line of standard output."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def echo_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table for people on a terminal, tab separated lines for programs elsewhere."""
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join(str(cell) for cell in row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    Console().print(table)
+
+
+def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Bytes as a JSON member: text if they are UTF-8, else base64 under `<name>_base64`."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}

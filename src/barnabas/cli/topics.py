@@ -1,0 +1,261 @@
+"""`barnabas topics`: list, describe, create, alter and delete topics."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.output import (
+    EXIT_FAILED,
+    client_options,
+    connected,
+    echo_json,
+    echo_table,
+    key_values,
+    problem,
+)
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.client.admin import ConfigEntry
+    from barnabas.client.errors import BrokerError
+    from barnabas.client.metadata_cache import TopicInfo
+
+EXAMPLES = """\b
+Examples:
+  barnabas topics list
+  barnabas topics create flights --partitions 6 --config retention.ms=86400000
+  barnabas topics describe flights
+  barnabas topics alter flights --partitions 12 --delete-config retention.ms
+  barnabas topics delete flights
+"""
+
+
+@click.group(epilog=EXAMPLES)
+def topics() -> None:
+    """List, describe and change topics."""
+
+
+@topics.command("list", epilog="\b\nExamples:\n  barnabas topics list 'flights.*' --long\n")
+@click.argument("pattern", required=False)
+@click.option("--internal", is_flag=True, help="Internal topics too.")
+@click.option("-l", "--long", "is_long", is_flag=True, help="With partitions and replicas.")
+@client_options
+def list_topics(
+    pattern: str | None,
+    internal: bool,
+    is_long: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """List topics, those whose whole name matches PATTERN (a regular expression) if given."""
+    with connected(bootstrap, properties) as client:
+        names = client.topics(pattern, internal=internal)
+        if not (is_long or as_json):
+            for name in names:
+                click.echo(name)
+            return
+        found = client.describe_topics(names)
+        if as_json:
+            echo_json([_topic_json(found[name]) for name in names])
+            return
+        rows = [
+            (name, len(found[name].partitions), _replication_factor(found[name])) for name in names
+        ]
+        echo_table(("topic", "partitions", "replicas"), rows)
+
+
+@topics.command("describe", epilog="\b\nExamples:\n  barnabas topics describe flights --json\n")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--all-configs", is_flag=True, help="Configs at their default too.")
+@client_options
+def describe_topics(
+    names: Sequence[str],
+    all_configs: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Show partitions, leaders, offsets and configs of topics."""
+    with connected(bootstrap, properties) as client:
+        found = client.describe_topics(names)
+        partitions = [
+            TopicPartition(name, number) for name in names for number in found[name].partitions
+        ]
+        starts = client.list_offsets(dict.fromkeys(partitions, "earliest"))
+        ends = client.list_offsets(dict.fromkeys(partitions, "latest"))
+        offsets = {tp: (starts[tp].offset, ends[tp].offset) for tp in starts}
+        configs = client.describe_topic_configs(names)
+        for name in names:
+            kept = [c for c in configs[name] if all_configs or c.source == "topic"]
+            if as_json:
+                described = _topic_json(found[name])
+                for partition in described["partitions"]:
+                    start, end = offsets[TopicPartition(name, partition["partition"])]
+                    partition.update(start_offset=start, end_offset=end)
+                described["configs"] = {c.name: c.value for c in kept}
+                echo_json(described)
+            else:
+                _echo_topic(found[name], offsets, kept)
+
+
+def _echo_topic(
+    topic: TopicInfo,
+    offsets: Mapping[TopicPartition, tuple[int, int]],
+    configs: Sequence[ConfigEntry],
+) -> None:
+    from barnabas.protocol.primitives import uuid_to_string
+
+    factor = _replication_factor(topic)
+    click.echo(
+        f"{topic.name}: {len(topic.partitions)} partitions, {factor} replicas, "
+        f"id {uuid_to_string(topic.topic_id)}"
+    )
+    for config in configs:
+        click.echo(f"  {config.name}={config.value} ({config.source})")
+    rows = []
+    for number, partition in sorted(topic.partitions.items()):
+        start, end = offsets[TopicPartition(topic.name, number)]
+        leader = partition.leader if partition.leader >= 0 else "none"
+        replicas = ",".join(map(str, partition.replicas))
+        rows.append((number, leader, replicas, ",".join(map(str, partition.isr)), start, end))
+    echo_table(("partition", "leader", "replicas", "isr", "start", "end"), rows)
+
+
+def _topic_json(topic: TopicInfo) -> dict[str, Any]:
+    from barnabas.protocol.primitives import uuid_to_string
+
+    return {
+        "topic": topic.name,
+        "id": uuid_to_string(topic.topic_id),
+        "internal": topic.is_internal,
+        "partitions": [
+            {
+                "partition": number,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+            }
+            for number, partition in sorted(topic.partitions.items())
+        ],
+    }
+
+
+def _replication_factor(topic: TopicInfo) -> int:
+    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
+
+
+@topics.command(
+    "create",
+    epilog="\b\nExamples:\n  barnabas topics create flights --partitions 6 --if-not-exists\n",
+)
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("-p", "--partitions", type=click.IntRange(1), help="[default: the broker's]")
+@click.option("-r", "--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
+@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE")
+@click.option("--if-not-exists", is_flag=True, help="No error if the topic is there already.")
+@client_options
+def create_topics(
+    names: Sequence[str],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: Sequence[str],
+    if_not_exists: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Create topics and wait until they can be used."""
+    from barnabas.client.admin import NewTopic
+
+    pairs = key_values(configs, "--config")
+    new = [NewTopic(name, partitions or -1, replication_factor or -1, pairs) for name in names]
+    with connected(bootstrap, properties) as client:
+        results = client.create_topics(new)
+    allowed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
+    _report(results, "created", allowed, as_json=as_json)
+
+
+@topics.command("delete", epilog="\b\nExamples:\n  barnabas topics delete flights --yes\n")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--if-exists", is_flag=True, help="No error if a topic is not there.")
+@client_options
+def delete_topics(
+    names: Sequence[str],
+    yes: bool,
+    if_exists: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Delete topics and all their records. Asks first on a terminal."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
+    with connected(bootstrap, properties) as client:
+        results = client.delete_topics(names)
+    allowed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None
+    _report(results, "deleted", allowed, as_json=as_json)
+
+
+@topics.command(
+    "alter",
+    epilog="\b\nExamples:\n  barnabas topics alter flights --config retention.ms=3600000\n",
+)
+@click.argument("name", metavar="TOPIC")
+@click.option("-p", "--partitions", type=click.IntRange(1), help="Raise their number to this.")
+@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE")
+@click.option("--delete-config", "deleted", multiple=True, metavar="KEY", help="Back to default.")
+@client_options
+def alter_topic(
+    name: str,
+    partitions: int | None,
+    configs: Sequence[str],
+    deleted: Sequence[str],
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Raise the number of partitions, set configs or take them back to their default."""
+    changes: dict[str, str | None] = dict(key_values(configs, "--config"))
+    changes.update(dict.fromkeys(deleted))
+    if not changes and partitions is None:
+        raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
+    results: dict[str, BrokerError | None] = {name: None}
+    with connected(bootstrap, properties) as client:
+        if changes:
+            client.alter_topic_configs(name, changes)
+        if partitions is not None:
+            results = client.create_partitions({name: partitions})
+    _report(results, "altered", None, as_json=as_json)
+
+
+def _report(
+    results: Mapping[str, BrokerError | None],
+    done: str,
+    allowed: ErrorCode | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Say for each topic what became of it; exit status 1 if an error is not the allowed one."""
+    failed = False
+    for name, error in results.items():
+        tolerated = error is not None and error.error_code == allowed
+        if as_json:
+            code = error.error_code.name if error is not None else None
+            message = error.detail if error is not None else None
+            echo_json({"topic": name, "error": code, "message": message})
+        elif error is None:
+            click.echo(f"{done} {name}")
+        elif not tolerated:
+            problem(str(error))
+        failed = failed or (error is not None and not tolerated)
+    if failed:
+        sys.exit(EXIT_FAILED)
