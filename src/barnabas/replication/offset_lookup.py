@@ -56,8 +56,9 @@ def _by_timestamp(
     log = partition.log
     try:
         if timestamp == MAX_TIMESTAMP:
-            timestamp = max(segment.max_timestamp for segment in log.segments)
-        found = log.offset_for_timestamp(timestamp) if timestamp >= 0 else None
+            found = log.max_timestamp_offset()
+        else:
+            found = log.offset_for_timestamp(timestamp) if timestamp >= 0 else None
     except StorageError as error:
         return ListOffsetResult(error.error_code)
     if found is not None and found[1] < _fetchable_end(partition, isolation):

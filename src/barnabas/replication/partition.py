@@ -260,7 +260,7 @@ class Partition:
         """
         if self.sync_required_from == NOTHING_TO_SYNC:
             return False
-        is_behind = self.log.log_end_offset > end_offset
+        is_behind = self.log.is_flush_due
         self.sync_required_from = end_offset if is_behind else NOTHING_TO_SYNC
         self.maybe_increment_high_watermark()
         return is_behind

@@ -1,0 +1,1 @@
+"""Coordinators: state machines over a partition each, whose log is their only memory (KIP-848)."""

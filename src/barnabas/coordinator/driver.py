@@ -1,0 +1,287 @@
+"""Runs shards over their partitions: load, write, hold answers until commit (Kafka's
+CoordinatorRuntime)."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from barnabas.coordinator.loader import Loader
+from barnabas.coordinator.shard import Shard
+from barnabas.protocol.errors import ErrorCode
+from barnabas.record.builder import BatchBuilder
+from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordinator.result import CoordinatorRecord, CoordinatorResult
+    from barnabas.replication.partition import Partition
+    from barnabas.replication.results import ProduceResult
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.timer import Timer
+
+_log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=Shard)
+R = TypeVar("R")
+
+_ACKS_ALL = -1
+
+
+class StateLog(Protocol):
+    """Where state partitions are written: what is needed of the replica manager."""
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """The partition if it is online here."""
+        ...
+
+    def append_records(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        entries: dict[TopicPartition, memoryview],
+        origin: AppendOrigin,
+        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> None:
+        """Append, and call back once committed or failed; maybe before returning."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DriverParts:
+    """What a driver is joined with."""
+
+    log: StateLog
+    clock: Clock
+    timer: Timer
+    # How long a write may wait for its commit.
+    write_timeout_ms: int = 5_000
+    # Compression of the state's records (record.compression).
+    compression: int = 0
+
+
+class ShardState(Enum):
+    """Where a shard is in its life."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    # The log could not be read; a new leader epoch tries again.
+    FAILED = "failed"
+
+
+class _Held:
+    """An answer that waits until everything below `end_offset` is committed."""
+
+    __slots__ = ("answer", "end_offset", "is_done", "on_outcome", "outcome")
+
+    def __init__(self, answer: Callable[[ErrorCode], None]) -> None:
+        self.answer = answer
+        self.end_offset = -1
+        self.is_done = False
+        # Of the append, once it is known.
+        self.outcome: ProduceResult | None = None
+        # Set once the records are replayed: before, the outcome is only noted.
+        self.on_outcome: Callable[[], None] | None = None
+
+    def note(self, results: dict[TopicPartition, ProduceResult]) -> None:
+        (self.outcome,) = results.values()
+        if self.on_outcome is not None:
+            self.on_outcome()
+
+    def finish(self, error: ErrorCode) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self.answer(error)
+
+
+class _Running(Generic[S]):
+    """A shard and what hangs on it."""
+
+    __slots__ = ("held", "key", "leader_epoch", "loader", "shard", "state", "written_end")
+
+    def __init__(self, key: TopicPartition, leader_epoch: int, shard: S) -> None:
+        self.key = key
+        self.leader_epoch = leader_epoch
+        self.shard = shard
+        self.state = ShardState.LOADING
+        self.loader: Loader | None = None
+        # In the order of their end offsets.
+        self.held: deque[_Held] = deque()
+        # Offset behind the last record written in this epoch.
+        self.written_end = 0
+
+
+class CoordinatorDriver(Generic[S]):
+    """The shards of the state partitions that this broker leads."""
+
+    def __init__(
+        self, topic: str, parts: DriverParts, make_shard: Callable[[TopicPartition], S]
+    ) -> None:
+        self.topic = topic
+        self._parts = parts
+        self._make_shard = make_shard
+        self._running: dict[int, _Running[S]] = {}
+
+    # Leadership.
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition: load it. The same epoch again changes nothing."""
+        known = self._running.get(partition)
+        if known is not None:
+            if known.leader_epoch >= leader_epoch:
+                return
+            self.on_resigned(partition)
+        key = TopicPartition(self.topic, partition)
+        found = self._parts.log.partition(key)
+        if isinstance(found, ErrorCode):
+            _log.error("cannot load %s: %s", key, found.name)
+            return
+        running = _Running(key, leader_epoch, self._make_shard(key))
+        running.loader = Loader(
+            found.log, running.shard, self._parts.timer, partial(self._on_loaded, running)
+        )
+        self._running[partition] = running
+        running.loader.start()
+
+    def on_resigned(self, partition: int) -> None:
+        """This broker does not lead it any more: forget its state, send askers elsewhere."""
+        running = self._running.pop(partition, None)
+        if running is None:
+            return
+        if running.loader is not None:
+            running.loader.cancel()
+        for held in running.held:
+            held.finish(ErrorCode.NOT_COORDINATOR)
+
+    def _on_loaded(self, running: _Running[S], succeeded: bool) -> None:
+        running.loader = None
+        found = self._parts.log.partition(running.key)
+        if not succeeded or isinstance(found, ErrorCode):
+            running.state = ShardState.FAILED
+            return
+        running.state = ShardState.ACTIVE
+        running.written_end = found.log.log_end_offset
+        self._advance(running)
+
+    def state(self, partition: int) -> ShardState | None:
+        """None if this broker does not lead the partition."""
+        running = self._running.get(partition)
+        return None if running is None else running.state
+
+    def active(self) -> list[S]:
+        """The shards that are loaded."""
+        return [each.shard for each in self._running.values() if each.state is ShardState.ACTIVE]
+
+    def _find(self, partition: int) -> _Running[S] | ErrorCode:
+        running = self._running.get(partition)
+        if running is None or running.state is ShardState.FAILED:
+            return ErrorCode.NOT_COORDINATOR
+        if running.state is ShardState.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return running
+
+    # Requests.
+
+    def read(self, partition: int, operation: Callable[[S], R]) -> R | ErrorCode:
+        """What `operation` finds in committed state.
+
+        Returns:
+            Its result; else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        running = self._find(partition)
+        if isinstance(running, ErrorCode):
+            return running
+        self._advance(running)
+        return operation(running.shard)
+
+    def write(
+        self,
+        partition: int,
+        operation: Callable[[S], CoordinatorResult[R]],
+        on_done: Callable[[R | None, ErrorCode], None],
+    ) -> None:
+        """Let `operation` make records; append and replay them, answer once they are committed.
+
+        Args:
+            operation: must not change the shard.
+            on_done: gets the response and NONE, or None and the error; may be called before this
+                returns.
+        """
+        running = self._find(partition)
+        if isinstance(running, ErrorCode):
+            on_done(None, running)
+            return
+        result = operation(running.shard)
+
+        def answer(error: ErrorCode) -> None:
+            on_done(result.response if error is ErrorCode.NONE else None, error)
+
+        held = _Held(answer)
+        if result.records:
+            self._append(running, result.records, held)
+            return
+        # It may rest on what is written and not yet committed: it waits for that too.
+        held.end_offset = running.written_end
+        running.held.append(held)
+        self._advance(running)
+
+    def _append(self, running: _Running[S], records: list[CoordinatorRecord], held: _Held) -> None:
+        batch = self._batch(records)
+        parts = self._parts
+        parts.log.append_records(
+            parts.write_timeout_ms,
+            _ACKS_ALL,
+            {running.key: memoryview(batch)},
+            AppendOrigin.COORDINATOR,
+            held.note,
+        )
+        outcome = held.outcome
+        if outcome is not None and outcome.base_offset < 0:
+            held.finish(outcome.error)
+            return
+        end_offset = self._end_of(running, outcome)
+        for offset, record in enumerate(records, end_offset - len(records)):
+            running.shard.replay(offset, record.key, record.value)
+        running.written_end = held.end_offset = end_offset
+        running.held.append(held)
+        held.on_outcome = partial(self._on_outcome, running, held)
+        if outcome is not None:
+            held.on_outcome()
+
+    def _batch(self, records: list[CoordinatorRecord]) -> bytearray:
+        builder = BatchBuilder(compression=self._parts.compression)
+        now_ms = self._parts.clock.wall_ms()
+        for record in records:
+            builder.append(now_ms, record.key, record.value)
+        return builder.build()
+
+    def _end_of(self, running: _Running[S], outcome: ProduceResult | None) -> int:
+        if outcome is not None:
+            return outcome.last_offset + 1
+        found = self._parts.log.partition(running.key)
+        assert not isinstance(found, ErrorCode), "an append waits in a partition that is not there"
+        return found.log.log_end_offset
+
+    def _on_outcome(self, running: _Running[S], held: _Held) -> None:
+        """The append is committed, or failed: then its records stay and may be committed later."""
+        assert held.outcome is not None
+        if held.outcome.error is not ErrorCode.NONE:
+            held.finish(held.outcome.error)
+        self._advance(running)
+
+    def _advance(self, running: _Running[S]) -> None:
+        """Show readers what is committed, and give the answers that waited for it."""
+        found = self._parts.log.partition(running.key)
+        if isinstance(found, ErrorCode):
+            return
+        high_watermark = found.log.high_watermark
+        running.shard.commit(high_watermark)
+        held = running.held
+        while held and (held[0].is_done or held[0].end_offset <= high_watermark):
+            held.popleft().finish(ErrorCode.NONE)

@@ -1,0 +1,1 @@
+"""The group coordinator: committed offsets (and groups) in `__consumer_offsets`."""

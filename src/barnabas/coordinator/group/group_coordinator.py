@@ -1,0 +1,203 @@
+"""OffsetCommit and OffsetFetch in all their versions, over the shards (Kafka's
+GroupCoordinatorService)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.driver import CoordinatorDriver
+from barnabas.coordinator.group.committed_offset import CommittedOffset
+from barnabas.coordinator.group.group_shard import GroupShard, MemberClaim, OffsetsToCommit
+from barnabas.coordinator.group.offset_fetch import fetch_group, groups_of, response_of
+from barnabas.coordinator.group.partitioner import partition_for
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.coordinator.config import GroupCoordinatorConfig
+    from barnabas.coordinator.driver import DriverParts
+    from barnabas.coordinator.group.offset_store import PartitionKey
+    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.protocol.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+    )
+    from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+    from barnabas.runtime.clock import Clock
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+# From this version on topics are named by id alone.
+_FIRST_VERSION_WITH_TOPIC_IDS = 10
+_NO_EXPIRY = -1
+
+# What a failed append of the coordinator means to its client.
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """One commit on its way."""
+
+    request: OffsetCommitRequest
+    response: OffsetCommitResponse
+    # Where in the response the outcome of each partition goes.
+    slots: dict[PartitionKey, list[OffsetCommitResponsePartition]]
+    on_done: Callable[[OffsetCommitResponse], None]
+
+
+class GroupCoordinator:
+    """The groups whose partition of `__consumer_offsets` this broker leads.
+
+    Authorization is the caller's: it passes what is allowed and adds what is not.
+    """
+
+    def __init__(
+        self, config: GroupCoordinatorConfig, parts: DriverParts, topics: TopicsView
+    ) -> None:
+        self._config = config
+        self._clock: Clock = parts.clock
+        self._topics = topics
+        metadata_length_max = config.offset_metadata_max_bytes
+        self.driver: CoordinatorDriver[GroupShard] = CoordinatorDriver(
+            OFFSETS_TOPIC, parts, lambda _: GroupShard(metadata_length_max)
+        )
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` whose leader coordinates the group."""
+        return partition_for(group_id, self._config.offsets_topic_num_partitions)
+
+    # OffsetCommit.
+
+    def commit_offsets(
+        self,
+        request: OffsetCommitRequest,
+        version: int,
+        on_done: Callable[[OffsetCommitResponse], None],
+    ) -> None:
+        """Commit what the request has (versions 0 to 10).
+
+        Args:
+            on_done: called once the offsets are committed or refused; may be before this returns.
+        """
+        commit = _Commit(request, OffsetCommitResponse(topics=[]), {}, on_done)
+        offsets: dict[PartitionKey, CommittedOffset] = {}
+        for topic in request.topics:
+            self._take_topic(topic, version, commit, offsets)
+        if not offsets:
+            on_done(commit.response)
+            return
+        claim = MemberClaim(
+            request.group_id,
+            request.member_id,
+            request.generation_id_or_member_epoch,
+            request.group_instance_id,
+        )
+        to_commit = OffsetsToCommit(claim, offsets, version)
+        self.driver.write(
+            self.partition_for(request.group_id),
+            lambda shard: shard.commit_offsets(to_commit),
+            partial(_answer_commit, commit),
+        )
+
+    def _take_topic(
+        self,
+        topic: OffsetCommitRequestTopic,
+        version: int,
+        commit: _Commit,
+        offsets: dict[PartitionKey, CommittedOffset],
+    ) -> None:
+        """Note what of a topic can be committed, and answer for what cannot."""
+        uses_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        name = self._topics.topic_name(topic.topic_id) if uses_ids else topic.name
+        topic_id = topic.topic_id if uses_ids else self._topics.topic_id(topic.name)
+        partitions: list[OffsetCommitResponsePartition] = []
+        for partition in topic.partitions:
+            error = ErrorCode.NONE
+            if name is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            elif topic_id is None or not self._topics.has_partition(
+                name, partition.partition_index
+            ):
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                key = (name, partition.partition_index)
+                offsets[key] = self._committed(commit.request, partition, topic_id)
+            slot = OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=error
+            )
+            partitions.append(slot)
+            if name is not None and error is ErrorCode.NONE:
+                commit.slots.setdefault((name, partition.partition_index), []).append(slot)
+        commit.response.topics.append(
+            OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=partitions
+            )
+        )
+
+    def _committed(
+        self,
+        request: OffsetCommitRequest,
+        partition: OffsetCommitRequestPartition,
+        topic_id: bytes,
+    ) -> CommittedOffset:
+        now_ms = self._clock.wall_ms()
+        # Only version 1 carries a timestamp, only 2 to 4 a retention time; -1 elsewhere.
+        timestamp, retention_ms = partition.commit_timestamp, request.retention_time_ms
+        return CommittedOffset(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata or "",
+            now_ms if timestamp < 0 else timestamp,
+            _NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms,
+            topic_id,
+        )
+
+    # OffsetFetch.
+
+    def fetch_offsets(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+        """What is committed (versions 0 to 10), or why it cannot be told."""
+        groups = [
+            fetch_group(self.committed_offsets(each.group_id), self._topics, each, version)
+            for each in groups_of(request, version)
+        ]
+        return response_of(groups, version)
+
+    def committed_offsets(
+        self, group_id: str
+    ) -> Mapping[PartitionKey, CommittedOffset] | ErrorCode:
+        """All committed offsets of a group, none if it is not known; else why not.
+
+        No transaction can hold an offset back yet, so that what is committed is stable too.
+        """
+        return self.driver.read(
+            self.partition_for(group_id), lambda shard: shard.offsets.offsets(group_id)
+        )
+
+
+def _answer_commit(
+    commit: _Commit, errors: dict[PartitionKey, ErrorCode] | None, error: ErrorCode
+) -> None:
+    failed = _APPEND_ERRORS.get(error, error)
+    for key, slots in commit.slots.items():
+        for slot in slots:
+            slot.error_code = failed if errors is None else errors[key]
+    commit.on_done(commit.response)

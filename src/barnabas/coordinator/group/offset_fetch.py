@@ -1,0 +1,177 @@
+"""OffsetFetch, versions 0 to 10: one group or many, by name or id, some topics or all (KIP-709)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from barnabas.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.coordinator.group.committed_offset import CommittedOffset
+    from barnabas.coordinator.group.offset_store import PartitionKey
+    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
+
+_FIRST_VERSION_WITH_GROUPS = 8
+_FIRST_VERSION_WITH_TOPIC_IDS = 10
+_FIRST_VERSION_WITH_GROUP_ERROR = 2
+_NO_OFFSET = -1
+_NO_EPOCH = -1
+
+
+def groups_of(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
+    """What is asked, in the shape of version 8; older versions ask for one group."""
+    if version >= _FIRST_VERSION_WITH_GROUPS:
+        return request.groups
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
+            for each in request.topics
+        ]
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+
+
+def response_of(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
+    """The answer in the shape of `version`."""
+    if version >= _FIRST_VERSION_WITH_GROUPS:
+        return OffsetFetchResponse(groups=groups)
+    (group,) = groups
+    topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=each.partition_index,
+                    committed_offset=each.committed_offset,
+                    committed_leader_epoch=each.committed_leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error_code,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+
+
+def fetch_group(
+    offsets: Mapping[PartitionKey, CommittedOffset] | ErrorCode,
+    topics: TopicsView,
+    group: OffsetFetchRequestGroup,
+    version: int,
+) -> OffsetFetchResponseGroup:
+    """Answer for one group.
+
+    A partition without a committed offset has offset -1, epoch -1, empty metadata and no error. An
+    error of the whole group comes alone from version 2 on, and in every partition before.
+
+    Args:
+        offsets: the group's, or why they cannot be told.
+    """
+    if isinstance(offsets, ErrorCode):
+        return group_error(group, offsets, version)
+    uses_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
+    if group.topics is None:
+        found = _all_topics(offsets, topics, uses_ids)
+    else:
+        found = [_topic(each, offsets, topics, uses_ids) for each in group.topics]
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=found)
+
+
+def group_error(
+    group: OffsetFetchRequestGroup, error: ErrorCode, version: int
+) -> OffsetFetchResponseGroup:
+    """The answer to a group that cannot be asked."""
+    if version >= _FIRST_VERSION_WITH_GROUP_ERROR:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[_nothing(index, error) for index in topic.partition_indexes],
+            )
+            for topic in group.topics or ()
+        ],
+        error_code=error,
+    )
+
+
+def _topic(
+    asked: OffsetFetchRequestTopics,
+    offsets: Mapping[PartitionKey, CommittedOffset],
+    topics: TopicsView,
+    uses_ids: bool,
+) -> OffsetFetchResponseTopics:
+    name = topics.topic_name(asked.topic_id) if uses_ids else asked.name
+    topic_id = asked.topic_id if uses_ids else topics.topic_id(asked.name)
+    partitions: list[OffsetFetchResponsePartitions] = []
+    for index in asked.partition_indexes:
+        if name is None:
+            partitions.append(_nothing(index, ErrorCode.UNKNOWN_TOPIC_ID))
+            continue
+        committed = offsets.get((name, index))
+        if committed is None or _belongs_to_another(committed, topic_id):
+            partitions.append(_nothing(index, ErrorCode.NONE))
+        else:
+            partitions.append(_found(index, committed))
+    return OffsetFetchResponseTopics(
+        name=asked.name, topic_id=asked.topic_id, partitions=partitions
+    )
+
+
+def _all_topics(
+    offsets: Mapping[PartitionKey, CommittedOffset], topics: TopicsView, uses_ids: bool
+) -> list[OffsetFetchResponseTopics]:
+    """Every topic with an offset; by id only those that exist."""
+    found: dict[str, OffsetFetchResponseTopics] = {}
+    for (name, index), committed in offsets.items():
+        topic_id = topics.topic_id(name)
+        if uses_ids and (topic_id is None or _belongs_to_another(committed, topic_id)):
+            continue
+        if name not in found:
+            shown_id = topic_id if uses_ids and topic_id is not None else ZERO_UUID
+            found[name] = OffsetFetchResponseTopics(name=name, topic_id=shown_id, partitions=[])
+        found[name].partitions.append(_found(index, committed))
+    return list(found.values())
+
+
+def _belongs_to_another(committed: CommittedOffset, topic_id: bytes | None) -> bool:
+    """Whether the offset is of a deleted topic that had the same name."""
+    return topic_id is not None and committed.topic_id not in (ZERO_UUID, topic_id)
+
+
+def _found(index: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=ErrorCode.NONE,
+    )
+
+
+def _nothing(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=_NO_OFFSET,
+        committed_leader_epoch=_NO_EPOCH,
+        metadata="",
+        error_code=error,
+    )

@@ -1,0 +1,39 @@
+"""What a coordinator makes of a request: records for its log, and the answer to hold until then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Record
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorRecord:
+    """One record of a state partition, ready for its log."""
+
+    # The record type, then the key's content.
+    key: bytes
+    # The version, then the value's content; None for a tombstone.
+    value: bytes | None
+
+    @classmethod
+    def of(cls, key: Record, value: Record | None, value_version: int = 0) -> CoordinatorRecord:
+        """The record of a key and a value."""
+        return cls(
+            encode_coordinator_key(key),
+            None if value is None else encode_coordinator_value(value, value_version),
+        )
+
+
+@dataclass(slots=True)
+class CoordinatorResult(Generic[R]):
+    """Appended as one batch: all of the records take effect, or none."""
+
+    response: R
+    records: list[CoordinatorRecord] = field(default_factory=list)

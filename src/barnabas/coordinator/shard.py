@@ -1,0 +1,30 @@
+"""The state machine over one state partition, as the driver sees it (Kafka's CoordinatorShard)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Shard(Protocol):
+    """State that is made of records alone.
+
+    Requests read it and make records; only `replay` changes it. What is replayed and not yet
+    committed must not be shown to readers: they may only see what no fail-over can take back.
+    """
+
+    def replay(self, offset: int, key: bytes, value: bytes | None) -> None:
+        """Take in one record of the log.
+
+        Args:
+            offset: of the record; grows from call to call.
+            key: with its record type in front. Types that are not known are kept, not refused.
+            value: with its version in front; None for a tombstone.
+
+        Raises:
+            ProtocolError: the record is damaged.
+        """
+        ...
+
+    def commit(self, end_offset: int) -> None:
+        """All records below `end_offset` are committed: readers may see them."""
+        ...
