@@ -31,11 +31,15 @@ COMMANDS: dict[str, LazyCommand] = {
 class LazyGroup(click.Group):
     """A click group that knows its commands by table and imports one when it is needed."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The names of all commands, in the order of the table."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        cmd_name: str,
+    ) -> click.Command | None:
         """The command of that name, imported now; None when there is none."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
@@ -44,7 +48,11 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command), entry
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
         """Write the list of commands from the table, so that help imports none of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.short_help) for name, entry in COMMANDS.items()])

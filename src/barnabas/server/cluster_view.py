@@ -1,0 +1,57 @@
+"""The newest cluster image that this broker has taken in, as request handlers look at it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.image import ClusterImage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
+    from barnabas.metadata.partition_registration import PartitionRegistration
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class ClusterView:
+    """Holds the image; replaced whole by the broker after each committed batch of metadata."""
+
+    __slots__ = ("image",)
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with that id; None if there is none."""
+        topic = self.image.topics.by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def topic_id(self, name: str) -> bytes | None:
+        """The id of the topic of that name; None if there is none."""
+        topic = self.image.topics.by_name(name)
+        return None if topic is None else topic.id
+
+    def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
+        """A partition's replicas and leader; None if there is none."""
+        return self.image.topics.partition(topic, partition)
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the broker is registered and not fenced."""
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def live_brokers(self, listener_name: str) -> Iterator[tuple[BrokerRegistration, Endpoint]]:
+        """Brokers that are not fenced and have a listener of that name, with its address."""
+        for broker in self.image.brokers.values():
+            endpoint = broker.listeners.get(listener_name)
+            if endpoint is not None and not broker.fenced:
+                yield broker, endpoint
+
+    def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
+        """Where a live broker can be reached; None if it cannot."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            return None
+        return broker.listeners.get(listener_name)

@@ -1,0 +1,100 @@
+"""From a frame to its handler: header, version check, decoding, and the answer if it is ready."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.api_keys import request_class
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.codec import decode
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import decode_request_header, encode_response
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.server.handlers.table import SERVED_APIS
+from barnabas.server.request import RequestContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.network.connection import Connection
+    from barnabas.protocol.schema import Message
+    from barnabas.server.handlers.table import ServedApi
+    from barnabas.server.parts import ServerParts
+
+    # A response, or None when the request is parked: then context.respond is called later.
+    Handle = Callable[[RequestContext, Any], Message | None]
+
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+
+
+class HandlerTable:
+    """Handlers by API key, made when they are first asked for."""
+
+    __slots__ = ("_parts", "_ready", "served")
+
+    def __init__(
+        self, parts: ServerParts, served: Mapping[int, ServedApi] = SERVED_APIS
+    ) -> None:
+        self.served = served
+        self._parts = parts
+        self._ready: dict[int, tuple[int, int, type[Message], Handle]] = {}
+
+    def find(self, api_key: int) -> tuple[int, int, type[Message], Handle] | None:
+        """First version, last version, request class and handler; None for an API not served."""
+        entry = self._ready.get(api_key)
+        if entry is None:
+            api = self.served.get(api_key)
+            if api is None:
+                return None
+            module = importlib.import_module(f"barnabas.server.handlers.{api.module}")
+            handle: Handle = module.handler(self._parts)
+            entry = (api.first_version, api.last_version, request_class(api_key), handle)
+            self._ready[api_key] = entry
+        return entry
+
+
+class Dispatcher:
+    """Takes the frames of one listener's connections."""
+
+    __slots__ = ("_handlers", "_listener_name")
+
+    def __init__(self, handlers: HandlerTable, listener_name: str) -> None:
+        self._handlers = handlers
+        self._listener_name = listener_name
+
+    def on_request(self, connection: Connection, frame: memoryview) -> None:
+        """Serve one request; `frame` is valid during the call only.
+
+        Raises:
+            ProtocolError: no such API or version, or bytes that are not such a request. It costs
+                the peer its connection, as with Kafka.
+        """
+        header = decode_request_header(frame)
+        api_key, version, correlation_id, _, offset = header
+        entry = self._handlers.find(api_key)
+        if entry is None:
+            raise ProtocolError(f"API {api_key} is not served")
+        first_version, last_version, request_cls, handle = entry
+        if not first_version <= version <= last_version:
+            if api_key == _API_VERSIONS:
+                response = unsupported_api_versions(first_version, last_version)
+                connection.reserve().complete(encode_response(correlation_id, response, 0))
+                return
+            raise ProtocolError(f"API {api_key} is served in versions {first_version} to "
+                                f"{last_version}, not {version}")
+        request = decode(request_cls, version, frame, offset)
+        context = RequestContext(connection, connection.reserve(), header, self._listener_name)
+        answer = handle(context, request)
+        if answer is not None:
+            context.respond(answer)
+
+
+def unsupported_api_versions(first_version: int, last_version: int) -> Message:
+    """The v0 answer to an ApiVersions that is newer than we know (KIP-511): which we do know."""
+    from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+    known = ApiVersion(
+        api_key=_API_VERSIONS, min_version=first_version, max_version=last_version
+    )
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])

@@ -1,0 +1,18 @@
+"""The feature levels that this broker can work at (KIP-584); never more than is implemented."""
+
+from __future__ import annotations
+
+from barnabas.metadata.broker_registration import SupportedLevels
+from barnabas.metadata.metadata_version import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    METADATA_VERSION_MIN,
+)
+
+SUPPORTED_FEATURES: dict[str, SupportedLevels] = {
+    METADATA_VERSION: SupportedLevels(METADATA_VERSION_MIN, METADATA_VERSION_MAX),
+    KRAFT_VERSION: SupportedLevels(0, 1),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: SupportedLevels(0, 1),
+}

@@ -1,0 +1,84 @@
+"""ApiVersions: key 18, v0-5. What this broker speaks, and the cluster's features.
+
+v3 names the client's software (KIP-511) and returns features (KIP-584); v4 returns features whose
+lowest level is 0; v5 lets a client say which node of which cluster it wants (KIP-1242).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from barnabas.server.features import SUPPORTED_FEATURES
+from barnabas.server.handlers.table import SERVED_APIS
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return ApiVersionsHandler(parts).handle_api_versions
+
+
+class ApiVersionsHandler:
+    """Answers from the table of served APIs and the image's features."""
+
+    __slots__ = ("_cluster", "_cluster_id", "_node_id")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._cluster_id = parts.cluster_id
+        self._node_id = parts.node_id
+
+    def handle_api_versions(
+        self, context: RequestContext, request: ApiVersionsRequest
+    ) -> ApiVersionsResponse:
+        """What is served; INVALID_REQUEST for a software name that is none."""
+        error = self._check(context.version, request)
+        if error is not ErrorCode.NONE:
+            return ApiVersionsResponse(error_code=error, api_keys=[])
+        image = self._cluster.image
+        return ApiVersionsResponse(
+            error_code=ErrorCode.NONE,
+            api_keys=[
+                ApiVersion(api_key=key, min_version=api.first_version,
+                           max_version=api.last_version)
+                for key, api in SERVED_APIS.items()
+            ],
+            supported_features=[
+                SupportedFeatureKey(name=name, min_version=levels.min_level,
+                                    max_version=levels.max_level)
+                for name, levels in SUPPORTED_FEATURES.items()
+                if context.version >= 4 or levels.min_level > 0
+            ],
+            finalized_features_epoch=image.provenance.offset,
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                for name, level in image.features.finalized.items()
+            ],
+        )
+
+    def _check(self, version: int, request: ApiVersionsRequest) -> ErrorCode:
+        if version < 3:
+            return ErrorCode.NONE
+        if not (_SOFTWARE.fullmatch(request.client_software_name)
+                and _SOFTWARE.fullmatch(request.client_software_version)):
+            return ErrorCode.INVALID_REQUEST
+        other_cluster = request.cluster_id is not None and request.cluster_id != self._cluster_id
+        other_node = request.node_id >= 0 and request.node_id != self._node_id
+        if other_cluster or other_node:
+            return ErrorCode.REBOOTSTRAP_REQUIRED
+        return ErrorCode.NONE

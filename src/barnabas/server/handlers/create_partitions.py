@@ -1,0 +1,31 @@
+"""CreatePartitions: key 37, v0-3. Partitions added to topics (KIP-195)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return CreatePartitionsHandler(parts).handle_create_partitions
+
+
+class CreatePartitionsHandler:
+    """Hands the request to the active controller."""
+
+    __slots__ = ("_forwarding",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._forwarding = parts.forwarding
+
+    def handle_create_partitions(
+        self, context: RequestContext, request: CreatePartitionsRequest
+    ) -> None:
+        """Answered when the partitions are committed."""
+        self._forwarding.send(request, context.respond)

@@ -1,0 +1,64 @@
+"""DescribeCluster: key 60, v0-2. The cluster's id and brokers (KIP-700, KIP-919, KIP-1073)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from barnabas.server.authorized_operations import CLUSTER_OPERATIONS
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+_BROKERS = 1
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return DescribeClusterHandler(parts).handle_describe_cluster
+
+
+class DescribeClusterHandler:
+    """Answers from the image."""
+
+    __slots__ = ("_cluster", "_cluster_id", "_node_id")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._cluster_id = parts.cluster_id
+        self._node_id = parts.node_id
+
+    def handle_describe_cluster(
+        self, context: RequestContext, request: DescribeClusterRequest
+    ) -> DescribeClusterResponse:
+        """Brokers with a listener of the name that the request came in by."""
+        if request.endpoint_type != _BROKERS:
+            error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            return DescribeClusterResponse(
+                error_code=error,
+                error_message="This listener belongs to a broker, not to a controller.",
+                endpoint_type=_BROKERS, cluster_id="", brokers=[],
+            )
+        brokers = [
+            DescribeClusterBroker(
+                broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack,
+                is_fenced=broker.fenced,
+            )
+            for broker in self._cluster.image.brokers.values()
+            if (endpoint := broker.listeners.get(context.listener_name)) is not None
+            and (request.include_fenced_brokers or not broker.fenced)
+        ]
+        response = DescribeClusterResponse(
+            error_code=ErrorCode.NONE, cluster_id=self._cluster_id, controller_id=self._node_id,
+            brokers=brokers,
+        )
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        return response

@@ -1,0 +1,107 @@
+"""DescribeTopicPartitions: key 75, v0. Topics by pages, with eligible leader replicas (KIP-966)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import describe_topic_partitions as messages
+from barnabas.server.authorized_operations import TOPIC_OPERATIONS
+from barnabas.server.cluster_view import INTERNAL_TOPICS
+from barnabas.server.topic_names import is_legal_topic_name
+
+if TYPE_CHECKING:
+    from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.metadata.topics_image import TopicImage
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return DescribeTopicPartitionsHandler(parts).handle_describe_topic_partitions
+
+
+class DescribeTopicPartitionsHandler:
+    """Answers from the image, topics in the order of their names."""
+
+    __slots__ = ("_cluster", "_partitions_max")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._partitions_max = parts.config.integer("max.request.partition.size.limit")
+
+    def handle_describe_topic_partitions(
+        self,
+        context: RequestContext,  # noqa: ARG002
+        request: messages.DescribeTopicPartitionsRequest,
+    ) -> messages.DescribeTopicPartitionsResponse:
+        """From the cursor on, as many partitions as asked for or allowed."""
+        cursor = request.cursor
+        first_name = "" if cursor is None else cursor.topic_name
+        first_partition = 0 if cursor is None else cursor.partition_index
+        asked = {topic.name for topic in request.topics}
+        names = sorted(asked or self._cluster.image.topics.names())
+        response = messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
+        room = max(1, min(request.response_partition_limit, self._partitions_max))
+        for name in names:
+            if name < first_name:
+                continue
+            topic = self._cluster.image.topics.by_name(name)
+            if topic is None:
+                response.topics.append(_failed(name))
+                continue
+            start = first_partition if name == first_name else 0
+            indexes = [index for index in sorted(topic.partitions) if index >= start]
+            if room == 0 and indexes:
+                response.next_cursor = messages.Cursor(topic_name=name,
+                                                       partition_index=indexes[0])
+                break
+            response.topics.append(self._topic(topic, indexes[:room]))
+            if len(indexes) > room:
+                response.next_cursor = messages.Cursor(topic_name=name,
+                                                       partition_index=indexes[room])
+                break
+            room -= len(indexes)
+        return response
+
+    def _topic(
+        self, topic: TopicImage, indexes: list[int]
+    ) -> messages.DescribeTopicPartitionsResponseTopic:
+        return messages.DescribeTopicPartitionsResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[self._partition(index, topic.partitions[index]) for index in indexes],
+            topic_authorized_operations=TOPIC_OPERATIONS,
+        )
+
+    def _partition(
+        self, index: int, partition: PartitionRegistration
+    ) -> messages.DescribeTopicPartitionsResponsePartition:
+        alive = self._cluster.is_alive
+        led = alive(partition.leader)
+        return messages.DescribeTopicPartitionsResponsePartition(
+            error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=partition.leader if led else -1,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            eligible_leader_replicas=list(partition.elr),
+            last_known_elr=list(partition.last_known_elr),
+            offline_replicas=[replica for replica in partition.replicas if not alive(replica)],
+        )
+
+
+def _failed(name: str) -> messages.DescribeTopicPartitionsResponseTopic:
+    legal = is_legal_topic_name(name)
+    return messages.DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal
+        else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+    )

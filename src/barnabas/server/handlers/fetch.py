@@ -1,0 +1,243 @@
+"""Fetch: key 1, v4-18. Reads for consumers and followers, within sessions or without.
+
+v4 isolation level, v5 log start offset, v7 sessions (KIP-227), v9 leader epochs, v11 rack (KIP-392),
+v12 diverging epochs (KIP-595), v13 topic ids (KIP-516), v15 the follower's broker epoch (KIP-903),
+v16 new leaders (KIP-951), v17 directory ids (KIP-853), v18 high watermark of the asker (KIP-1166).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    SnapshotId,
+)
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.replication.fetch_params import FetchParams, FetchPartitionData, fetch_isolation
+from barnabas.replication.fetch_session_cache import SessionRequest
+from barnabas.replication.results import FetchResult, failed_fetch
+from barnabas.storage.topic_partition import TopicIdPartition
+
+if TYPE_CHECKING:
+    from barnabas.replication.fetch_context import FetchContext
+    from barnabas.server.cluster_view import ClusterView
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+    Asked = tuple[TopicIdPartition, FetchPartitionData]
+    Answered = tuple[TopicIdPartition, FetchResult]
+
+_TOPIC_IDS_SINCE = 13
+_REPLICA_STATE_SINCE = 15
+_ENDPOINTS_SINCE = 16
+_LEADER_SINCE = 12
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+# What most partitions answer in these fields; shared, since nobody changes an answer.
+_NO_DIVERGENCE = EpochEndOffset()
+_NO_LEADER = LeaderIdAndEpoch()
+_NO_SNAPSHOT = SnapshotId()
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return FetchHandler(parts).handle_fetch
+
+
+class FetchHandler:
+    """Opens the session, hands what can be read to the replicas, answers with what has news."""
+
+    __slots__ = ("_cluster", "_max_bytes", "_replicas", "_sessions")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._replicas = parts.replicas
+        self._sessions = parts.fetch_sessions
+        self._max_bytes = parts.config.integer("fetch.max.bytes")
+
+    def handle_fetch(
+        self, context: RequestContext, request: FetchRequest
+    ) -> FetchResponse | None:
+        """Answered now only if the session cannot be used; else when there is enough to read."""
+        params = self._params(context.version, request)
+        session = self._sessions.open(
+            self._session_request(context.version, request, params.is_from_follower),
+            self._cluster.topic_name,
+        )
+        if session.error is not ErrorCode.NONE:
+            return FetchResponse(error_code=session.error, session_id=session.session_id,
+                                 responses=[])
+        pending = PendingFetch(context, session, self._cluster)
+        readable = pending.take(session.partitions())
+        if readable:
+            self._replicas.fetch(params, readable, pending.on_fetched)
+        else:
+            pending.on_fetched([])
+        return None
+
+    def _params(self, version: int, request: FetchRequest) -> FetchParams:
+        replica_id, replica_epoch = request.replica_id, -1
+        if version >= _REPLICA_STATE_SINCE:
+            replica_id = request.replica_state.replica_id
+            replica_epoch = request.replica_state.replica_epoch
+        max_bytes = min(request.max_bytes, self._max_bytes)
+        return FetchParams(
+            version=version,
+            replica_id=replica_id,
+            replica_epoch=replica_epoch,
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=min(request.min_bytes, max_bytes),
+            max_bytes=max_bytes,
+            isolation=fetch_isolation(replica_id, request.isolation_level),
+            rack_id=request.rack_id,
+        )
+
+    def _session_request(
+        self, version: int, request: FetchRequest, is_from_follower: bool
+    ) -> SessionRequest:
+        uses_topic_ids = version >= _TOPIC_IDS_SINCE
+        asked: list[Asked] = []
+        for topic in request.topics:
+            topic_id, name = self._resolve(uses_topic_ids, topic.topic, topic.topic_id)
+            asked += [
+                (
+                    TopicIdPartition(topic_id, name, partition.partition),
+                    FetchPartitionData(
+                        partition.fetch_offset,
+                        partition.partition_max_bytes,
+                        partition.log_start_offset,
+                        partition.current_leader_epoch,
+                        partition.last_fetched_epoch,
+                    ),
+                )
+                for partition in topic.partitions
+            ]
+        forgotten = []
+        for gone in request.forgotten_topics_data:
+            topic_id, name = self._resolve(uses_topic_ids, gone.topic, gone.topic_id)
+            forgotten += [TopicIdPartition(topic_id, name, index) for index in gone.partitions]
+        return SessionRequest(request.session_id, request.session_epoch, asked, forgotten,
+                              is_from_follower, uses_topic_ids)
+
+    def _resolve(self, uses_topic_ids: bool, name: str, topic_id: bytes) -> tuple[bytes, str]:
+        """Id and name; the name of an unknown id is empty, names of old versions go unchecked."""
+        if uses_topic_ids:
+            return topic_id, self._cluster.topic_name(topic_id) or ""
+        return ZERO_UUID, name
+
+
+class PendingFetch:
+    """A request whose answer is being put together."""
+
+    __slots__ = ("_asked", "_cluster", "_context", "_refused", "_session")
+
+    def __init__(
+        self, context: RequestContext, session: FetchContext, cluster: ClusterView
+    ) -> None:
+        self._context = context
+        self._session = session
+        self._cluster = cluster
+        # Everything asked, kept only when something is refused: the answer has its order.
+        self._asked: list[Asked] = []
+        self._refused: dict[TopicIdPartition, FetchResult] = {}
+
+    def take(self, asked: list[Asked]) -> list[Asked]:
+        """What can be read; the rest is refused, and answered together with it."""
+        topics = self._cluster.image.topics
+        for topic_partition, _ in asked:
+            if not topic_partition.topic:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            elif topics.by_name(topic_partition.topic) is None:
+                error = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                         if topic_partition.topic_id == ZERO_UUID else ErrorCode.UNKNOWN_TOPIC_ID)
+            else:
+                continue
+            self._refused[topic_partition] = failed_fetch(error)
+        if not self._refused:
+            return asked
+        self._asked = asked
+        return [each for each in asked if each[0] not in self._refused]
+
+    def on_fetched(self, results: list[Answered]) -> None:
+        """Answer with what the session leaves of the results."""
+        if self._refused:
+            read = iter(results)
+            refused = self._refused
+            results = [
+                (asked, refused[asked]) if asked in refused else next(read)
+                for asked, _ in self._asked
+            ]
+        news = self._session.answer(results)
+        response = FetchResponse(
+            error_code=self._session.error, session_id=self._session.session_id, responses=[]
+        )
+        self._add_topics(response, news)
+        self._context.respond(response)
+
+    def _add_topics(self, response: FetchResponse, news: list[Answered]) -> None:
+        """Neighbours of one topic share an entry."""
+        last: tuple[bytes, str] | None = None
+        partitions: list[PartitionData] = []
+        for asked, result in news:
+            topic = (asked.topic_id, asked.topic)
+            if topic != last:
+                last = topic
+                partitions = []
+                response.responses.append(FetchableTopicResponse(
+                    topic=asked.topic, topic_id=asked.topic_id, partitions=partitions
+                ))
+            data = partition_data(asked.partition, result)
+            partitions.append(data)
+            if result.error in _MOVED and self._context.version >= _LEADER_SINCE:
+                self._name_leader(response, asked, data)
+
+    def _name_leader(
+        self, response: FetchResponse, asked: TopicIdPartition, data: PartitionData
+    ) -> None:
+        partition = self._cluster.partition(asked.topic, asked.partition)
+        if partition is None:
+            return
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+        endpoint = self._cluster.endpoint(partition.leader, self._context.listener_name)
+        known = {node.node_id for node in response.node_endpoints}
+        if (endpoint is not None and self._context.version >= _ENDPOINTS_SINCE
+                and partition.leader not in known):
+            response.node_endpoints.append(NodeEndpoint(
+                node_id=partition.leader, host=endpoint.host, port=endpoint.port
+            ))
+
+
+def partition_data(index: int, result: FetchResult) -> PartitionData:
+    """One partition's part of the answer."""
+    diverging = result.diverging_epoch
+    aborted = result.aborted_transactions
+    return PartitionData(
+        partition_index=index,
+        error_code=result.error,
+        high_watermark=result.high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
+        diverging_epoch=_NO_DIVERGENCE if diverging is None else EpochEndOffset(
+            epoch=diverging.epoch, end_offset=diverging.end_offset
+        ),
+        current_leader=_NO_LEADER,
+        snapshot_id=_NO_SNAPSHOT,
+        aborted_transactions=None if aborted is None else [
+            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in aborted
+        ],
+        preferred_read_replica=result.preferred_read_replica,
+        records=result.records,
+    )

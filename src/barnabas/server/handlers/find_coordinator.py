@@ -1,0 +1,89 @@
+"""FindCoordinator: key 10, v0-6. Which broker coordinates a group.
+
+v1 key types, v4 many keys at once (KIP-699), v6 share groups (KIP-932). Transactions and share
+groups have no coordinator here: COORDINATOR_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.partitioner import partition_for
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from barnabas.server.auto_topics import OFFSETS_TOPIC
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_SHARE_SINCE = 6
+_BATCHED_SINCE = 4
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return FindCoordinatorHandler(parts).handle_find_coordinator
+
+
+class FindCoordinatorHandler:
+    """Answers from the image; makes the offsets topic when it is missing."""
+
+    __slots__ = ("_auto_topics", "_cluster")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._auto_topics = parts.auto_topics
+
+    def handle_find_coordinator(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse:
+        """One coordinator per key."""
+        version = context.version
+        keys = request.coordinator_keys if version >= _BATCHED_SINCE else [request.key]
+        found = [
+            self._find(version, request.key_type, key, context.listener_name) for key in keys
+        ]
+        if version >= _BATCHED_SINCE:
+            return FindCoordinatorResponse(coordinators=found)
+        first = found[0]
+        return FindCoordinatorResponse(
+            error_code=first.error_code, error_message=first.error_message,
+            node_id=first.node_id, host=first.host, port=first.port, coordinators=[],
+        )
+
+    def _find(
+        self, version: int, key_type: int, key: str, listener_name: str
+    ) -> Coordinator:
+        if key_type not in (_GROUP, _TRANSACTION, _SHARE) or (
+            key_type == _SHARE and version < _SHARE_SINCE
+        ):
+            return _failed(key, ErrorCode.INVALID_REQUEST)
+        if key_type != _GROUP:
+            return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        topic = self._cluster.image.topics.by_name(OFFSETS_TOPIC)
+        if topic is None:
+            self._auto_topics.create([OFFSETS_TOPIC])
+            return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = topic.partitions.get(partition_for(key, len(topic.partitions)))
+        endpoint = None if partition is None else self._cluster.endpoint(
+            partition.leader, listener_name
+        )
+        if partition is None or endpoint is None:
+            return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return Coordinator(
+            key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port,
+            error_code=ErrorCode.NONE, error_message=None,
+        )
+
+
+def _failed(key: str, error: ErrorCode) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.message
+    )

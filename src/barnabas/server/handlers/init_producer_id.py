@@ -1,0 +1,65 @@
+"""InitProducerId: key 22, v0-5. An id for an idempotent producer (KIP-98; v3-4 KIP-360).
+
+With a transactional id it is the transaction coordinator's; there is none, and FindCoordinator says
+so, hence NOT_COORDINATOR to whoever asks all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+_NO_PRODUCER_ID = -1
+_NO_EPOCH = -1
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return InitProducerIdHandler(parts).handle_init_producer_id
+
+
+class InitProducerIdHandler:
+    """Gives out new ids."""
+
+    __slots__ = ("_producer_ids",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._producer_ids = parts.producer_ids
+
+    def handle_init_producer_id(
+        self, context: RequestContext, request: InitProducerIdRequest
+    ) -> InitProducerIdResponse | None:
+        """A new id with epoch 0, whatever id the producer had before."""
+        if request.transactional_id is not None:
+            error = (ErrorCode.NOT_COORDINATOR if request.transactional_id
+                     else ErrorCode.INVALID_REQUEST)
+            return _failed(error)
+        if (request.producer_id == _NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
+            return _failed(ErrorCode.INVALID_REQUEST)
+
+        def on_id(producer_id: int, error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                context.respond(_failed(error))
+                return
+            context.respond(InitProducerIdResponse(
+                error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
+            ))
+
+        self._producer_ids.next_id(on_id)
+        return None
+
+
+def _failed(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=error, producer_id=_NO_PRODUCER_ID, producer_epoch=_NO_EPOCH
+    )

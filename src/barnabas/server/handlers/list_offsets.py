@@ -1,0 +1,95 @@
+"""ListOffsets: key 2, v1-11. The offset at a timestamp, or at one of the special ones.
+
+v2 isolation level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE, v7 max timestamp (KIP-734), v8
+earliest local, v9 latest tiered (KIP-405, KIP-1005), v10 time-out, v11 earliest pending upload
+(KIP-1023).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from barnabas.replication.fetch_params import DEBUGGING_REPLICA_ID, fetch_isolation
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+# Special timestamp -> the version that brought it.
+_SPECIAL_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+_NOT_AVAILABLE_SINCE = 5
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return ListOffsetsHandler(parts).handle_list_offsets
+
+
+class ListOffsetsHandler:
+    """Asks the replica of each partition."""
+
+    __slots__ = ("_replicas",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._replicas = parts.replicas
+
+    def handle_list_offsets(
+        self, context: RequestContext, request: ListOffsetsRequest
+    ) -> ListOffsetsResponse:
+        """One answer per partition; a partition named twice is INVALID_REQUEST."""
+        asked = [
+            (topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        twice = {pair for pair in asked if asked.count(pair) > 1} if len(
+            set(asked)) != len(asked) else set()
+        return ListOffsetsResponse(topics=[
+            ListOffsetsTopicResponse(name=topic.name, partitions=[
+                _failed(partition, ErrorCode.INVALID_REQUEST)
+                if (topic.name, partition.partition_index) in twice
+                else self._list_offset(context.version, request, topic.name, partition)
+                for partition in topic.partitions
+            ])
+            for topic in request.topics
+        ])
+
+    def _list_offset(
+        self,
+        version: int,
+        request: ListOffsetsRequest,
+        topic: str,
+        asked: ListOffsetsPartition,
+    ) -> ListOffsetsPartitionResponse:
+        if asked.timestamp < 0 and version < _SPECIAL_SINCE.get(asked.timestamp, version + 1):
+            return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
+        result = self._replicas.list_offset(
+            TopicPartition(topic, asked.partition_index),
+            asked.timestamp,
+            fetch_isolation(request.replica_id, request.isolation_level),
+            asked.current_leader_epoch,
+            only_leader=request.replica_id != DEBUGGING_REPLICA_ID,
+        )
+        if result.error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
+            return _failed(asked, ErrorCode.LEADER_NOT_AVAILABLE)
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            error_code=result.error,
+            timestamp=result.timestamp,
+            offset=result.offset,
+            leader_epoch=result.leader_epoch,
+        )
+
+
+def _failed(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error)

@@ -1,0 +1,163 @@
+"""Metadata: key 3, v0-13. Brokers, topics, leaders; creates topics that are asked for.
+
+v4 says whether to create topics, v5 offline replicas, v7 leader epochs, v8 authorised operations
+(KIP-430), v10 topic ids, v12 topics asked for by id (KIP-516), v13 an error for all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.server.cluster_view import INTERNAL_TOPICS
+from barnabas.server.topic_names import is_legal_topic_name
+
+if TYPE_CHECKING:
+    from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.metadata.topics_image import TopicImage
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+_TOPIC_IDS_SINCE = 12
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return MetadataHandler(parts).handle_metadata
+
+
+class MetadataHandler:
+    """Answers from the image."""
+
+    __slots__ = ("_auto_topics", "_cluster", "_cluster_id", "_node_id")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._cluster_id = parts.cluster_id
+        self._node_id = parts.node_id
+        self._auto_topics = parts.auto_topics
+
+    def handle_metadata(
+        self, context: RequestContext, request: MetadataRequest
+    ) -> MetadataResponse:
+        """All topics, or those asked for."""
+        operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        response = MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port,
+                                       rack=broker.rack)
+                for broker, endpoint in self._cluster.live_brokers(context.listener_name)
+            ],
+            cluster_id=self._cluster_id,
+            controller_id=self._node_id,
+            topics=self._topics(context, request, operations),
+        )
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        return response
+
+    def _topics(
+        self, context: RequestContext, request: MetadataRequest, operations: int
+    ) -> list[MetadataResponseTopic]:
+        asked = request.topics
+        if asked is None or (context.version == 0 and not asked):
+            listener = context.listener_name
+            return [self._topic(topic, listener, operations)
+                    for topic in self._cluster.image.topics]
+        if context.version < _TOPIC_IDS_SINCE and any(
+            topic.topic_id != ZERO_UUID or topic.name is None for topic in asked
+        ):
+            return [_failed(topic, ErrorCode.INVALID_REQUEST, operations) for topic in asked]
+        made: dict[str | bytes, MetadataResponseTopic] = {}
+        missing: list[str] = []
+        for topic in asked:
+            key = topic.topic_id if topic.name is None else topic.name
+            if key not in made:
+                made[key] = self._asked_topic(context, topic, operations)
+                if (made[key].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        and topic.name is not None):
+                    missing.append(topic.name)
+        if missing and (request.allow_auto_topic_creation or context.version < 4):
+            self._auto_topics.create(missing)
+        return list(made.values())
+
+    def _asked_topic(
+        self, context: RequestContext, asked: MetadataRequestTopic, operations: int
+    ) -> MetadataResponseTopic:
+        topics = self._cluster.image.topics
+        if asked.name is None:
+            topic = topics.by_id(asked.topic_id)
+            if topic is None:
+                return _failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, operations)
+        else:
+            topic = topics.by_name(asked.name)
+            if topic is None:
+                legal = is_legal_topic_name(asked.name)
+                return _failed(
+                    asked,
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal
+                    else ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    operations,
+                )
+        return self._topic(topic, context.listener_name, operations)
+
+    def _topic(
+        self, topic: TopicImage, listener_name: str, operations: int
+    ) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[
+                self._partition(index, topic.partitions[index], listener_name)
+                for index in sorted(topic.partitions)
+            ],
+            topic_authorized_operations=operations,
+        )
+
+    def _partition(
+        self, index: int, partition: PartitionRegistration, listener_name: str
+    ) -> MetadataResponsePartition:
+        leader = partition.leader
+        error = ErrorCode.NONE
+        if not self._cluster.is_alive(leader):
+            leader, error = -1, ErrorCode.LEADER_NOT_AVAILABLE
+        elif self._cluster.endpoint(leader, listener_name) is None:
+            leader, error = -1, ErrorCode.LISTENER_NOT_FOUND
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=[
+                replica for replica in partition.replicas if not self._cluster.is_alive(replica)
+            ],
+        )
+
+
+def _failed(
+    asked: MetadataRequestTopic, error: ErrorCode, operations: int
+) -> MetadataResponseTopic:
+    name = asked.name
+    return MetadataResponseTopic(
+        error_code=error,
+        name=name,
+        topic_id=asked.topic_id if name is None else ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+        topic_authorized_operations=operations if name is not None else NOT_ASKED,
+    )

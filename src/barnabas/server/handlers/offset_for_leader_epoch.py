@@ -1,0 +1,58 @@
+"""OffsetForLeaderEpoch: key 23, v2-4. Where a leader epoch ends (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return OffsetForLeaderEpochHandler(parts).handle_offset_for_leader_epoch
+
+
+class OffsetForLeaderEpochHandler:
+    """Asks the leader's log of each partition."""
+
+    __slots__ = ("_replicas",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._replicas = parts.replicas
+
+    def handle_offset_for_leader_epoch(
+        self,
+        context: RequestContext,  # noqa: ARG002
+        request: OffsetForLeaderEpochRequest,
+    ) -> OffsetForLeaderEpochResponse:
+        """One answer per partition."""
+        return OffsetForLeaderEpochResponse(topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[self._end(topic.topic, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ])
+
+    def _end(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        end = self._replicas.epoch_end_offset(
+            TopicPartition(topic, asked.partition), asked.current_leader_epoch, asked.leader_epoch
+        )
+        return EpochEndOffset(
+            error_code=end.error,
+            partition=asked.partition,
+            leader_epoch=end.epoch,
+            end_offset=end.end_offset,
+        )

@@ -1,0 +1,174 @@
+"""Produce: key 0, v0-13. Appends record sets; one answer per partition, none fails its neighbours.
+
+v0-2 carry magic 0 and 1, converted here: librdkafka reads from their being advertised which codecs
+a broker knows (KAFKA-18659). v3 is magic 2, exactly one batch per partition; v7 allows zstd
+(KIP-110); v8 names the faulty records (KIP-467); v10 tells of a new leader (KIP-951); v13 has
+topic ids (KIP-516).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from barnabas.server.cluster_view import INTERNAL_TOPICS
+from barnabas.server.produced_records import checked_records
+from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.replication.results import ProduceResult
+    from barnabas.server.cluster_view import ClusterView
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+_TOPIC_IDS_SINCE = 13
+_LEADER_SINCE = 10
+_ADMIN_CLIENT_ID = "__admin_client"
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return ProduceHandler(parts).handle_produce
+
+
+class ProduceHandler:
+    """Hands the record sets of a request to the replicas, as views into the receive buffer."""
+
+    __slots__ = ("_cluster", "_replicas")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._replicas = parts.replicas
+
+    def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
+        """Append; the answer comes when `acks` is fulfilled, perhaps before this returns."""
+        pending = PendingProduce(context, request.acks, self._cluster)
+        entries: dict[TopicPartition, memoryview] = {}
+        for topic in request.topic_data:
+            self._take_topic(pending, entries, request, topic)
+        if entries:
+            self._replicas.append_records(
+                request.timeout_ms, request.acks, entries, AppendOrigin.CLIENT,
+                pending.on_appended,
+            )
+        else:
+            pending.on_appended({})
+
+    def _take_topic(
+        self,
+        pending: PendingProduce,
+        entries: dict[TopicPartition, memoryview],
+        request: ProduceRequest,
+        topic: TopicProduceData,
+    ) -> None:
+        version = pending.context.version
+        name: str | None = topic.name
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if version >= _TOPIC_IDS_SINCE:
+            name = self._cluster.topic_name(topic.topic_id)
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        refused = ErrorCode.NONE
+        if name is None or self._cluster.topic_id(name) is None:
+            refused = unknown
+        elif name in INTERNAL_TOPICS and pending.context.client_id != _ADMIN_CLIENT_ID:
+            refused = ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif request.transactional_id is not None:
+            # Nobody can have been given a transaction to write in.
+            refused = ErrorCode.INVALID_TXN_STATE
+        answers: list[PartitionProduceResponse] = []
+        pending.add_topic(name or "", topic, answers)
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(index=data.index, error_code=refused, base_offset=-1)
+            answers.append(answer)
+            if refused is not ErrorCode.NONE:
+                continue
+            records = checked_records(data.records, version)
+            if isinstance(records, tuple):
+                answer.error_code, answer.error_message = records
+            else:
+                entries[TopicPartition(name or "", data.index)] = records
+
+
+class PendingProduce:
+    """A request whose answer is being put together."""
+
+    __slots__ = ("_acks", "_cluster", "_topics", "context")
+
+    def __init__(self, context: RequestContext, acks: int, cluster: ClusterView) -> None:
+        self.context = context
+        self._acks = acks
+        self._cluster = cluster
+        # Name and answers of each topic, in the order of the request.
+        self._topics: list[tuple[str, TopicProduceResponse]] = []
+
+    def add_topic(
+        self, name: str, asked: TopicProduceData, answers: list[PartitionProduceResponse]
+    ) -> None:
+        """Note a topic; `answers` are filled in later, here for those that were appended."""
+        response = TopicProduceResponse(
+            name=asked.name, topic_id=asked.topic_id, partition_responses=answers
+        )
+        self._topics.append((name, response))
+
+    def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
+        """Answer with what became of each partition."""
+        response = ProduceResponse(responses=[topic for _, topic in self._topics])
+        failed = False
+        for name, topic in self._topics:
+            for answer in topic.partition_responses:
+                result = results.get(TopicPartition(name, answer.index))
+                if result is not None and not answer.error_code:
+                    fill_answer(answer, result)
+                if answer.error_code:
+                    failed = True
+                    self._maybe_name_leader(response, name, answer)
+        if self._acks != 0:
+            self.context.respond(response)
+        elif failed:
+            self.context.close_connection()
+        else:
+            self.context.respond_nothing()
+
+    def _maybe_name_leader(
+        self, response: ProduceResponse, topic: str, answer: PartitionProduceResponse
+    ) -> None:
+        moved = answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not moved or self.context.version < _LEADER_SINCE:
+            return
+        partition = self._cluster.partition(topic, answer.index)
+        if partition is None:
+            return
+        answer.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+        endpoint = self._cluster.endpoint(partition.leader, self.context.listener_name)
+        if endpoint is not None:
+            response.node_endpoints.append(NodeEndpoint(
+                node_id=partition.leader, host=endpoint.host, port=endpoint.port
+            ))
+
+
+def fill_answer(answer: PartitionProduceResponse, result: ProduceResult) -> None:
+    """Put an append's outcome into the answer."""
+    answer.error_code = result.error
+    answer.base_offset = result.base_offset
+    answer.log_append_time_ms = result.log_append_time
+    answer.log_start_offset = result.log_start_offset
+    answer.error_message = result.error_message
+    if result.record_errors:
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in result.record_errors
+        ]

@@ -1,0 +1,41 @@
+"""The APIs that this broker serves, with exactly the versions that it advertises.
+
+A version stands here when all of its behaviour is there. Each handler's module is imported, and
+its messages compiled, when the first request for it comes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.protocol.api_table import ApiKey
+
+
+class ServedApi(NamedTuple):
+    """Versions, both inclusive, and the module in this package whose `handler(parts)` serves."""
+
+    first_version: int
+    last_version: int
+    module: str
+
+
+SERVED_APIS: dict[int, ServedApi] = {
+    ApiKey.PRODUCE: ServedApi(0, 13, "produce"),
+    ApiKey.FETCH: ServedApi(4, 18, "fetch"),
+    ApiKey.LIST_OFFSETS: ServedApi(1, 11, "list_offsets"),
+    ApiKey.METADATA: ServedApi(0, 13, "metadata"),
+    ApiKey.OFFSET_COMMIT: ServedApi(2, 10, "offset_commit"),
+    ApiKey.OFFSET_FETCH: ServedApi(1, 10, "offset_fetch"),
+    ApiKey.FIND_COORDINATOR: ServedApi(0, 6, "find_coordinator"),
+    ApiKey.API_VERSIONS: ServedApi(0, 5, "api_versions"),
+    ApiKey.CREATE_TOPICS: ServedApi(2, 7, "create_topics"),
+    ApiKey.DELETE_TOPICS: ServedApi(1, 6, "delete_topics"),
+    ApiKey.INIT_PRODUCER_ID: ServedApi(0, 5, "init_producer_id"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(2, 4, "offset_for_leader_epoch"),
+    ApiKey.DESCRIBE_CONFIGS: ServedApi(1, 4, "describe_configs"),
+    ApiKey.CREATE_PARTITIONS: ServedApi(0, 3, "create_partitions"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ServedApi(0, 1, "incremental_alter_configs"),
+    ApiKey.DESCRIBE_QUORUM: ServedApi(0, 2, "describe_quorum"),
+    ApiKey.DESCRIBE_CLUSTER: ServedApi(0, 2, "describe_cluster"),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "describe_topic_partitions"),
+}

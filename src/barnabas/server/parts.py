@@ -1,0 +1,38 @@
+"""The parts of a running broker that request handlers are made of; `broker` joins them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.coordinator import GroupCoordinator
+    from barnabas.raft.driver import RaftDriver
+    from barnabas.replication.fetch_session import FetchSessionCache
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.runtime.clock import Clock
+    from barnabas.server.auto_topics import AutoTopics
+    from barnabas.server.cluster_view import ClusterView
+    from barnabas.server.described_configs import DescribedConfigs
+    from barnabas.server.forwarding import Forwarding
+    from barnabas.server.producer_ids import ProducerIds
+    from barnabas.settings.definition import ParsedConfig
+
+
+@dataclass(slots=True)
+class ServerParts:
+    """One of each; a handler keeps the few that it uses."""
+
+    node_id: int
+    cluster_id: str
+    config: ParsedConfig
+    clock: Clock
+    cluster: ClusterView
+    forwarding: Forwarding
+    replicas: ReplicaManager
+    fetch_sessions: FetchSessionCache
+    auto_topics: AutoTopics
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    described_configs: DescribedConfigs
+    quorum: RaftDriver
