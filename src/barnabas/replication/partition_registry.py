@@ -7,14 +7,18 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition import Partition, PartitionSettings
 from barnabas.storage.errors import StorageError
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.topics_delta import LocalChanges, LocalPartition
+    from barnabas.storage.config import LogConfig
     from barnabas.storage.log import Log
 
 _log = logging.getLogger(__name__)
@@ -23,12 +27,18 @@ _log = logging.getLogger(__name__)
 class LogStore(Protocol):
     """Where logs come from: what this package needs of the log manager."""
 
-    def get_or_create(self, topic_partition: TopicPartition, topic_id: bytes | None) -> Log:
+    def get_or_create(
+        self, partition: TopicPartition, topic_id: bytes | None, config: LogConfig
+    ) -> Log:
         """The partition's log, made if there is none. Raises StorageError."""
         ...
 
-    def delete_async(self, topic_partition: TopicPartition) -> None:
+    def delete_async(self, partition: TopicPartition) -> bool:
         """Set the log aside now and delete its files later."""
+        ...
+
+    def update_config(self, topic: str, config: LogConfig) -> None:
+        """The configuration of a topic has changed."""
         ...
 
 
@@ -70,10 +80,18 @@ class ImageBrokers:
 class PartitionRegistry:
     """Partitions by name, and why one is not there."""
 
-    __slots__ = ("_brokers", "_logs", "_settings", "offline", "online")
+    __slots__ = ("_brokers", "_log_config", "_logs", "_settings", "offline", "online")
 
-    def __init__(self, logs: LogStore, settings: PartitionSettings, brokers: ImageBrokers) -> None:
+    def __init__(
+        self,
+        logs: LogStore,
+        log_config: Callable[[Mapping[str, str]], LogConfig],
+        settings: PartitionSettings,
+        brokers: ImageBrokers,
+    ) -> None:
         self._logs = logs
+        # The configuration of a log, from what is set on its topic.
+        self._log_config = log_config
         self._settings = settings
         self._brokers = brokers
         # What can be used. Changed here only.
@@ -116,6 +134,25 @@ class PartitionRegistry:
                 changes.followers.append(partition)
         return changes
 
+    def update_config(self, topic: str) -> list[TopicPartition]:
+        """The topic's configuration has changed.
+
+        Returns:
+            Partitions whose high watermark moved: min.insync.replicas is part of its rule.
+        """
+        self._logs.update_config(topic, self._config_of(topic))
+        return [
+            topic_partition
+            for topic_partition, partition in self.online.items()
+            if topic_partition.topic == topic
+            and partition.is_leader
+            and partition.maybe_increment_high_watermark()
+        ]
+
+    def _config_of(self, topic: str) -> LogConfig:
+        image = self._brokers.image
+        return self._log_config({} if image is None else image.configs.get(TOPIC, topic))
+
     def _ensure(self, wanted: LocalPartition) -> Partition | None:
         topic_partition = TopicPartition(wanted.topic, wanted.partition)
         partition = self.online.get(topic_partition)
@@ -128,7 +165,8 @@ class PartitionRegistry:
             del self.online[topic_partition]
             self._logs.delete_async(topic_partition)
         try:
-            log = self._logs.get_or_create(topic_partition, wanted.topic_id)
+            config = self._config_of(wanted.topic)
+            log = self._logs.get_or_create(topic_partition, wanted.topic_id, config)
         except StorageError as error:
             _log.error("cannot open the log of %s: %s", topic_partition, error)
             self.offline.add(topic_partition)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.delayed_delete_records import (
     DelayedDeleteRecords,
@@ -38,7 +39,7 @@ from barnabas.storage.errors import KafkaStorageError, StorageError
 from barnabas.waiting.purgatory import Purgatory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.runtime.clock import Clock
     from barnabas.storage.append_info import AppendOrigin
+    from barnabas.storage.config import LogConfig
     from barnabas.storage.read_result import FetchIsolation
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
@@ -77,6 +79,8 @@ class ReplicationParts:
     clock: Clock
     alter_partition_sender: AlterPartitionSender
     metrics: ReplicaMetrics
+    # The configuration of a log, from what is set on its topic.
+    log_config: Callable[[Mapping[str, str]], LogConfig]
 
 
 class ReplicaManager:
@@ -95,7 +99,7 @@ class ReplicaManager:
             node_id, parts.clock, self._brokers, config.replica_lag_time_max_ms
         )
         self._node_id = node_id
-        self._registry = PartitionRegistry(logs, settings, self._brokers)
+        self._registry = PartitionRegistry(logs, parts.log_config, settings, self._brokers)
         # The registry's own dict, for the one look-up per partition of the hot path.
         self._online = self._registry.online
         self._produces = Purgatory("Produce", parts.wheel)
@@ -144,7 +148,7 @@ class ReplicaManager:
         return frozenset(self._registry.offline)
 
     def apply_delta(self, delta: ClusterDelta, image: ClusterImage) -> LeadershipChanges:
-        """Do what new metadata says: delete, lead, follow; then wake who waited for those.
+        """Do what new metadata says: delete, lead, follow, configure; then wake who waited.
 
         Args:
             delta: what changed.
@@ -155,7 +159,13 @@ class ReplicaManager:
         """
         self._brokers.image = image
         changes = self._registry.apply(delta.topics_delta.local_changes(self._node_id))
-        for topic_partition in changes.touched:
+        moved = [
+            topic_partition
+            for resource_type, name in delta.config_changes
+            if resource_type == TOPIC
+            for topic_partition in self._registry.update_config(name)
+        ]
+        for topic_partition in (*changes.touched, *moved):
             self.wake(topic_partition)
         return changes
 

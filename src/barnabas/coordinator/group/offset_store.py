@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Topic and partition index.
 PartitionKey = tuple[str, int]
 
-_NO_OFFSETS: dict[PartitionKey, "CommittedOffset"] = {}
+_NO_OFFSETS: dict[PartitionKey, CommittedOffset] = {}
 
 
 class OffsetStore:
