@@ -9,8 +9,6 @@ from __future__ import annotations
 import linecache
 from typing import TYPE_CHECKING, Any
 
-from barnabas.protocol.schema import MISSING, Array, Kind, Struct
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -25,30 +23,3 @@ def compile_function(
     exec(code, names)  # noqa: S102 - the source is made here, from field tables of this package
     made: Callable[..., Any] = names[function]
     return made
-
-
-def compile_constructor(cls: type[Struct]) -> Callable[..., None]:
-    """Write the keyword-only constructor of a struct from its field table."""
-    names: dict[str, Any] = {"MISSING": MISSING}
-    parameters = ["self"]
-    body = []
-    for each in cls.__fields__:
-        name = each.name
-        if each.is_required:
-            parameters.append(name)
-            body.append(f"    self.{name} = {name}")
-            continue
-        is_plain = each.declared_default is not MISSING or isinstance(each.kind, Kind)
-        if is_plain:
-            names[f"D_{name}"] = each.default()
-            parameters.append(f"{name}=D_{name}")
-            body.append(f"    self.{name} = {name}")
-            continue
-        fresh = "[]" if isinstance(each.kind, Array) else f"F_{name}()"
-        names[f"F_{name}"] = each.default
-        parameters.append(f"{name}=MISSING")
-        body.append(f"    self.{name} = {fresh} if {name} is MISSING else {name}")
-    if len(parameters) > 1:
-        parameters.insert(1, "*")
-    source = "\n".join([f"def __init__({', '.join(parameters)}):", *body, "    return None", ""])
-    return compile_function(source, "__init__", f"{cls.__name__} constructor", names)

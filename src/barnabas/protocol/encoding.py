@@ -84,6 +84,9 @@ class _EncoderWriter:
         codes = "".join(code for code, _ in self._run)
         values = ", ".join(value for _, value in self._run)
         self._run = []
+        if codes == "B" and values == "0":
+            self._line("out.append(0)")
+            return
         writer = "pack_" + codes.replace("?", "Z")
         self._names[writer] = struct.Struct(">" + codes).pack
         self._line(f"out += {writer}({values})")
@@ -107,7 +110,8 @@ class _EncoderWriter:
             return
         self._flush()
         function = self._tag_function(tagged)
-        absent = " and ".join(self._is_absent(each, name) for each in tagged)
+        # A default struct is nearly always the shared one; an equal other one takes the long way.
+        absent = " and ".join(self._is_absent(each, name, by_identity=True) for each in tagged)
         self._line(f"if {absent}: out.append(0)")
         self._line(f"else: out += {function}({name})")
 
@@ -127,14 +131,14 @@ class _EncoderWriter:
             return f"{value} is not {known} and {value} != {known}"
         return f"{value} != {default!r}"
 
-    def _is_absent(self, each: Field, name: str) -> str:
+    def _is_absent(self, each: Field, name: str, *, by_identity: bool = False) -> str:
         value = f"{name}.{each.name}"
         default = each.default()
         if default is None:
             return f"{value} is None"
         if isinstance(default, Struct):
             known = self._default_name(each, default)
-            return f"({value} is {known} or {value} == {known})"
+            return f"{value} is {known}" if by_identity else f"{value} == {known}"
         return f"{value} == {default!r}"
 
     def _default_name(self, each: Field, default: Struct) -> str:
@@ -268,23 +272,15 @@ class _EncoderWriter:
             item = self._new_name("o")
             self._line(f"for {item} in {items}:")
             self._indent += 1
-            self._field(each, element, item, nullable=False)
+            before = len(self._lines)
+            if isinstance(element, Kind):
+                self._field(each, element, item, nullable=False)
+            else:
+                self._struct(element, item)
             self._flush()
-            if isinstance(element, type) and not _writes_anything(element, self):
+            if len(self._lines) == before:
                 self._line("pass")
         self._indent = indent
-
-    @property
-    def version(self) -> int:
-        return self._version
-
-    @property
-    def flexible(self) -> bool:
-        return self._flexible
-
-
-def _writes_anything(cls: type[Struct], writer: _EncoderWriter) -> bool:
-    return writer.flexible or any(each.is_in(writer.version) for each in cls.__fields__)
 
 
 def _stands_alone(records: Any) -> bool:

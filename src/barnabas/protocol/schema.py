@@ -7,7 +7,12 @@ that importing a message costs microseconds.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
+
+from barnabas.protocol.compiling import compile_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ZERO_UUID = bytes(16)
 
@@ -209,9 +214,13 @@ class Struct(metaclass=_StructMeta):
             return _of_defaults(cls, cls)
         shared = cls.__dict__.get("__default_instance__")
         if shared is None:
-            protected = _StructMeta(
-                cls.__name__, (cls,), {"__setattr__": _refuse_write, "__module__": cls.__module__}
-            )
+            body = {
+                "__module__": cls.__module__,
+                "__setattr__": _refuse_write,
+                # Copies, deep ones too, are the shared instance again.
+                "__reduce__": lambda _self: (cls.default_instance, ()),
+            }
+            protected = _StructMeta(cls.__name__, (cls,), body)
             protected.__fields__ = cls.__fields__  # type: ignore[attr-defined]
             shared = _of_defaults(cls, protected)
             cls.__default_instance__ = shared
@@ -292,6 +301,31 @@ def _refuse_write(self: Struct, name: str, _value: Any) -> None:
 
 
 def _install_constructor(cls: type[Struct]) -> None:
-    from barnabas.protocol.compiling import compile_constructor
+    cls.__init__ = _compile_constructor(cls)  # type: ignore[method-assign]
 
-    cls.__init__ = compile_constructor(cls)  # type: ignore[method-assign]
+
+def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
+    """Write the keyword-only constructor of a struct from its field table."""
+    names: dict[str, Any] = {"MISSING": MISSING}
+    parameters = ["self"]
+    body = []
+    for each in cls.__fields__:
+        name = each.name
+        if each.is_required:
+            parameters.append(name)
+            body.append(f"    self.{name} = {name}")
+            continue
+        is_plain = each.declared_default is not MISSING or isinstance(each.kind, Kind)
+        if is_plain:
+            names[f"D_{name}"] = each.default()
+            parameters.append(f"{name}=D_{name}")
+            body.append(f"    self.{name} = {name}")
+            continue
+        fresh = "[]" if isinstance(each.kind, Array) else f"F_{name}()"
+        names[f"F_{name}"] = each.default
+        parameters.append(f"{name}=MISSING")
+        body.append(f"    self.{name} = {fresh} if {name} is MISSING else {name}")
+    if len(parameters) > 1:
+        parameters.insert(1, "*")
+    source = "\n".join([f"def __init__({', '.join(parameters)}):", *body, "    return None", ""])
+    return compile_function(source, "__init__", f"{cls.__name__} constructor", names)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 import traceback
@@ -69,6 +71,14 @@ def test_a_shared_default_struct_is_write_protected() -> None:
         data.diverging_epoch.epoch = 3
     data.diverging_epoch = EpochEndOffset(epoch=3)
     assert data.diverging_epoch.epoch == 3
+
+
+def test_structs_can_be_copied_and_pickled() -> None:
+    data = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=b"x")
+    assert copy.deepcopy(data) == data
+    assert copy.copy(data) == data
+    assert pickle.loads(pickle.dumps(data)) == data
+    assert copy.deepcopy(data).diverging_epoch is data.diverging_epoch
 
 
 def test_version_ranges_read_as_in_the_schemas() -> None:
