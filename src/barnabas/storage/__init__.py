@@ -1,1 +1,1 @@
-"""One partition's log on disk (Kafka's `storage` module): offsets are assigned here and only here."""
+"""One partition's log on disk (Kafka's `storage` module); offsets are assigned only here."""

@@ -1,4 +1,4 @@
-"""What an append will do, worked out before a byte is written: offsets, places, producers' states."""
+"""What an append will do, worked out before a byte is written: offsets, places, producers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.record.batch import LOG_OVERHEAD, NO_PRODUCER_ID, set_offset_and_epoch
 from barnabas.storage.append_info import AppendInfo, AppendOrigin
-from barnabas.storage.errors import InvalidRecordError
+from barnabas.storage.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    UnexpectedAppendOffsetError,
+)
 from barnabas.storage.producer_entry import ProducerEntry
 from barnabas.storage.producer_state import CompletedTxn, ProducerState, read_end_marker
 
@@ -90,6 +94,27 @@ def place(info: AppendInfo, position: int, header: BatchHeader, base_offset: int
         info.max_timestamp = max_timestamp
         info.offset_of_max_timestamp = last_offset
     return position, header.batch_length + LOG_OVERHEAD, last_offset, max_timestamp
+
+
+def check_offsets(found: Batches, log_end_offset: int) -> None:
+    """Check that a follower's batches continue its log.
+
+    Raises:
+        UnexpectedAppendOffsetError: they begin below the log end.
+        CorruptRecordError: their offsets do not grow.
+    """
+    first = found[0][1].base_offset
+    if first < log_end_offset:
+        raise UnexpectedAppendOffsetError(
+            f"bytes begin at offset {first}, the log ends at {log_end_offset}",
+            first,
+            log_end_offset,
+        )
+    expected = first
+    for _, header in found:
+        if header.base_offset < expected or header.last_offset_delta < 0:
+            raise CorruptRecordError(f"offset {header.base_offset} follows {expected - 1}")
+        expected = header.next_offset
 
 
 def note_duplicate(found: Batches, producers: ProducerState, info: AppendInfo) -> bool:

@@ -1,4 +1,4 @@
-"""Walking the batches of a segment's file: headers alone to find a place, whole batches to recover."""
+"""Walking the batches of a segment's file: headers to find a place, whole batches to recover."""
 
 from __future__ import annotations
 

@@ -1,11 +1,38 @@
-"""A log's configuration: Kafka's topic configs, each with its broker-wide `log.*` default."""
+"""A log's configuration: Kafka's topic configs, and the broker keys that give their defaults."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from barnabas.settings.definition import (
+    ConfigDefinition,
+    ConfigKey,
+    ConfigType,
+    DynamicMode,
+    Synonym,
+)
+from barnabas.settings.range import at_least, between, each_one_of, one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.settings.definition import ParsedConfig
+    from barnabas.settings.range import ConfigValue, Range
 
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
-DAY_MS = 86_400_000
+INT_MAX = 0x7FFF_FFFF
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+DAY_MS = 24 * HOUR_MS
+
+_COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_TIMESTAMP_TYPES = one_of("CreateTime", "LogAppendTime")
+# A segment of less than 1 MiB is refused to users (KIP-1030).
+_SEGMENT_BYTES = between(1 << 20, INT_MAX)
+
+_BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
+_STRING, _LIST, _DOUBLE = ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,19 +40,19 @@ class LogConfig:
     """The topic configs that a log obeys, with Kafka's defaults; times in ms."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
-    # "producer": batches are kept as they come; else one of none, gzip, snappy, lz4, zstd.
+    # "producer": batches are kept as they come; else the one in which all are stored.
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
     delete_retention_ms: int = DAY_MS
-    file_delete_delay_ms: int = 60_000
+    file_delete_delay_ms: int = MINUTE_MS
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588
-    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_after_max_ms: int = HOUR_MS
     message_timestamp_before_max_ms: int = LONG_MAX
     # "CreateTime" or "LogAppendTime".
     message_timestamp_type: str = "CreateTime"
@@ -55,3 +82,206 @@ class LogConfig:
     def has_log_append_time(self) -> bool:
         """Whether the broker's time replaces the producer's."""
         return self.message_timestamp_type == "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageConfig:
+    """The broker keys of the log manager; the rest of them are defaults of topics."""
+
+    log_retention_check_interval_ms: int = 5 * MINUTE_MS
+    log_flush_scheduler_interval_ms: int = LONG_MAX
+    log_flush_offset_checkpoint_interval_ms: int = MINUTE_MS
+    log_flush_start_offset_checkpoint_interval_ms: int = MINUTE_MS
+    log_initial_task_delay_ms: int = 30_000
+    producer_id_expiration_ms: int = DAY_MS
+    producer_id_expiration_check_interval_ms: int = 10 * MINUTE_MS
+    # Of topics that set nothing themselves.
+    log_defaults: LogConfig = field(default_factory=LogConfig)
+
+
+def _topic_key(
+    name: str,
+    kind: ConfigType,
+    default: ConfigValue,
+    doc: str,
+    limits: Range | None = None,
+    synonyms: tuple[Synonym, ...] = (),
+) -> ConfigKey:
+    return ConfigKey(name, kind, default, doc, limits, DynamicMode.CLUSTER_WIDE, synonyms)
+
+
+def _same(name: str) -> tuple[Synonym, ...]:
+    return (Synonym(name),)
+
+
+_NOT_NEGATIVE = at_least(0)
+_POSITIVE = at_least(1)
+_FROM_MINUS_ONE = at_least(-1)
+
+# Keys of a topic; each names the broker keys that give its default, the most specific first.
+TOPIC_CONFIGS = ConfigDefinition(
+    [
+        _topic_key("cleanup.policy", _LIST, ["delete"],
+                   "What becomes of old segments: deleted, compacted, or both.",
+                   each_one_of("compact", "delete"), _same("log.cleanup.policy")),
+        _topic_key("compression.type", _STRING, "producer",
+                   "How batches are stored; producer keeps them as they come.",
+                   one_of(*_COMPRESSIONS), _same("compression.type")),
+        _topic_key("compression.gzip.level", _INT, -1, "Level where the broker compresses.",
+                   between(-1, 9), _same("compression.gzip.level")),
+        _topic_key("compression.lz4.level", _INT, 9, "Level where the broker compresses.",
+                   between(1, 17), _same("compression.lz4.level")),
+        _topic_key("compression.zstd.level", _INT, 3, "Level where the broker compresses.",
+                   between(-131072, 22), _same("compression.zstd.level")),
+        _topic_key("delete.retention.ms", _LONG, DAY_MS,
+                   "How long tombstones stay in a compacted topic.",
+                   _NOT_NEGATIVE, _same("log.cleaner.delete.retention.ms")),
+        _topic_key("file.delete.delay.ms", _LONG, MINUTE_MS,
+                   "How long the files of a deleted segment stay.",
+                   _NOT_NEGATIVE, _same("log.segment.delete.delay.ms")),
+        _topic_key("flush.messages", _LONG, LONG_MAX,
+                   "Records after which a sync is forced, and waited for.",
+                   _POSITIVE, _same("log.flush.interval.messages")),
+        _topic_key("flush.ms", _LONG, LONG_MAX, "Time after which a sync is forced.",
+                   _NOT_NEGATIVE,
+                   (Synonym("log.flush.interval.ms"),
+                    Synonym("log.flush.scheduler.interval.ms"))),
+        _topic_key("index.interval.bytes", _INT, 4096, "Bytes of log per index entry.",
+                   _NOT_NEGATIVE, _same("log.index.interval.bytes")),
+        _topic_key("max.compaction.lag.ms", _LONG, LONG_MAX,
+                   "How long a record may stay uncompacted.",
+                   _POSITIVE, _same("log.cleaner.max.compaction.lag.ms")),
+        _topic_key("max.message.bytes", _INT, 1_048_588, "Largest batch that is taken.",
+                   _NOT_NEGATIVE, _same("message.max.bytes")),
+        _topic_key("message.timestamp.after.max.ms", _LONG, HOUR_MS,
+                   "How far a timestamp may lie after the broker's time.",
+                   _NOT_NEGATIVE, _same("log.message.timestamp.after.max.ms")),
+        _topic_key("message.timestamp.before.max.ms", _LONG, LONG_MAX,
+                   "How far a timestamp may lie before the broker's time.",
+                   _NOT_NEGATIVE, _same("log.message.timestamp.before.max.ms")),
+        _topic_key("message.timestamp.type", _STRING, "CreateTime",
+                   "Whose time a record has: the producer's, or the broker's.",
+                   _TIMESTAMP_TYPES, _same("log.message.timestamp.type")),
+        _topic_key("min.cleanable.dirty.ratio", _DOUBLE, 0.5,
+                   "Share of uncompacted bytes at which compaction begins.",
+                   between(0, 1), _same("log.cleaner.min.cleanable.ratio")),
+        _topic_key("min.compaction.lag.ms", _LONG, 0,
+                   "How long a record at least stays uncompacted.",
+                   _NOT_NEGATIVE, _same("log.cleaner.min.compaction.lag.ms")),
+        _topic_key("min.insync.replicas", _INT, 1,
+                   "In-sync replicas that acks=all needs.",
+                   _POSITIVE, _same("min.insync.replicas")),
+        _topic_key("retention.bytes", _LONG, -1,
+                   "Bytes of log that are kept, -1 for no limit.",
+                   _FROM_MINUS_ONE, _same("log.retention.bytes")),
+        _topic_key("retention.ms", _LONG, 7 * DAY_MS,
+                   "How long records are kept, -1 for ever.",
+                   _FROM_MINUS_ONE,
+                   (Synonym("log.retention.ms"), Synonym("log.retention.minutes", MINUTE_MS),
+                    Synonym("log.retention.hours", HOUR_MS))),
+        _topic_key("segment.bytes", _INT, 1 << 30, "Size at which a segment is rolled.",
+                   _SEGMENT_BYTES, _same("log.segment.bytes")),
+        _topic_key("segment.index.bytes", _INT, 10 << 20,
+                   "Size of an index at which its segment is rolled.",
+                   at_least(4), _same("log.index.size.max.bytes")),
+        _topic_key("segment.jitter.ms", _LONG, 0, "Random part taken off segment.ms.",
+                   _NOT_NEGATIVE,
+                   (Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS))),
+        _topic_key("segment.ms", _LONG, 7 * DAY_MS, "Age at which a segment is rolled.",
+                   _POSITIVE, (Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS))),
+        _topic_key("unclean.leader.election.enable", _BOOLEAN, False,
+                   "Whether a replica out of sync may lead when no other is left.",
+                   None, _same("unclean.leader.election.enable")),
+    ]
+)  # fmt: skip
+
+
+def _broker_key(
+    name: str, kind: ConfigType, default: ConfigValue, doc: str, limits: Range | None = None
+) -> ConfigKey:
+    return ConfigKey(name, kind, default, doc, limits, DynamicMode.READ_ONLY)
+
+
+def _default_of(name: str, topic_key: ConfigKey) -> ConfigKey:
+    """The broker key that is the default of a topic key, with the same range."""
+    doc = f"Default of the topic's {topic_key.name}."
+    mode = DynamicMode.CLUSTER_WIDE
+    return ConfigKey(name, topic_key.type, topic_key.default, doc, topic_key.range, mode)
+
+
+def _defaults_of_topics() -> list[ConfigKey]:
+    """A broker key for each topic key that has exactly one synonym."""
+    return [
+        _default_of(key.synonyms[0].name, key) for key in TOPIC_CONFIGS if len(key.synonyms) == 1
+    ]
+
+
+# Keys of the broker that belong to storage; server/config.py joins them with the others.
+BROKER_CONFIGS = ConfigDefinition(
+    [
+        *_defaults_of_topics(),
+        _broker_key("log.roll.ms", _LONG, None, "Default of segment.ms.", _POSITIVE),
+        _broker_key("log.roll.hours", _INT, 168, "Default of segment.ms, in hours.", _POSITIVE),
+        _broker_key("log.roll.jitter.ms", _LONG, None, "Default of segment.jitter.ms.",
+                    _NOT_NEGATIVE),
+        _broker_key("log.roll.jitter.hours", _INT, 0, "Default of segment.jitter.ms, in hours.",
+                    _NOT_NEGATIVE),
+        _broker_key("log.retention.ms", _LONG, None, "Default of retention.ms.", _FROM_MINUS_ONE),
+        _broker_key("log.retention.minutes", _INT, None, "Default of retention.ms, in minutes.",
+                    _FROM_MINUS_ONE),
+        _broker_key("log.retention.hours", _INT, 168, "Default of retention.ms, in hours.",
+                    _FROM_MINUS_ONE),
+        _broker_key("log.flush.interval.ms", _LONG, None, "Default of flush.ms.", _NOT_NEGATIVE),
+        _broker_key("log.flush.scheduler.interval.ms", _LONG, LONG_MAX,
+                    "How often logs are looked at whose flush.ms may be over.", _POSITIVE),
+        _broker_key("log.flush.offset.checkpoint.interval.ms", _INT, MINUTE_MS,
+                    "How often recovery points are written.", _NOT_NEGATIVE),
+        _broker_key("log.flush.start.offset.checkpoint.interval.ms", _INT, MINUTE_MS,
+                    "How often log start offsets are written.", _NOT_NEGATIVE),
+        _broker_key("log.retention.check.interval.ms", _LONG, 5 * MINUTE_MS,
+                    "How often retention is applied.", _POSITIVE),
+        _broker_key("log.initial.task.delay.ms", _LONG, 30_000,
+                    "How long after the start the first of these tasks run.", _NOT_NEGATIVE),
+        _broker_key("producer.id.expiration.ms", _INT, DAY_MS,
+                    "How long a silent producer is remembered.", _POSITIVE),
+        _broker_key("producer.id.expiration.check.interval.ms", _INT, 10 * MINUTE_MS,
+                    "How often silent producers are forgotten.", _POSITIVE),
+    ]
+)  # fmt: skip
+
+
+def topic_defaults(broker: ParsedConfig) -> dict[str, ConfigValue]:
+    """The default of each topic key, as the broker's keys give it."""
+    defaults: dict[str, ConfigValue] = {}
+    for key in TOPIC_CONFIGS:
+        for synonym in key.synonyms:
+            value = broker.values.get(synonym.name)
+            if value is not None:
+                if isinstance(value, int) and synonym.factor != 1:
+                    value = synonym.convert(value)
+                defaults[key.name] = value
+                break
+    return defaults
+
+
+def log_config(
+    properties: Mapping[str, str | None], defaults: Mapping[str, ConfigValue] | None = None
+) -> LogConfig:
+    """The configuration of a topic's logs.
+
+    Args:
+        properties: what the topic sets itself; keys that logs do not know are left alone.
+        defaults: from `topic_defaults`.
+
+    Raises:
+        ConfigError: a value not allowed.
+    """
+    parsed = TOPIC_CONFIGS.parse(properties, defaults)
+    built = parsed.build(LogConfig)
+    return replace(built, cleanup_policy=tuple(parsed.strings("cleanup.policy")))
+
+
+def storage_config(broker: ParsedConfig) -> StorageConfig:
+    """The log manager's part of the broker's configuration."""
+    built = broker.build(StorageConfig)
+    return replace(built, log_defaults=log_config({}, topic_defaults(broker)))

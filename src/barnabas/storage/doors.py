@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.storage.topic_partition import TopicPartition
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,6 +13,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Timer
+    from barnabas.storage.topic_partition import TopicPartition
 
 
 def _ignore_failure(directory: str, error: OSError) -> None:

@@ -1,4 +1,4 @@
-"""What a log refuses, each with the ErrorCode that a peer gets for it (protocol guide, error codes)."""
+"""What a log refuses, each with the code that a peer gets for it (protocol guide, errors)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Syncing a log off the event loop, many waiting for one sync (Kafka: flush policy, recovery point).
+"""Syncing a log off the event loop, many waiting for one sync (Kafka: flush, recovery point).
 
 Log end at submission: what is appended while a sync runs is covered by the next one, and whoever
 asks meanwhile waits for that.

@@ -2,8 +2,8 @@
 
 Entries wait in memory until there are enough of them for a write, or until the segment is rolled,
 synced or closed. A crash may lose them; recovery rebuilds every index above the recovery point, and
-a sync writes them first. Kafka maps its index files and leaves them padded with zeros while they are
-open, or when it was killed; the padding is dropped here.
+a sync writes them first. Kafka maps its index files and leaves them padded with zeros while they
+are open, or when it was killed; the padding is dropped here.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ class IndexFile:
 
     def read(self) -> bytes:
         """All entries; an absent file has none."""
-        if not self._disk.exists(self.path):
-            content = b""
-        else:
-            content = self._disk.read(self.path)
+        content = self._disk.read(self.path) if self._disk.exists(self.path) else b""
         size = len(content.rstrip(b"\0"))
         entry_bytes = self._entry_bytes
         size = min(-(-size // entry_bytes) * entry_bytes, len(content) // entry_bytes * entry_bytes)

@@ -5,14 +5,18 @@ It knows bytes and offsets; leaders, producers and watermarks are the business o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.disk import FileSlice
+from barnabas.storage.flusher import sync_files
 from barnabas.storage.offset_metadata import LogOffsetMetadata
-from barnabas.storage.read_result import ReadResult
+from barnabas.storage.read_result import AbortedTransaction, ReadResult
 from barnabas.storage.segment import Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.segments import Segments
@@ -90,15 +94,17 @@ class LocalLog:
         incomplete = wanted < place.size
         return ReadResult(FileSlice(segment.file, position, length), where, incomplete)
 
-    def collect_aborted(self, offset: int, upper_bound: int) -> list[AbortedEntry]:
-        """The aborted transactions that overlap [offset, upper_bound)."""
+    def aborted_within(self, result: ReadResult, bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap what was read, below `bound`."""
+        offset = result.position.message_offset
+        upper_bound = min(self._upper_bound_of(result), bound)
         found: list[AbortedEntry] = []
         for segment in self.segments.from_offset(offset):
             if segment.txn_index.collect(offset, upper_bound, found):
                 break
-        return found
+        return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
 
-    def upper_bound_of(self, result: ReadResult) -> int:
+    def _upper_bound_of(self, result: ReadResult) -> int:
         """An offset at or behind the end of what was read, from the index."""
         position = result.position
         segment = self.segments.floor(position.segment_base_offset)
@@ -125,7 +131,7 @@ class LocalLog:
         return previous
 
     def _drop_empty(self, segment: Segment) -> None:
-        # Its indexes are full though it has no batch: entries of a time index that was cut, perhaps.
+        # It has no batch, but cannot take one: another segment of the same name replaces it.
         self.segments.remove(segment)
         segment.close()
         segment.delete_files()
@@ -159,6 +165,31 @@ class LocalLog:
             segment.mark_deleted()
         if segments:
             self._delete_later(segments)
+
+    def release_idle(self, recovery_point: int) -> None:
+        """Give back what synced segments hold that nobody has used of late."""
+        for segment in list(self.segments)[:-1]:
+            following = self.segments.higher(segment.base_offset)
+            if following is not None and following.base_offset <= recovery_point:
+                segment.release_if_idle()
+
+    def prepare_sync(
+        self, recovery_point: int, paths: list[str], is_final: bool
+    ) -> Callable[[], None]:
+        """The work, for any thread, that syncs all from `recovery_point` on.
+
+        Args:
+            paths: other files to sync.
+            is_final: with the indexes of the active segment too.
+        """
+        *sealed, active = self.segments.from_offset(recovery_point)
+        syncs = [segment.sync_all() for segment in sealed]
+        syncs.append(active.sync_all() if is_final else active.sync_batches())
+        # Files that are new need their names synced too.
+        has_new_names = bool(paths or sealed or active.is_new)
+        active.is_new = False
+        names = paths if has_new_names else None
+        return partial(sync_files, self._doors.disk, self.directory, syncs, names)
 
     def _delete_later(self, segments: list[Segment]) -> None:
         def delete() -> None:

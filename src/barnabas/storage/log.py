@@ -7,25 +7,23 @@ lie outside the CRC. Bytes go out as slices of the file. Every failure of the di
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.record.batch import UnsupportedMagicError
 from barnabas.storage.append_info import AppendInfo, AppendOrigin
-from barnabas.storage.append_plan import AppendPlan, note_duplicate, place
+from barnabas.storage.append_plan import AppendPlan, check_offsets, note_duplicate, place
 from barnabas.storage.disk_guard import DiskGuard
 from barnabas.storage.errors import (
-    CorruptRecordError,
+    InconsistentTopicIdError,
     KafkaStorageError,
     OffsetOutOfRangeError,
     RecordBatchTooLargeError,
-    UnexpectedAppendOffsetError,
     UnsupportedForMessageFormatError,
 )
-from barnabas.storage.flusher import Flusher, sync_files
+from barnabas.storage.flusher import Flusher
 from barnabas.storage.local_log import LocalLog
-from barnabas.storage.offset_metadata import LogOffsetMetadata
 from barnabas.storage.offset_search import find_by_timestamp
+from barnabas.storage.partition_metadata import write_topic_id
 from barnabas.storage.read_result import AbortedTransaction, FetchIsolation, ReadResult
 from barnabas.storage.recovery import LogLoader
 from barnabas.storage.retention import expired_segments
@@ -39,11 +37,11 @@ if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.leader_epoch_cache import LeaderEpochCache
+    from barnabas.storage.offset_metadata import LogOffsetMetadata
     from barnabas.storage.producer_state import CompletedTxn, ProducerState
     from barnabas.storage.recovery import LoadedLog
     from barnabas.storage.segment import PlacedBatch, Segment
     from barnabas.storage.segments import Segments
-    from barnabas.storage.validator import Batches
 
 
 class Log:
@@ -84,7 +82,7 @@ class Log:
         self.config = config
         self.topic_partition = opening.topic_partition
         # 16 bytes; None while nobody has said it.
-        self.topic_id = opening.topic_id
+        self.topic_id = loaded.topic_id
         self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
         self.producer_state: ProducerState = loaded.producer_state
         # First offset that may be read; moves up only, but for a full truncation.
@@ -185,6 +183,19 @@ class Log:
         self.config = config
         self._local.config = config
 
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """The topic's id has become known.
+
+        Raises:
+            InconsistentTopicIdError: the log belongs to another one.
+        """
+        if self.topic_id is None:
+            with self._guard:
+                write_topic_id(self._doors.disk, self.directory, topic_id)
+            self.topic_id = topic_id
+        elif self.topic_id != topic_id:
+            raise InconsistentTopicIdError(f"{self.directory} belongs to another topic id")
+
     # -- appending ---------------------------------------------------------------------------
 
     def append_as_leader(
@@ -250,7 +261,7 @@ class Log:
         info = AppendInfo(-1, self.log_end_offset - 1, self.log_start_offset)
         if not found:
             return info
-        self._check_offsets(found)
+        check_offsets(found, self.log_end_offset)
         info.first_offset = found[0][1].base_offset
         placed = [place(info, position, header, header.base_offset) for position, header in found]
         info.last_leader_epoch = found[-1][1].partition_leader_epoch
@@ -263,20 +274,6 @@ class Log:
         self.producer_state.map_end_offset = self.log_end_offset
         info.needs_flush = self.is_flush_due
         return info
-
-    def _check_offsets(self, found: Batches) -> None:
-        first = found[0][1].base_offset
-        if first < self.log_end_offset:
-            raise UnexpectedAppendOffsetError(
-                f"bytes begin at offset {first}, the log ends at {self.log_end_offset}",
-                first,
-                self.log_end_offset,
-            )
-        expected = first
-        for _, header in found:
-            if header.base_offset < expected or header.last_offset_delta < 0:
-                raise CorruptRecordError(f"offset {header.base_offset} follows {expected - 1}")
-            expected = header.next_offset
 
     def _write(
         self, records: memoryview | bytes, info: AppendInfo, placed: list[PlacedBatch], now_ms: int
@@ -296,7 +293,7 @@ class Log:
         self.log_end_offset = self._local.log_end_offset = last_offset + 1
 
     def _on_completed(self, completed: CompletedTxn | None) -> None:
-        """A transaction has ended: an aborted one goes to the index that consumers are told from."""
+        """A transaction has ended; consumers are told of an aborted one from its index."""
         if completed is None or not completed.is_aborted:
             return
         stable = self.producer_state.last_stable_offset_after(completed)
@@ -358,9 +355,7 @@ class Log:
         aborted: list[AbortedTransaction] = []
         if len(result.records):
             with self._guard:
-                upper = min(self._local.upper_bound_of(result), bound.message_offset)
-                entries = self._local.collect_aborted(offset, upper)
-            aborted = [AbortedTransaction(e.producer_id, e.first_offset) for e in entries]
+                aborted = self._local.aborted_within(result, bound.message_offset)
         return result._replace(aborted_transactions=aborted)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
@@ -519,10 +514,7 @@ class Log:
     def release_idle(self) -> None:
         """Give back descriptors and index memory of synced segments that nobody reads."""
         with self._guard:
-            for segment in self._local.segments.from_offset(self.log_start_offset)[:-1]:
-                following = self._local.segments.higher(segment.base_offset)
-                if following is not None and following.base_offset <= self.recovery_point:
-                    segment.release_if_idle()
+            self._local.release_idle(self.recovery_point)
 
     # -- durability --------------------------------------------------------------------------
 
@@ -550,16 +542,8 @@ class Log:
             is_final: with the indexes of the active segment; without a clean stop they are made
                 new when the log is opened.
         """
-        *sealed, active = self._local.segments.from_offset(self.recovery_point)
-        work = [segment.sync_all() for segment in sealed]
-        work.append(active.sync_all() if is_final else active.sync_batches())
         paths = self.producer_state.take_unsynced() + self.leader_epochs.take_unsynced()
-        # Files that are new need their names synced too.
-        has_new_names = bool(paths or sealed or active.is_new)
-        active.is_new = False
-        return partial(
-            sync_files, self._doors.disk, self.directory, work, paths if has_new_names else None
-        )
+        return self._local.prepare_sync(self.recovery_point, paths, is_final)
 
     def on_flushed(self, end_offset: int) -> None:
         """All below `end_offset` is synced."""
@@ -586,14 +570,15 @@ class Log:
                 self.prepare_flush(is_final=True)()
                 self.on_flushed(self.log_end_offset)
         self._is_closed = True
-        self._close_files()
+        self.close_files()
 
-    def _close_files(self) -> None:
+    def close_files(self) -> None:
+        """Give all descriptors back; what is read later opens them again."""
         for segment in self._local.segments:
             segment.close()
 
     def rename_to_delete(self) -> None:
-        """Move the directory to a name that says it waits for deletion; nothing is taken any more."""
+        """Move the directory to a name that says it waits for deletion; nothing more is taken."""
         parent, _, _ = self.directory.rpartition("/")
         name = self.topic_partition.deleted_directory_name(self._doors.rng.uuid())
         self.rename(f"{parent}/{name}")
@@ -612,6 +597,6 @@ class Log:
     def delete(self) -> None:
         """Delete every file and the directory."""
         self._is_closed = True
-        self._close_files()
+        self.close_files()
         with self._guard:
             self._doors.disk.remove_tree(self.directory)

@@ -21,7 +21,7 @@ class RememberedBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """A producer's state; a new batch makes a new entry, so that a failed append changes nothing."""
+    """A producer's state; a batch makes a new entry, so that a failed append changes nothing."""
 
     producer_id: int
     producer_epoch: int = NO_EPOCH

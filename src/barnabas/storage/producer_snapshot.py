@@ -1,8 +1,8 @@
 """The file that keeps producer state at an offset (Kafka's `.snapshot`, version 1).
 
-Version (2 bytes), CRC-32C (4) of all that follows it, the number of entries (4), and per producer 46
-bytes: id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset
-of the open transaction. Of the remembered batches only the last one is kept, as in Kafka.
+Version (2 bytes), CRC-32C (4) of all that follows it, the number of entries (4), and per producer
+46 bytes: id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first
+offset of the open transaction. Of the remembered batches only the last is kept, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opening a log: which files count, what a crash left behind, where the log ends (Kafka's LogLoader).
+"""Opening a log: which files count, what a crash left, where the log ends (Kafka's LogLoader).
 
 After a clean stop nothing is scanned but the last few batches. Otherwise every segment above the
 recovery point is read and each CRC checked; the first bad batch ends the log, indexes are made new,
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.storage.batch_scan import headers, valid_batches
-from barnabas.storage.errors import CorruptRecordError
+from barnabas.storage.errors import CorruptRecordError, InconsistentTopicIdError
 from barnabas.storage.file_names import (
     CLEANED_FILE_SUFFIX,
     DELETED_FILE_SUFFIX,
@@ -23,6 +23,7 @@ from barnabas.storage.file_names import (
     offset_of,
 )
 from barnabas.storage.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.partition_metadata import read_topic_id, write_topic_id
 from barnabas.storage.producer_state import ProducerState
 from barnabas.storage.segment import Segment, roll_jitter
 from barnabas.storage.segments import Segments
@@ -45,6 +46,8 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
+    # None while nobody has said it.
+    topic_id: bytes | None
 
 
 class LogLoader:
@@ -103,7 +106,21 @@ class LogLoader:
             self.load_producer_state(self._producers, segments, (start, end), now_ms)
         # What was recovered above the recovery point is not known to be synced: it stays.
         recovery_point = min(self._opening.recovery_point, end)
-        return LoadedLog(segments, self._epochs, self._producers, start, end, recovery_point)
+        return LoadedLog(
+            segments, self._epochs, self._producers, start, end, recovery_point, self._topic_id()
+        )
+
+    def _topic_id(self) -> bytes | None:
+        """The topic id, from the file or to it."""
+        known = self._opening.topic_id
+        found = read_topic_id(self._disk, self._directory)
+        if known is None:
+            return found
+        if found is None:
+            write_topic_id(self._disk, self._directory, known)
+        elif found != known:
+            raise InconsistentTopicIdError(f"{self._directory} belongs to another topic id")
+        return known
 
     # -- files -------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The sparse index from timestamps to offsets in a segment (Kafka's TimeIndex, `.timeindex`, KIP-33).
+"""The sparse index from timestamps to offsets in a segment (Kafka's `.timeindex`, KIP-33).
 
 An entry is 12 bytes: a timestamp, and the last offset of a batch relative to the segment's base
 offset. Every batch up to that offset has no larger timestamp.

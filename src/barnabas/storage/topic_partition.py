@@ -1,4 +1,4 @@
-"""The name of a partition, and of its directory (Kafka's TopicPartition and LocalLog directory names)."""
+"""The name of a partition, and of its directory (Kafka's TopicPartition)."""
 
 from __future__ import annotations
 

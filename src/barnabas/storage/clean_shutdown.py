@@ -1,0 +1,38 @@
+"""The marker of a clean stop, `.kafka_cleanshutdown`: nothing needs recovery (KIP-966)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
+
+FILE_NAME = ".kafka_cleanshutdown"
+NO_BROKER_EPOCH = -1
+_VERSION = 0
+
+
+def write_marker(disk: Disk, directory: str, broker_epoch: int) -> None:
+    """Say that every log in the directory is closed and synced."""
+    content = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    disk.write_atomically(f"{directory}/{FILE_NAME}", content.encode())
+
+
+def take_marker(disk: Disk, directory: str) -> int | None:
+    """Remove the marker, before anything is written to the directory.
+
+    Returns:
+        The broker's epoch when it stopped, -1 if the marker does not say it; None without a marker.
+    """
+    path = f"{directory}/{FILE_NAME}"
+    if not disk.exists(path):
+        return None
+    content = disk.read(path)
+    disk.remove(path)
+    disk.sync_directory(directory)
+    try:
+        epoch = json.loads(content)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return NO_BROKER_EPOCH
+    return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH

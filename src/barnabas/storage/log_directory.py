@@ -1,0 +1,94 @@
+"""One data directory (an entry of `log.dirs`): its lock, its identity and its checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    OffsetCheckpoint,
+)
+from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError
+from barnabas.storage.meta_properties import MetaProperties
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk, FileLock
+    from barnabas.runtime.rng import Rng
+
+LOCK_FILE = ".lock"
+
+
+class LogDirectory:
+    """Locked as long as it is open."""
+
+    __slots__ = (
+        "_disk",
+        "_lock",
+        "cleaner_offsets",
+        "high_watermarks",
+        "is_online",
+        "log_start_offsets",
+        "meta",
+        "path",
+        "recovery_points",
+    )
+
+    def __init__(self, disk: Disk, path: str, lock: FileLock, meta: MetaProperties) -> None:
+        self._disk = disk
+        self._lock: FileLock | None = lock
+        self.path = path
+        self.meta = meta
+        # False for good once a file operation in it has failed.
+        self.is_online = True
+        self.recovery_points = OffsetCheckpoint(disk, path, RECOVERY_POINTS)
+        self.log_start_offsets = OffsetCheckpoint(disk, path, LOG_START_OFFSETS)
+        self.high_watermarks = OffsetCheckpoint(disk, path, HIGH_WATERMARKS)
+        self.cleaner_offsets = OffsetCheckpoint(disk, path, CLEANER_OFFSETS)
+
+    @classmethod
+    def open(cls, disk: Disk, path: str, node_id: int, cluster_id: str, rng: Rng) -> LogDirectory:
+        """Lock a data directory and check whose it is; an unformatted one is formatted.
+
+        Raises:
+            DirectoryInUseError: another process has it.
+            InconsistentDirectoryError: it belongs to another node or cluster.
+        """
+        disk.make_directory(path)
+        lock = disk.lock(f"{path}/{LOCK_FILE}")
+        if lock is None:
+            raise DirectoryInUseError(
+                f"{path} is used by another process; stop that one, or give this broker a data "
+                f"directory of its own"
+            )
+        try:
+            meta = MetaProperties.read(disk, path)
+            if meta is None:
+                meta = MetaProperties(cluster_id, node_id, rng.uuid())
+                meta.write(disk, path)
+            _check(path, meta, node_id, cluster_id)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(disk, path, lock, meta)
+
+    def close(self) -> None:
+        """Let others have it."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+def _check(path: str, meta: MetaProperties, node_id: int, cluster_id: str) -> None:
+    if meta.node_id != node_id:
+        raise InconsistentDirectoryError(
+            f"{path} belongs to node {meta.node_id}, this is node {node_id}; set "
+            f"node.id={meta.node_id} or use another data directory"
+        )
+    if meta.cluster_id != cluster_id:
+        raise InconsistentDirectoryError(
+            f"{path} belongs to cluster {meta.cluster_id}, this node to {cluster_id}; use another "
+            f"data directory"
+        )

@@ -1,0 +1,64 @@
+"""Whose data directory this is: `meta.properties`, version 1 (KIP-631, KIP-858)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.primitives import ZERO_UUID, uuid_from_string, uuid_to_string
+from barnabas.settings.properties import PropertiesError, format_properties, parse_properties
+from barnabas.storage.errors import InconsistentDirectoryError
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
+
+FILE_NAME = "meta.properties"
+_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """The identity of a data directory."""
+
+    cluster_id: str
+    node_id: int
+    # 16 bytes; zero if the file, of an older format, has none.
+    directory_id: bytes = ZERO_UUID
+
+    @classmethod
+    def read(cls, disk: Disk, directory: str) -> MetaProperties | None:
+        """Read the file; None if the directory was not formatted.
+
+        Raises:
+            InconsistentDirectoryError: the file makes no sense.
+        """
+        path = f"{directory}/{FILE_NAME}"
+        if not disk.exists(path):
+            return None
+        try:
+            values = parse_properties(disk.read(path).decode())
+            version = values.get("version", "0")
+            if version != _VERSION:
+                raise InconsistentDirectoryError(
+                    f"{path} has version {version!r}, this broker reads version {_VERSION}"
+                )
+            directory_id = values.get("directory.id")
+            return cls(
+                values["cluster.id"],
+                int(values["node.id"]),
+                uuid_from_string(directory_id) if directory_id else ZERO_UUID,
+            )
+        except KeyError as error:
+            raise InconsistentDirectoryError(f"{path} lacks {error.args[0]}") from error
+        except (PropertiesError, ValueError) as error:
+            raise InconsistentDirectoryError(f"{path} cannot be read: {error}") from error
+
+    def write(self, disk: Disk, directory: str) -> None:
+        """Write the file, synced."""
+        values = {
+            "node.id": str(self.node_id),
+            "directory.id": uuid_to_string(self.directory_id),
+            "version": _VERSION,
+            "cluster.id": self.cluster_id,
+        }
+        disk.write_atomically(f"{directory}/{FILE_NAME}", format_properties(values).encode())
