@@ -1,0 +1,279 @@
+"""The network between simulated hosts: delays, arbitrary cuts, partitions, resets, by the seed.
+
+TCP's promises hold: bytes of a connection arrive in order or not at all. A partition holds them up
+and lets connection attempts run into their time-out; when it heals, what was held goes on.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.sim.stream import SimStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.runtime.rng import Rng
+    from barnabas.runtime.sockets import Listening, StreamHandler
+    from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.sim.scheduler import SimScheduler
+
+_LOCAL_NAMES = ("", "localhost", "127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - names
+_FIRST_FREE_PORT = 20_000
+_WHOLE_READ_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkWeather:
+    """How bad it is; delays in milliseconds of virtual time."""
+
+    delay_min_ms: float = 0.05
+    delay_max_ms: float = 0.5
+    # Pause between two reads of one connection.
+    read_pause_max_ms: float = 0.05
+    # Chance of each write to meet a reset of its connection.
+    reset_chance: float = 0.0
+
+
+class SimNetwork:
+    """All hosts' connections and listeners."""
+
+    __slots__ = (
+        "_held",
+        "_next_port",
+        "_partitions",
+        "_powered",
+        "_rng",
+        "_scheduler",
+        "_streams",
+        "_timers",
+        "listeners",
+        "weather",
+    )
+
+    def __init__(self, scheduler: SimScheduler, rng: Rng) -> None:
+        self._scheduler = scheduler
+        self._rng = rng
+        self.weather = NetworkWeather()
+        # (host, port) to the maker of handlers.
+        self.listeners: dict[tuple[str, int], Callable[[], StreamHandler]] = {}
+        self._next_port = _FIRST_FREE_PORT
+        # Timers of the running processes by host.
+        self._timers: dict[str, Timer] = {}
+        # Machines with power; one whose process died still refuses connections.
+        self._powered: set[str] = set()
+        # Pairs of hosts that do not reach each other, smaller name first.
+        self._partitions: set[tuple[str, str]] = set()
+        # What waits for a partition to heal, in order of its arrival.
+        self._held: list[tuple[tuple[str, str], Callable[[], None]]] = []
+        self._streams: dict[SimStream, None] = {}
+
+    def attach(self, host: str, timer: Timer) -> None:
+        """A host's process runs."""
+        self._timers[host] = timer
+        self._powered.add(host)
+
+    def detach(self, host: str, *, silent: bool) -> None:
+        """A host's process died: the kernel resets its connections, a dead machine is silent."""
+        self._timers.pop(host, None)
+        if silent:
+            self._powered.discard(host)
+        for address in [address for address in self.listeners if address[0] == host]:
+            del self.listeners[address]
+        for stream in [stream for stream in self._streams if stream.host == host]:
+            del self._streams[stream]
+            other = stream.other
+            if not silent and other is not None:
+                self.carry(host, other.host, 0.0, other.reset)
+
+    def partition(self, one: str, other: str) -> None:
+        """They do not reach each other any more."""
+        self._partitions.add(_pair(one, other))
+
+    def heal(self, one: str | None = None, other: str | None = None) -> None:
+        """They do again; without names, everybody does."""
+        if one is None or other is None:
+            self._partitions.clear()
+        else:
+            self._partitions.discard(_pair(one, other))
+        held, self._held = self._held, []
+        for pair, arrive in held:
+            if pair in self._partitions:
+                self._held.append((pair, arrive))
+            else:
+                self._scheduler.schedule(self.weather.delay_max_ms, arrive)
+
+    def is_partitioned(self, one: str, other: str) -> bool:
+        """Whether they do not reach each other."""
+        return _pair(one, other) in self._partitions
+
+    def reset_connections(self, one: str, other: str) -> int:
+        """Break all connections between two hosts; returns how many."""
+        pair = _pair(one, other)
+        ends = [s for s in self._streams if s.other and _pair(s.host, s.other.host) == pair]
+        for stream in ends:
+            stream.reset()
+        return len(ends) // 2
+
+    def carry(
+        self, source: str, target: str, not_before_ms: float, arrive: Callable[[], None]
+    ) -> float:
+        """Let something travel; returns the moment of its arrival."""
+        now_ms = self._scheduler.now_ms
+        weather = self.weather
+        spread = weather.delay_max_ms - weather.delay_min_ms
+        delay_ms = weather.delay_min_ms + spread * self._rng.random()
+        arrival_ms = max(not_before_ms, now_ms + delay_ms)
+        pair = _pair(source, target)
+
+        def land() -> None:
+            if pair in self._partitions:
+                self._held.append((pair, arrive))
+            elif target in self._powered:
+                arrive()
+
+        self._scheduler.schedule(arrival_ms - now_ms, land)
+        return arrival_ms
+
+    def forget(self, stream: SimStream) -> None:
+        """A stream has ended."""
+        self._streams.pop(stream, None)
+
+    def free_port(self) -> int:
+        """A port for who asked for 0."""
+        self._next_port += 1
+        return self._next_port
+
+    def connect(self, source: SimStream, host: str, port: int) -> bool:
+        """Join two ends (called when the attempt arrives); False when nobody listens."""
+        factory = self.listeners.get((host, port))
+        if factory is None:
+            return False
+        accepted = SimStream(self, self._timers[host], factory(), host)
+        accepted.other, source.other = source, accepted
+        accepted.local = source.peer = f"{host}:{port}"
+        accepted.peer = source.local = f"{source.host}:{self.free_port()}"
+        self._streams[source] = self._streams[accepted] = None
+        accepted.connected()
+        return True
+
+    def draws_read_size(self, available: int) -> int:
+        """How much one read gets: often all, else any part."""
+        if self._rng.random() < _WHOLE_READ_SHARE:
+            return available
+        return self._rng.randint(1, available)
+
+    def draws_pause_ms(self) -> float:
+        """Time between two reads."""
+        return self._rng.random() * self.weather.read_pause_max_ms
+
+    def draws_reset(self) -> bool:
+        """Whether this write meets a reset."""
+        return self.weather.reset_chance > 0 and self._rng.random() < self.weather.reset_chance
+
+
+class SimSockets:
+    """One host's view of the network."""
+
+    __slots__ = ("_host", "_network", "_timer")
+
+    def __init__(self, network: SimNetwork, timer: Timer, host: str) -> None:
+        self._network = network
+        self._timer = timer
+        self._host = host
+
+    def listen(self, host: str, port: int, factory: Callable[[], StreamHandler]) -> Listening:
+        """Accept connections to this host, under whichever of its addresses."""
+        del host
+        port = port or self._network.free_port()
+        address = (self._host, port)
+        if address in self._network.listeners:
+            raise OSError(errno.EADDRINUSE, f"address in use: {self._host}:{port}")
+        self._network.listeners[address] = factory
+        return _SimListening(self._network, self._host, port)
+
+    def connect(
+        self,
+        host: str,
+        port: int,
+        handler: StreamHandler,
+        on_failed: Callable[[OSError], None],
+        timeout_ms: float,
+    ) -> Cancellable:
+        """Connect to another host by its name, or to this one by a local name."""
+        target = self._host if host in _LOCAL_NAMES else host
+        stream = SimStream(self._network, self._timer, handler, self._host)
+        attempt = _SimAttempt(self._network, self._timer, stream, on_failed)
+        attempt.start(target, port, timeout_ms)
+        return attempt
+
+
+class _SimListening:
+    __slots__ = ("_network", "host", "port")
+
+    def __init__(self, network: SimNetwork, host: str, port: int) -> None:
+        self._network = network
+        self.host = host
+        self.port = port
+
+    def close(self) -> None:
+        self._network.listeners.pop((self.host, self.port), None)
+
+
+class _SimAttempt:
+    """A connection until both ends know of it."""
+
+    __slots__ = ("_network", "_on_failed", "_settled", "_stream", "_timer")
+
+    def __init__(
+        self,
+        network: SimNetwork,
+        timer: Timer,
+        stream: SimStream,
+        on_failed: Callable[[OSError], None],
+    ) -> None:
+        self._network = network
+        self._timer = timer
+        self._stream = stream
+        self._on_failed = on_failed
+        self._settled = False
+
+    def start(self, host: str, port: int, timeout_ms: float) -> None:
+        source = self._stream.host
+        timed_out = TimeoutError(errno.ETIMEDOUT, "connection attempt timed out")
+        self._timer.call_later(timeout_ms, partial(self._fail, timed_out))
+        self._network.carry(source, host, 0.0, partial(self._reach, host, port))
+
+    def cancel(self) -> None:
+        self._settled = True
+
+    def _reach(self, host: str, port: int) -> None:
+        """The attempt is at the other host; its answer travels back."""
+        source = self._stream.host
+        if self._settled:
+            return
+        if self._network.connect(self._stream, host, port):
+            self._network.carry(host, source, 0.0, self._succeed)
+        else:
+            refused = ConnectionRefusedError(errno.ECONNREFUSED, "connection refused")
+            fail = partial(self._timer.call_soon, partial(self._fail, refused))
+            self._network.carry(host, source, 0.0, fail)
+
+    def _succeed(self) -> None:
+        if self._settled:
+            self._stream.abort()
+            return
+        self._settled = True
+        self._stream.connected()
+
+    def _fail(self, error: OSError) -> None:
+        if not self._settled:
+            self._settled = True
+            self._on_failed(error)
+
+
+def _pair(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one < other else (other, one)
