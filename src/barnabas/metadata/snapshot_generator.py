@@ -1,0 +1,109 @@
+"""Writes a snapshot of the image when enough was committed since the last one (KIP-630).
+
+Encoding 10,000 partitions takes longer than the loop may be held, so the image, which cannot
+change, is written in slices, one per turn; the sync runs off the loop.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from barnabas.raft.listener import SnapshotId
+from barnabas.raft.snapshot import (
+    BOOTSTRAP_SNAPSHOT,
+    SnapshotWriter,
+    delete_snapshot,
+    list_snapshots,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from barnabas.metadata.publisher import MetadataPublisher
+    from barnabas.protocol.schema import Record
+    from barnabas.raft.config import RaftConfig
+    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
+
+_SLICE_RECORDS = 200
+
+
+class SnapshotGenerator:
+    """A listener of the raft driver, added behind the publisher."""
+
+    def __init__(
+        self, driver: RaftDriver, publisher: MetadataPublisher, config: RaftConfig
+    ) -> None:
+        self._driver = driver
+        self._publisher = publisher
+        self._config = config
+        # Bytes committed since the last snapshot.
+        self._bytes = 0
+        self._last_ms = driver.doors.clock.monotonic_ms()
+        self._writer: SnapshotWriter | None = None
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Count, and begin a snapshot when it is time."""
+        self._bytes += sum(batch.size for batch in batches)
+        interval = self._config.snapshot_interval_ms
+        age = self._driver.doors.clock.monotonic_ms() - self._last_ms
+        if self._bytes >= self._config.snapshot_record_bytes or 0 < interval <= age:
+            self.maybe_begin()
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:  # noqa: ARG002
+        """Counting starts anew."""
+        self._bytes = 0
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Every replica writes its own snapshots, whoever leads."""
+
+    def maybe_begin(self) -> bool:
+        """Begin a snapshot of the latest image unless it has one, or one is being written."""
+        image = self._publisher.image
+        if self._writer is not None or image.provenance.offset < 0:
+            return False
+        snapshot_id = SnapshotId(image.provenance.offset + 1, image.provenance.epoch)
+        latest = self._driver.latest_snapshot
+        if latest is not None and latest >= snapshot_id:
+            return False
+        self._bytes = 0
+        doors = self._driver.doors
+        self._last_ms = doors.clock.monotonic_ms()
+        self._writer = SnapshotWriter(
+            doors.disk,
+            self._driver.log.directory,
+            snapshot_id,
+            image.provenance.timestamp,
+            doors.clock.wall_ms(),
+        )
+        self._write_slice(self._writer, image.to_records())
+        return True
+
+    def _write_slice(self, writer: SnapshotWriter, records: Iterator[tuple[Record, int]]) -> None:
+        batch = list(islice(records, _SLICE_RECORDS))
+        doors = self._driver.doors
+        if batch:
+            writer.append(batch)
+            doors.timer.call_soon(lambda: self._write_slice(writer, records))
+        else:
+            doors.executor.submit(writer.freeze, lambda _, error: self._on_frozen(writer, error))
+
+    def _on_frozen(self, writer: SnapshotWriter, error: BaseException | None) -> None:
+        self._writer = None
+        if error is not None:
+            self._driver.fail(error)
+            return
+        self._driver.note_snapshot(writer.id)
+        self._delete_old(writer.id)
+
+    def _delete_old(self, latest: SnapshotId) -> None:
+        """Keep two snapshots; drop the log below the latest when both take too much room."""
+        doors, log = self._driver.doors, self._driver.log
+        snapshots = list_snapshots(doors.disk, log.directory)
+        too_much = log.size > self._config.retention_bytes
+        for old in snapshots[: -1 if too_much else -2]:
+            if old != BOOTSTRAP_SNAPSHOT or log.log_start_offset > 0:
+                delete_snapshot(doors.disk, log.directory, old)
+        if too_much and log.maybe_increment_log_start_offset(latest.end_offset, "snapshot"):
+            log.delete_old_segments(doors.clock.wall_ms())

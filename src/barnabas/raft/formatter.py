@@ -1,0 +1,51 @@
+"""What a new cluster's metadata directory begins with (Kafka's `kafka-storage format`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.raft.snapshot import (
+    BOOTSTRAP_SNAPSHOT,
+    SnapshotWriter,
+    list_snapshots,
+    write_snapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.runtime.disk import Disk
+
+_METADATA_VERSION = "metadata.version"
+
+
+def format_metadata_directory(
+    disk: Disk, directory: str, features: Mapping[str, int], now_ms: int
+) -> bool:
+    """Write the bootstrap checkpoint unless the directory already has a snapshot or a log.
+
+    Args:
+        disk: where the directory is, or is to be made.
+        directory: of the metadata partition.
+        features: finalised level of each feature, `metadata.version` among them; level 0 is left
+            out.
+        now_ms: wall clock.
+
+    Returns:
+        Whether it was written.
+    """
+    disk.make_directory(directory)
+    if list_snapshots(disk, directory) or any(
+        name.endswith(".log") for name in disk.list(directory)
+    ):
+        return False
+    assert _METADATA_VERSION in features, features
+    names = sorted(features, key=lambda name: (name != _METADATA_VERSION, name))
+    records = [
+        (FeatureLevelRecord(name=name, feature_level=features[name]), 0)
+        for name in names
+        if features[name] > 0
+    ]
+    write_snapshot(SnapshotWriter(disk, directory, BOOTSTRAP_SNAPSHOT, now_ms, now_ms), records)
+    return True

@@ -1,0 +1,72 @@
+"""From a directory to a driver that is ready to start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.raft.driver import RaftDriver, RaftParts
+from barnabas.raft.election_state import QuorumStateStore
+from barnabas.raft.formatter import format_metadata_directory
+from barnabas.raft.metadata_log import METADATA_PARTITION, open_metadata_log
+from barnabas.raft.snapshot import BOOTSTRAP_SNAPSHOT, list_snapshots, read_snapshot
+from barnabas.raft.transport import NoTransport, RaftTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.protocol.schema import Record
+    from barnabas.raft.config import RaftConfig
+    from barnabas.runtime.rng import Rng
+    from barnabas.storage.doors import LogDoors
+
+
+@dataclass(frozen=True, slots=True)
+class RaftOpening:
+    """What a quorum replica is opened with."""
+
+    # The data directory (`metadata.log.dir`, else the first of `log.dirs`).
+    data_directory: str
+    doors: LogDoors
+    rng: Rng
+    # Called once when log or quorum state cannot be written: the process has to stop.
+    on_fatal: Callable[[BaseException], None]
+    # Level of each feature that a new cluster begins with.
+    bootstrap_features: Mapping[str, int]
+    # Reaches the other voters; None for a voter that is alone.
+    transport: RaftTransport | None = None
+
+
+def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
+    """Open the metadata partition below the data directory; an empty one is formatted.
+
+    The driver has done nothing yet: add listeners, then call `start`.
+
+    Raises:
+        QuorumStateError: the `quorum-state` file cannot be read.
+        StorageError: the log cannot be opened.
+    """
+    doors = opening.doors
+    directory = f"{opening.data_directory}/{METADATA_PARTITION.directory_name}"
+    now_ms = doors.clock.wall_ms()
+    format_metadata_directory(doors.disk, directory, opening.bootstrap_features, now_ms)
+    log = open_metadata_log(directory, config, doors)
+    # Static voters only: kraft.version 0 keeps them in the file.
+    store = QuorumStateStore(doors.disk, directory, config.voters)
+    transport = NoTransport() if opening.transport is None else opening.transport
+    parts = RaftParts(log, store, doors, opening.rng, opening.on_fatal, transport)
+    return RaftDriver(config, parts)
+
+
+def bootstrap_records(driver: RaftDriver) -> list[tuple[Record, int]]:
+    """What the formatter wrote for a new cluster; empty if the checkpoint is gone.
+
+    The first active controller writes these records into the log; until then they hold nowhere.
+
+    Raises:
+        SnapshotError: the checkpoint is damaged.
+    """
+    disk, directory = driver.doors.disk, driver.log.directory
+    if BOOTSTRAP_SNAPSHOT not in list_snapshots(disk, directory):
+        return []
+    return list(read_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT).records)

@@ -1,0 +1,167 @@
+"""Snapshots of the metadata log: Kafka's `<end offset>-<epoch>.checkpoint` files (KIP-630).
+
+A header control record, batches of metadata records, a footer control record; offsets count from 0
+within the file, every batch carries the snapshot's epoch. A file without its footer is no snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.codec import decode, encode_bytes
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.record_frame import decode_metadata_record
+from barnabas.protocol.records.snapshot_footer_record import SnapshotFooterRecord
+from barnabas.protocol.records.snapshot_header_record import SnapshotHeaderRecord
+from barnabas.raft.errors import SnapshotError
+from barnabas.raft.listener import LoadedSnapshot, SnapshotId
+from barnabas.raft.metadata_batch import encode_control_batch, encode_metadata_batch
+from barnabas.record.batch import check_crc, read_header
+from barnabas.record.control import ControlType, parse_control_key
+from barnabas.record.errors import CorruptBatchError
+from barnabas.record.reader import read_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from barnabas.protocol.schema import Record
+    from barnabas.runtime.disk import Disk
+
+# Where the formatter puts what a new cluster begins with; no state of the log.
+BOOTSTRAP_SNAPSHOT = SnapshotId(0, 0)
+
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_PART_SUFFIX = ".part"
+_HEADER_VERSION = 0
+
+
+def snapshot_name(snapshot_id: SnapshotId) -> str:
+    """The name of a snapshot's file."""
+    return f"{snapshot_id.end_offset:020d}-{snapshot_id.epoch:010d}.checkpoint"
+
+
+def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
+    """The complete snapshots in a directory, oldest first."""
+    found = (_NAME.fullmatch(name) for name in disk.list(directory))
+    return sorted(SnapshotId(int(each[1]), int(each[2])) for each in found if each)
+
+
+def delete_unfinished(disk: Disk, directory: str) -> None:
+    """Delete what a crash left of a snapshot that was being written."""
+    for name in disk.list(directory):
+        if name.endswith(_PART_SUFFIX):
+            disk.remove(f"{directory}/{name}")
+
+
+def delete_snapshot(disk: Disk, directory: str, snapshot_id: SnapshotId) -> None:
+    """Delete a snapshot."""
+    disk.remove(f"{directory}/{snapshot_name(snapshot_id)}")
+
+
+class SnapshotWriter:
+    """Writes one snapshot, batch by batch, under another name until it is complete."""
+
+    def __init__(
+        self, disk: Disk, directory: str, snapshot_id: SnapshotId, timestamp: int, now_ms: int
+    ) -> None:
+        self.id = snapshot_id
+        self._disk = disk
+        self._directory = directory
+        self._now_ms = now_ms
+        self._path = f"{directory}/{snapshot_name(snapshot_id)}"
+        self._offset = 0
+        if disk.exists(self._path + _PART_SUFFIX):
+            disk.remove(self._path + _PART_SUFFIX)
+        self._file = disk.open(self._path + _PART_SUFFIX)
+        header = SnapshotHeaderRecord(
+            version=_HEADER_VERSION, last_contained_log_timestamp=timestamp
+        )
+        self._control(ControlType.SNAPSHOT_HEADER, encode_bytes(header, 0))
+
+    def append(self, records: Sequence[tuple[Record, int]]) -> None:
+        """Write one batch of records, each given with its version."""
+        if not records:
+            return
+        epoch = self.id.epoch
+        self._file.append(encode_metadata_batch(records, self._offset, epoch, self._now_ms))
+        self._offset += len(records)
+
+    def freeze(self) -> None:
+        """Complete the file and put it in place; on disk when this returns. Blocks."""
+        footer = SnapshotFooterRecord(version=_HEADER_VERSION)
+        self._control(ControlType.SNAPSHOT_FOOTER, encode_bytes(footer, 0))
+        self._file.sync()
+        self._file.close()
+        self._disk.rename(self._path + _PART_SUFFIX, self._path)
+        self._disk.sync_directory(self._directory)
+
+    def _control(self, control_type: ControlType, value: bytes) -> None:
+        self._file.append(
+            encode_control_batch(control_type, value, self._offset, self.id.epoch, self._now_ms)
+        )
+        self._offset += 1
+
+
+def read_snapshot(disk: Disk, directory: str, snapshot_id: SnapshotId) -> LoadedSnapshot:
+    """Open a snapshot; its records are decoded as they are iterated.
+
+    Raises:
+        SnapshotError: damaged, or not complete.
+    """
+    name = snapshot_name(snapshot_id)
+    content = memoryview(disk.read(f"{directory}/{name}"))
+    try:
+        timestamp = _check(content, name)
+    except CorruptBatchError as error:
+        raise SnapshotError(f"{directory}/{name}: {error}") from error
+    return LoadedSnapshot(snapshot_id, timestamp, _records(content, name))
+
+
+def _check(content: memoryview, name: str) -> int:
+    """That header and footer are there and every batch is whole; returns the header's timestamp."""
+    position, timestamp, last_type = 0, -1, None
+    while position < len(content):
+        header = read_header(content, position)
+        end = position + header.size
+        if end > len(content) or not check_crc(content, position, header):
+            raise SnapshotError(f"{name}: the batch at {position} is cut off or damaged")
+        last_type = None
+        if header.is_control:
+            batch = content[position:end]
+            for _, records in read_batches(batch):
+                last_type = parse_control_key(records[-1].key)
+                if last_type is ControlType.SNAPSHOT_HEADER:
+                    value = decode(SnapshotHeaderRecord, 0, records[-1].value or b"")
+                    timestamp = value.last_contained_log_timestamp
+        if position == 0 and last_type is not ControlType.SNAPSHOT_HEADER:
+            raise SnapshotError(f"{name}: does not begin with a snapshot header")
+        position = end
+    if last_type is not ControlType.SNAPSHOT_FOOTER:
+        raise SnapshotError(f"{name}: has no footer, it was not written to its end")
+    return timestamp
+
+
+def _records(content: memoryview, name: str) -> Iterator[tuple[Record, int]]:
+    for header, records in read_batches(content):
+        if header.is_control:
+            continue
+        for record in records:
+            try:
+                yield decode_metadata_record(record.value or b"")
+            except ProtocolError as error:
+                raise SnapshotError(f"{name}: {error}") from error
+
+
+def write_snapshot(
+    writer: SnapshotWriter, records: Iterable[tuple[Record, int]], batch_records: int = 500
+) -> None:
+    """Write all records and complete the file. Blocks."""
+    batch: list[tuple[Record, int]] = []
+    for each in records:
+        batch.append(each)
+        if len(batch) >= batch_records:
+            writer.append(batch)
+            batch = []
+    writer.append(batch)
+    writer.freeze()
