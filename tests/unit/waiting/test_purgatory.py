@@ -1,0 +1,124 @@
+"""Delayed operations: tried, watched, tried again, completed once."""
+
+from __future__ import annotations
+
+from barnabas.sim.world import SimWorld, sim_runtime
+from barnabas.waiting.delayed_operation import DelayedOperation
+from barnabas.waiting.purgatory import Purgatory
+from barnabas.waiting.timing_wheel import TimingWheel
+
+
+class Operation(DelayedOperation):
+    """Completes when told that it may; counts what happens to it."""
+
+    def __init__(self, delay_ms: float = 100, ready_after_tries: int = 1_000_000) -> None:
+        super().__init__(delay_ms)
+        self.ready = False
+        self.tries = 0
+        self.ready_after_tries = ready_after_tries
+        self.completed = 0
+        self.expired = 0
+
+    def try_complete(self) -> bool:
+        self.tries += 1
+        if self.ready or self.tries > self.ready_after_tries:
+            return self.force_complete()
+        return False
+
+    def on_complete(self) -> None:
+        self.completed += 1
+
+    def on_expiration(self) -> None:
+        self.expired += 1
+
+
+def purgatory_in_world() -> tuple[SimWorld, TimingWheel, Purgatory]:
+    world, runtime = sim_runtime(1)
+    wheel = TimingWheel(runtime.clock, runtime.timer)
+    return world, wheel, Purgatory("test", wheel)
+
+
+def test_an_operation_that_is_complete_at_once_is_never_watched() -> None:
+    _, wheel, purgatory = purgatory_in_world()
+    operation = Operation(ready_after_tries=0)
+    assert purgatory.try_complete_else_watch(operation, ["a"])
+    assert (operation.completed, purgatory.watched(), wheel.waiting_count) == (1, 0, 0)
+
+
+def test_an_operation_is_tried_again_once_it_is_watched() -> None:
+    _, wheel, purgatory = purgatory_in_world()
+    operation = Operation(ready_after_tries=1)
+    assert purgatory.try_complete_else_watch(operation, ["a", "b"])
+    assert (operation.completed, purgatory.watched(), wheel.waiting_count) == (1, 0, 0)
+
+
+def test_a_check_of_any_key_completes_and_leaves_all_keys() -> None:
+    _, wheel, purgatory = purgatory_in_world()
+    operation = Operation()
+    assert not purgatory.try_complete_else_watch(operation, ["a", "b", "a"])
+    assert (purgatory.watched(), purgatory.delayed()) == (2, 1)
+    assert purgatory.check_and_complete("b") == 0
+    operation.ready = True
+    assert purgatory.check_and_complete("b") == 1
+    assert purgatory.check_and_complete("a") == 0
+    assert (purgatory.watched(), purgatory.delayed(), wheel.waiting_count) == (0, 0, 0)
+    assert operation.completed == 1
+
+
+def test_the_time_out_completes_and_is_counted() -> None:
+    world, _, purgatory = purgatory_in_world()
+    operation = Operation(delay_ms=50)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    world.run_for(49)
+    assert operation.completed == 0
+    world.run_for(2)
+    assert (operation.completed, operation.expired, purgatory.watched()) == (1, 1, 0)
+
+
+def test_whoever_comes_second_does_nothing() -> None:
+    world, _, purgatory = purgatory_in_world()
+    operation = Operation(delay_ms=50)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    assert operation.force_complete()
+    assert not operation.force_complete()
+    world.run_for(100)
+    assert (operation.completed, operation.expired) == (1, 0)
+
+
+def test_completing_one_may_check_the_same_key() -> None:
+    _, _, purgatory = purgatory_in_world()
+    second = Operation()
+
+    class First(Operation):
+        def on_complete(self) -> None:
+            super().on_complete()
+            second.ready = True
+            purgatory.check_and_complete("a")
+
+    first = First()
+    purgatory.try_complete_else_watch(first, ["a"])
+    purgatory.try_complete_else_watch(second, ["a"])
+    first.ready = True
+    assert purgatory.check_and_complete("a") == 1
+    assert (first.completed, second.completed, purgatory.watched()) == (1, 1, 0)
+
+
+def test_a_cancelled_key_hands_out_its_operations_which_wait_on() -> None:
+    world, _, purgatory = purgatory_in_world()
+    operation = Operation(delay_ms=50)
+    purgatory.try_complete_else_watch(operation, ["a", "b"])
+    assert purgatory.cancel_for_key("a") == [operation]
+    assert purgatory.cancel_for_key("a") == []
+    assert purgatory.watched() == 1
+    world.run_for(60)
+    assert operation.expired == 1
+
+
+def test_after_shutdown_nothing_waits() -> None:
+    world, wheel, purgatory = purgatory_in_world()
+    operation = Operation()
+    purgatory.try_complete_else_watch(operation, ["a", "b"])
+    purgatory.shutdown()
+    assert not purgatory.try_complete_else_watch(Operation(), ["a"])
+    world.run_for(1000)
+    assert (operation.completed, purgatory.watched(), wheel.waiting_count) == (0, 0, 0)
