@@ -14,12 +14,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from barnabas.client.facade import Client
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from barnabas.client.facade import Client
+from barnabas.testing.broker_process import BrokerProcess
 from examples.flights import events, processes, proof, report
-from examples.flights.processes import DemoError, Process
+from examples.flights.processes import DemoError
 
 TOPICS = {"flights": len(events.AIRPORTS), "weather": len(events.AIRPORTS), "alerts": 1}
 KILL_BROKER_AT = 0.25
@@ -33,6 +34,7 @@ class Demo:
     def __init__(self, output: Path, seconds: float, console: Console) -> None:
         self.output = output
         self.logs = output / "logs"
+        self.broker = BrokerProcess(output / "broker")
         self.seconds = seconds
         self.console = console
         self.total = len(events.flights()) + len(events.AIRPORTS)
@@ -44,7 +46,8 @@ class Demo:
         """Starts everything, kills the broker and the pipeline on the way, waits for the end."""
         shutil.rmtree(self.output, ignore_errors=True)
         self.logs.mkdir(parents=True)
-        self.broker, self.bootstrap = processes.start_broker(self.logs, self.output / "broker")
+        self.broker.start()
+        self.bootstrap = self.broker.bootstrap
         self.console.print(f"broker ready on {self.bootstrap}")
         self._create_topics()
         self.pipeline = processes.start_pipeline(self.logs, self.bootstrap, self.output)
@@ -58,7 +61,8 @@ class Demo:
 
     def _create_topics(self) -> None:
         with Client(self.bootstrap) as client:
-            client.create_topics(TOPICS)
+            for name, partitions in TOPICS.items():
+                client.create_topic(name, partitions)
 
     def _progress(self) -> Progress:
         return Progress(
@@ -75,7 +79,7 @@ class Demo:
         while self.pipeline.exit_status() is None:
             if time.monotonic() > deadline:
                 raise DemoError(f"not finished after {SECONDS_MAX} s; the logs are in {self.logs}")
-            for process in (self.broker, self.producer, self.pipeline):
+            for process in (self.producer, self.pipeline):
                 process.check()
             self._note_batches()
             progress.update(task, completed=self.done)
@@ -99,7 +103,7 @@ class Demo:
         self.broker.kill()
         self._tell(f"kill -9 of the broker after {self.done:,} flights")
         time.sleep(1)
-        self.broker, _ = processes.start_broker(self.logs, self.output / "broker", self.bootstrap)
+        self.broker.start()
         self.console.print(f"broker ready again on {self.bootstrap}")
 
     def _kill_pipeline(self) -> None:
@@ -115,8 +119,10 @@ class Demo:
 def alert_keys(bootstrap: str) -> Counter[str]:
     """How often each alert is in the topic."""
     with Client(bootstrap) as client:
-        records = client.read_topic("alerts")
-        return Counter((record.key or b"").decode() for record in records)
+        alerts = ("alerts", 0)
+        end = client.list_offsets({alerts: "latest"})[alerts].offset
+        with client.stream({alerts: (0, end)}) as stream:
+            return Counter((record.key or b"").decode() for record in stream.records())
 
 
 def judge(demo: Demo) -> int:
@@ -157,7 +163,7 @@ def further(demo: Demo) -> None:
         f"""
   the plot                 {demo.output / "airport_hours.png"}
   the table                spark.read.parquet("{demo.output / "airport_hours"}")
-  the topics               .venv/bin/barnabas start --data-dir {demo.output / "broker"}
+  the topics               .venv/bin/barnabas start --data-dir {demo.broker.data_directory}
                            .venv/bin/barnabas consume alerts --from-beginning --exit-at-end
   the code                 examples/flights/pipeline.py""",
         highlight=False,
@@ -176,19 +182,15 @@ def main() -> None:
     console = Console()
     started = time.monotonic()
     demo = Demo(options.output.resolve(), options.seconds, console)
-    broker: Process | None = None
     try:
         demo.run()
-        broker = demo.broker
         status = judge(demo)
         further(demo)
     except DemoError as error:
         console.print(f"[bold red]{error}[/bold red]")
         status = 2
     finally:
-        broker = broker or getattr(demo, "broker", None)
-        if broker is not None:
-            broker.stop()
+        demo.broker.stop()
     console.print(f"\nfinished in {time.monotonic() - started:.0f} s")
     sys.exit(status)
 

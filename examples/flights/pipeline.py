@@ -132,7 +132,7 @@ def airport_hours(flights: DataFrame, weather: DataFrame, airlines: DataFrame) -
 
 
 def alerts(table: DataFrame) -> DataFrame:
-    """Hours in which half of at least ten departures were late or cancelled, as records of a topic."""
+    """Hours in which half of ten or more departures were late or cancelled, as records."""
     from pyspark.sql import functions as f
 
     bad = table.where("flights >= 10 and delayed + cancelled >= 0.5 * flights")

@@ -1,6 +1,6 @@
-"""The demo's processes: broker, stream of events and pipeline, each of which can be killed.
+"""The demo's processes beside the broker: the stream of events, and the pipeline.
 
-Each is an ordinary command that could run in a terminal of its own.
+Each is an ordinary command that could run in a terminal of its own, and can be killed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-
-READY_SECONDS = 30
 
 
 class DemoError(Exception):
@@ -80,20 +78,6 @@ class Process:
             os.killpg(self.pid, number)
             if number == signal.SIGKILL:
                 self._process.wait()
-
-
-def start_broker(logs: Path, data: Path, listen: str = "127.0.0.1:0") -> tuple[Process, str]:
-    """A broker on `data`; returns it and its address once it answers."""
-    command = [sys.executable, "-m", "barnabas.cli.main", "start"]
-    broker = Process("broker", [*command, "--listen", listen, "--data-dir", str(data)], logs)
-    try:
-        line = broker.lines.get(timeout=READY_SECONDS)
-    except queue.Empty:
-        broker.stop()
-        raise DemoError(
-            f"the broker was not ready in {READY_SECONDS} s; see {broker.log}"
-        ) from None
-    return broker, line.removeprefix("ready ")
 
 
 def start_producer(logs: Path, bootstrap: str, seconds: float) -> Process:
