@@ -1,0 +1,183 @@
+"""What both networks promise, the machine's and the simulated one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.runtime.disk import File, FileSlice
+from barnabas.runtime.sockets import Stream
+from barnabas.runtime.stepper import LoopStepper
+from unit.runtime.streams import Place, Recorder, real_place, sim_place
+
+
+@pytest.fixture(params=["real", "sim 1", "sim 2"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    if request.param != "real":
+        yield sim_place(int(request.param[-1]))
+        return
+    stepper = LoopStepper()
+    yield real_place(stepper)
+    stepper.close()
+
+
+class Pair:
+    """Both ends of one connection."""
+
+    def __init__(self, place: Place) -> None:
+        accepted: list[Recorder] = []
+
+        def accept() -> Recorder:
+            accepted.append(Recorder())
+            return accepted[-1]
+
+        self.listening = place.runtime.sockets.listen("127.0.0.1", 0, accept)
+        self.client = Recorder()
+        place.runtime.sockets.connect(
+            "127.0.0.1", self.listening.port, self.client, lambda e: pytest.fail(str(e)), 5000
+        )
+        place.until(lambda: self.client.stream is not None and bool(accepted))
+        self.server = accepted[0]
+        place.until(lambda: self.server.stream is not None)
+
+    @property
+    def near(self) -> Stream:
+        assert self.client.stream is not None
+        return self.client.stream
+
+    @property
+    def far(self) -> Stream:
+        assert self.server.stream is not None
+        return self.server.stream
+
+
+def file_of(place: Place, tmp_path: Path, data: bytes) -> File:
+    place.runtime.disk.make_directory(str(tmp_path))
+    file = place.runtime.disk.open(f"{tmp_path}/f")
+    file.append(data)
+    return file
+
+
+def test_a_listener_has_a_port_at_once(place: Place) -> None:
+    listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
+    assert listening.port > 0
+    listening.close()
+
+
+def test_a_taken_port_is_an_error(place: Place) -> None:
+    listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
+    with pytest.raises(OSError, match="in use"):
+        place.runtime.sockets.listen("127.0.0.1", listening.port, Recorder)
+    listening.close()
+
+
+def test_both_ends_know_both_addresses(place: Place) -> None:
+    pair = Pair(place)
+    assert pair.near.peer == pair.far.local
+    assert pair.near.local == pair.far.peer
+    assert pair.near.peer.endswith(f":{pair.listening.port}")
+
+
+def test_bytes_arrive_in_order_both_ways(place: Place) -> None:
+    pair = Pair(place)
+    pair.near.write([b"a", bytearray(b"b")])
+    pair.near.write([memoryview(b"c")])
+    pair.far.write([b"d"])
+    place.until(lambda: pair.server.data == b"abc" and pair.client.data == b"d")
+
+
+def test_file_slices_keep_their_place_among_bytes(place: Place, tmp_path: Path) -> None:
+    pair = Pair(place)
+    content = bytes(range(256)) * 20_000
+    file = file_of(place, tmp_path, content)
+    pair.near.write([b"head", FileSlice(file, 0, len(content)), b"tail", FileSlice(file, 1, 3)])
+    pair.near.write([b"more", FileSlice(file, 100, 20_000)])
+    expected = b"head" + content + b"tail" + content[1:4] + b"more" + content[100:20_100]
+    place.until(lambda: len(pair.server.data) == len(expected))
+    assert pair.server.data == expected
+    assert pair.near.buffered_bytes == 0
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_a_slice_that_was_cut_away_closes_the_connection(
+    place: Place, tmp_path: Path, size: int
+) -> None:
+    pair = Pair(place)
+    file = file_of(place, tmp_path, bytes(size))
+    file.truncate(size // 2)
+    pair.near.write([b"head", FileSlice(file, 0, size)])
+    place.until(lambda: pair.client.closed and pair.server.closed)
+    assert isinstance(pair.client.error, OSError)
+
+
+def test_close_sends_what_is_buffered(place: Place) -> None:
+    pair = Pair(place)
+    data = bytes(8_000_000)
+    pair.near.write([data, b"end"])
+    assert pair.near.buffered_bytes > 0
+    pair.near.close()
+    assert pair.near.is_closing
+    pair.near.write([b"late"])
+    place.until(lambda: pair.server.closed and pair.client.closed)
+    assert pair.server.data == data + b"end"
+    assert (pair.server.error, pair.client.error) == (None, None)
+
+
+def test_abort_ends_both_sides(place: Place) -> None:
+    pair = Pair(place)
+    pair.near.write([bytes(8_000_000)])
+    pair.near.abort()
+    place.until(lambda: pair.server.closed and pair.client.closed)
+    assert len(pair.server.data) < 8_000_000
+
+
+def test_a_peer_that_does_not_read_is_felt_and_released(place: Place) -> None:
+    pair = Pair(place)
+    pair.far.pause_reading()
+    place.settle()
+    pair.near.write([bytes(10_000_000)])
+    assert pair.client.writable == [False]
+    place.settle()
+    assert len(pair.server.data) < 10_000_000
+    pair.far.resume_reading()
+    place.until(lambda: len(pair.server.data) == 10_000_000)
+    place.until(lambda: pair.client.writable == [False, True])
+
+
+def test_nobody_listening_is_a_failure(place: Place) -> None:
+    listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
+    listening.close()
+    place.settle()
+    failures: list[OSError] = []
+    handler = Recorder()
+    place.runtime.sockets.connect("127.0.0.1", listening.port, handler, failures.append, 5000)
+    place.until(lambda: bool(failures))
+    assert isinstance(failures[0], ConnectionRefusedError)
+    assert handler.stream is None
+
+
+def test_a_cancelled_attempt_calls_nobody(place: Place) -> None:
+    listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
+    handler = Recorder()
+    attempt = place.runtime.sockets.connect(
+        "127.0.0.1", listening.port, handler, lambda e: pytest.fail(str(e)), 5000
+    )
+    attempt.cancel()
+    place.settle()
+    assert handler.stream is None
+    assert not handler.closed
+    listening.close()
+
+
+def test_an_attempt_without_time_fails(place: Place) -> None:
+    listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
+    failures: list[OSError] = []
+    handler = Recorder()
+    place.runtime.sockets.connect("127.0.0.1", listening.port, handler, failures.append, 0)
+    place.until(lambda: bool(failures))
+    place.settle()
+    assert isinstance(failures[0], TimeoutError)
+    assert handler.stream is None
+    listening.close()
