@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # For long reads: fewer, larger answers than Kafka's defaults, enough rows for a batch in each.
 _READ_DEFAULTS = {
     "client.id": "barnabas-spark",
-    "max.partition.fetch.bytes": str(8 << 20),
+    "max.partition.fetch.bytes": str(2 << 20),
     "queued.max.bytes": str(32 << 20),
 }
 # The end of a task flushes, so lingering costs nothing and makes full batches.

@@ -108,8 +108,7 @@ class Planner:
     def _listed(self, specs: dict[TopicPartition, int]) -> Offsets:
         if not specs:
             return {}
-        wanted: dict[tuple[str, int], str | int] = {**specs}
-        return {tp: found.offset for tp, found in self._client.list_offsets(wanted).items()}
+        return {tp: found.offset for tp, found in self._client.list_offsets(specs).items()}
 
 
 def _check_cover(bound: OffsetBound, partitions: list[TopicPartition]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from math import ceil, floor
+from math import ceil
 from typing import TYPE_CHECKING
 
 from barnabas.client.topic_partition import TopicPartition
@@ -91,9 +91,15 @@ def limit_offsets(start: Offsets, latest: Offsets, limit: int) -> Offsets:
     if total <= limit:
         return dict(latest)
     result: Offsets = {}
-    for tp, size in sizes.items():
+    seen = given = 0
+    for tp, size in sorted(sizes.items()):
         begin = start.get(tp, 0)
-        share = limit * size / total
-        taken = ceil(share) if share < 1 else floor(share)
-        result[tp] = min(begin + taken, latest[tp]) if size > 0 else latest[tp]
+        if size <= 0:
+            result[tp] = latest[tp]
+            continue
+        # Rounded on the running sum, so that shares add up to the limit and leave no crumbs.
+        seen += size
+        share = max(1, limit * seen // total - given)
+        given += share
+        result[tp] = min(begin + share, latest[tp])
     return result

@@ -56,6 +56,11 @@ def test_a_limit_is_shared_by_what_each_partition_has() -> None:
     assert limit_offsets({A: 0, B: 100}, {A: 300, B: 200}, 100) == {A: 75, B: 125}
 
 
+def test_shares_add_up_to_the_limit() -> None:
+    latest = {TopicPartition("t", p): 101 + p for p in range(7)}
+    assert sum(limit_offsets({}, latest, 500).values()) == 500
+
+
 def test_a_small_partition_is_not_starved() -> None:
     assert limit_offsets({A: 0, B: 0}, {A: 10**6, B: 1}, 10)[B] == 1
 

@@ -1,0 +1,175 @@
+"""`spark.readStream.format("barnabas")`: limits, restarts, progress in a group."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from barnabas.client.facade import Client
+
+pytestmark = pytest.mark.spark
+
+Fill = Callable[[str, int, list[tuple[bytes | None, bytes | None]]], None]
+
+
+def numbered(count: int) -> list[tuple[bytes | None, bytes | None]]:
+    return [(None, b"%d" % i) for i in range(count)]
+
+
+class Stream:
+    """A query from a topic to Parquet, run until it has caught up, again and again."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, directory: Path) -> None:
+        self._spark = spark
+        self._bootstrap = bootstrap
+        self._directory = directory
+
+    def frame(self, topic: str, **options: object) -> DataFrame:
+        return (
+            self._spark.readStream.format("barnabas")
+            .option("kafka.bootstrap.servers", self._bootstrap)
+            .option("subscribe", topic)
+            .options(**({"startingOffsets": "earliest"} | options))
+            .load()
+        )
+
+    def run(self, topic: str, **options: object) -> StreamingQuery:
+        query = (
+            self.frame(topic, **options)
+            .writeStream.format("parquet")
+            .option("path", str(self._directory / "out"))
+            .option("checkpointLocation", str(self._directory / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return query
+
+    def offsets(self) -> list[tuple[int, int]]:
+        rows = self._spark.read.parquet(str(self._directory / "out"))
+        return sorted((r.partition, r.offset) for r in rows.select("partition", "offset").collect())
+
+
+@pytest.fixture
+def stream(spark: SparkSession, bootstrap: str, tmp_path: Path) -> Stream:
+    return Stream(spark, bootstrap, tmp_path)
+
+
+def test_available_now_reads_all_in_limited_batches(stream: Stream, fill: Fill, topic: str) -> None:
+    fill(topic, 0, numbered(100))
+    fill(topic, 1, numbered(50))
+    query = stream.run(topic, maxOffsetsPerTrigger=60)
+    sizes = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+    assert sizes == [60, 60, 30]
+    assert stream.offsets() == [*((0, o) for o in range(100)), *((1, o) for o in range(50))]
+
+
+def test_a_restart_goes_on_where_the_checkpoint_says(
+    stream: Stream, fill: Fill, topic: str
+) -> None:
+    fill(topic, 0, numbered(10))
+    stream.run(topic)
+    fill(topic, 0, numbered(5))
+    query = stream.run(topic)
+    end = json.loads(query.lastProgress["sources"][0]["endOffset"])
+    assert end == {topic: {"0": 15, "1": 0, "2": 0}}
+    assert stream.offsets() == [(0, offset) for offset in range(15)]
+
+
+def test_partitions_that_were_added_are_read_from_their_start(
+    stream: Stream, fill: Fill, client: Client, topic: str
+) -> None:
+    fill(topic, 0, numbered(3))
+    stream.run(topic)
+    client.create_partitions({topic: 4})
+    fill(topic, 3, numbered(4))
+    stream.run(topic, maxOffsetsPerTrigger=100)
+    assert stream.offsets() == [*((0, o) for o in range(3)), *((3, o) for o in range(4))]
+
+
+def test_progress_is_shown_in_a_group(
+    stream: Stream, fill: Fill, client: Client, topic: str
+) -> None:
+    fill(topic, 0, numbered(40))
+    stream.run(topic, maxOffsetsPerTrigger=10, **{"kafka.group.id": f"{topic}-group"})
+    committed = client.committed(f"{topic}-group")
+    # Spark tells the source of a batch when it plans the next, so the last one may be missing.
+    assert committed[(topic, 0)].offset >= 30
+
+
+def test_a_query_starts_at_the_end_by_default(stream: Stream, fill: Fill, topic: str) -> None:
+    fill(topic, 0, numbered(10))
+    query = stream.run(topic, startingOffsets="latest")
+    assert sum(p["numInputRows"] for p in query.recentProgress) == 0
+
+
+def test_progress_names_the_latest_offset(
+    stream: Stream, fill: Fill, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    fill(topic, 0, numbered(10))
+    query = (
+        stream.frame(topic, maxOffsetsPerTrigger=4)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        source = query.recentProgress[0]["sources"][0]
+    finally:
+        query.stop()
+    assert json.loads(source["latestOffset"])[topic]["0"] == 10
+    assert json.loads(source["endOffset"])[topic]["0"] == 4
+
+
+def test_too_few_records_wait_for_more(
+    stream: Stream, fill: Fill, topic: str, tmp_path: Path
+) -> None:
+    fill(topic, 0, numbered(10))
+    query = (
+        stream.frame(topic, minOffsetsPerTrigger=15, maxTriggerDelay="1h")
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .start()
+    )
+    try:
+        assert not query.awaitTermination(2)
+        assert sum(p["numInputRows"] for p in query.recentProgress) == 0
+        fill(topic, 1, numbered(10))
+        query.processAllAvailable()
+        assert sum(p["numInputRows"] for p in query.recentProgress) == 20
+    finally:
+        query.stop()
+
+
+def test_a_shorter_topic_fails_the_query(
+    stream: Stream, fill: Fill, client: Client, topic: str
+) -> None:
+    fill(topic, 0, numbered(10))
+    stream.run(topic)
+    assert client.delete_topics([topic])[topic] is None
+    assert _created_again(client, topic)
+    fill(topic, 0, numbered(3))
+    query = stream.frame(topic)
+    with pytest.raises(Exception, match="read up to 10 already"):
+        stream.run(topic, maxOffsetsPerTrigger=5)
+    assert query.isStreaming
+
+
+def _created_again(client: Client, topic: str) -> bool:
+    """Deletion may go on for a while after its answer."""
+    import time
+
+    from barnabas.client.admin import NewTopic
+
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if client.create_topics([NewTopic(topic, 3, 1)])[topic] is None:
+            return True
+        time.sleep(0.1)
+    return False
