@@ -6,24 +6,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from barnabas.spark.java import prepare_java
+from barnabas.spark.session import spark_session
 
 RUNS = 3
 
 
 def spark_read(address: str, topic: str, records: int) -> dict[str, float]:
     """Reads `records` records into nothing and into Parquet; millions of records a second, warm."""
-    prepare_java()
-    from pyspark.sql import SparkSession
-
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "2g")
-        .getOrCreate()
-    )
+    settings = {"spark.log.level": "ERROR", "spark.driver.host": "127.0.0.1"}
+    spark = spark_session("bench", "local[2]", settings | {"spark.driver.memory": "2g"})
     frame = (
         spark.read.format("barnabas")
         .option("kafka.bootstrap.servers", address)

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.spark.java import prepare_java
+from barnabas.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,17 +38,10 @@ DELAYED_MINUTES = 15
 FLIGHTS_PER_TRIGGER = 40_000
 
 
-def session(name: str = "flights") -> SparkSession:
-    """A local session on two cores, quiet, with few shuffle partitions: the data is small."""
-    prepare_java()
-    from pyspark.sql import SparkSession
-
+def session() -> SparkSession:
+    """A local session on two cores with few shuffle partitions: the data is small."""
     settings = {
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.sql.streaming.stateStore.providerClass": (
@@ -56,10 +49,7 @@ def session(name: str = "flights") -> SparkSession:
         ),
         "spark.log.level": "ERROR",
     }
-    builder = SparkSession.builder.appName(name).master("local[2]")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return spark_session("flights", "local[2]", settings)
 
 
 def topic(spark: SparkSession, bootstrap: str, name: str, limit: int | None) -> DataFrame:
