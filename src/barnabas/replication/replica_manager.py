@@ -200,6 +200,8 @@ class ReplicaManager:
         Whoever is woken may append again; what that wakes has its turn afterwards, so that nobody
         looks at a partition in the midst of its change.
         """
+        if not (self._fetches.delayed() or self._produces.delayed() or self._deletes.delayed()):
+            return
         self._to_wake.append(topic_partition)
         if self._waking:
             return
@@ -303,7 +305,7 @@ class ReplicaManager:
             _log.error("append to %s failed: %s", topic_partition, error)
             self.metrics.failed_produce_requests += 1
         result = ProduceResult(error.error_code, error_message=str(error) or None)
-        result.record_errors = list(getattr(error, "record_errors", ()))
+        result.record_errors = tuple(getattr(error, "record_errors", ()))
         return result
 
     def _sync(self, partition: Partition) -> None:

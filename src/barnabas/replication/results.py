@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.runtime.disk import FileSlice
     from barnabas.storage.offset_metadata import LogOffsetMetadata
     from barnabas.storage.read_result import AbortedTransaction
@@ -30,7 +32,7 @@ class ProduceResult:
     log_start_offset: int = UNKNOWN_OFFSET
     error_message: str | None = None
     # (index of the record in its batch, what is wrong with it), KIP-467.
-    record_errors: list[tuple[int, str | None]] = field(default_factory=list)
+    record_errors: Sequence[tuple[int, str | None]] = ()
 
 
 class EpochEndOffset(NamedTuple):

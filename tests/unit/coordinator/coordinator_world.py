@@ -1,0 +1,122 @@
+"""A group coordinator over a real replica manager on a simulated disk."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.config import GroupCoordinatorConfig
+from barnabas.coordinator.driver import DriverParts
+from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.storage.topic_partition import TopicPartition
+from unit.replication.replica_set import LEADER, ReplicaSet
+
+OFFSETS_ID = b"offsets-topic-id"
+STATE = TopicPartition(OFFSETS_TOPIC, 0)
+
+
+class Topics:
+    """Topic `flights` with two partitions, through the image's names and ids."""
+
+    def __init__(self, replicas: ReplicaSet) -> None:
+        self.replicas = replicas
+
+    def topic_id(self, name: str) -> bytes | None:
+        topic = self.replicas.image.topics.by_name(name)
+        return None if topic is None else topic.id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        topic = self.replicas.image.topics.by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        return self.replicas.image.topics.partition(name, partition) is not None
+
+
+class CoordinatorWorld:
+    """One broker whose `__consumer_offsets` has one partition."""
+
+    def __init__(self, replicas: tuple[int, ...] = (1,), **config: int) -> None:
+        self.replicas = ReplicaSet()
+        self.replicas.replay(
+            TopicRecord(name=OFFSETS_TOPIC, topic_id=OFFSETS_ID),
+            PartitionRecord(
+                partition_id=0,
+                topic_id=OFFSETS_ID,
+                replicas=list(replicas),
+                isr=list(replicas),
+                removing_replicas=[],
+                adding_replicas=[],
+                leader=LEADER,
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[],
+            ),
+        )
+        self.config = GroupCoordinatorConfig(offsets_topic_num_partitions=1, **config)
+        self.responses: list[OffsetCommitResponse] = []
+        self.coordinator = self.new_coordinator()
+
+    def new_coordinator(self) -> GroupCoordinator:
+        runtime = self.replicas.runtime
+        parts = DriverParts(self.replicas.manager, runtime.clock, runtime.timer)
+        return GroupCoordinator(self.config, parts, Topics(self.replicas))
+
+    def load(self, leader_epoch: int = 0) -> None:
+        self.coordinator.driver.on_elected(0, leader_epoch)
+        self.replicas.world.run_for(50)
+
+    def resign(self) -> None:
+        self.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=OFFSETS_ID, leader=2))
+
+    @property
+    def log(self):
+        return self.replicas.logs.logs[STATE]
+
+    def commit(self, offset: int = 5, version: int = 8, **options) -> int | None:
+        partition = OffsetCommitRequestPartition(
+            partition_index=options.pop("partition", 0),
+            committed_offset=offset,
+            committed_leader_epoch=options.pop("leader_epoch", -1),
+            committed_metadata=options.pop("metadata", "m"),
+        )
+        topic = OffsetCommitRequestTopic(
+            name=options.pop("topic", "flights") if version < 10 else "",
+            topic_id=options.pop("topic_id", bytes(16)),
+            partitions=[partition],
+        )
+        request = OffsetCommitRequest(
+            group_id=options.pop("group", "g"),
+            generation_id_or_member_epoch=options.pop("generation", -1),
+            member_id=options.pop("member", ""),
+            retention_time_ms=options.pop("retention_ms", -1),
+            topics=[topic],
+        )
+        assert not options, options
+        before = len(self.responses)
+        self.coordinator.commit_offsets(request, version, self.responses.append)
+        return self.error() if len(self.responses) > before else None
+
+    def error(self) -> int:
+        return self.responses[-1].topics[0].partitions[0].error_code
+
+    def committed(self, partition: int = 0, group: str = "g") -> tuple[int, int, str | None, int]:
+        topic = OffsetFetchRequestTopic(name="flights", partition_indexes=[partition])
+        request = OffsetFetchRequest(group_id=group, topics=[topic])
+        response = self.coordinator.fetch_offsets(request, 5)
+        if response.error_code:
+            return (response.error_code, -1, None, -1)
+        (found,) = response.topics[0].partitions
+        return (
+            found.error_code,
+            found.committed_offset,
+            found.metadata,
+            found.committed_leader_epoch,
+        )

@@ -1,0 +1,163 @@
+"""OffsetCommit and OffsetFetch, answers as Apache Kafka 4.4 gives them."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from barnabas.record.reader import read_batches
+from unit.coordinator.coordinator_world import CoordinatorWorld
+from unit.replication.replica_set import TOPIC_ID
+
+
+@pytest.fixture
+def world() -> CoordinatorWorld:
+    world = CoordinatorWorld()
+    world.load()
+    return world
+
+
+def stored(world: CoordinatorWorld) -> list[tuple[str, str]]:
+    log = world.log
+    content = log.segments[0].file.read_at(log.size, 0)
+    return [
+        (record.key.hex(), record.value.hex())
+        for _, records in read_batches(content)
+        for record in records
+    ]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 5, 6, 7, 8, 9])
+def test_who_is_no_member_commits_and_fetches(world: CoordinatorWorld, version: int) -> None:
+    assert world.commit(5, version, leader_epoch=3) == ErrorCode.NONE
+    assert world.committed() == (ErrorCode.NONE, 5, "m", 3)
+
+
+def test_a_commit_by_topic_id(world: CoordinatorWorld) -> None:
+    assert world.commit(5, 10, topic_id=TOPIC_ID) == ErrorCode.NONE
+    assert world.commit(5, 10, topic_id=b"x" * 16) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert world.committed()[1] == 5
+
+
+def test_the_record_is_the_one_that_kafka_writes(world: CoordinatorWorld) -> None:
+    world.commit(5)
+    ((key, value),) = stored(world)
+    assert key == "0001" + "0001" + b"g".hex() + "0007" + b"flights".hex() + "00000000"
+    assert value.startswith("0004" + "0000000000000005" + "ffffffff" + "02" + b"m".hex())
+    assert value.endswith("01" + "00" + "10" + TOPIC_ID.hex())
+
+
+def test_a_retention_time_is_stored_as_an_expiry(world: CoordinatorWorld) -> None:
+    world.commit(5, 4, retention_ms=100_000)
+    ((_, value),) = stored(world)
+    timestamp, expiry = int(value[-32:-16], 16), int(value[-16:], 16)
+    assert value.startswith("0001" + "0000000000000005" + "0001" + b"m".hex())
+    assert expiry == timestamp + 100_000
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
+)
+def test_a_generation_of_a_group_that_does_not_exist(
+    world: CoordinatorWorld, version: int, error: ErrorCode
+) -> None:
+    assert world.commit(5, version, generation=5) == error
+
+
+def test_a_generation_of_a_group_without_members(world: CoordinatorWorld) -> None:
+    world.commit(5)
+    for version in (8, 9):
+        assert world.commit(6, version, generation=5) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.committed()[1] == 5
+
+
+def test_a_member_id_without_a_generation_is_let_through(world: CoordinatorWorld) -> None:
+    assert world.commit(5, member="x") == ErrorCode.NONE
+
+
+def test_metadata_is_limited_in_java_characters(world: CoordinatorWorld) -> None:
+    assert world.commit(metadata="x" * 4097) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert world.commit(metadata="x" * 4096) == ErrorCode.NONE
+    assert world.commit(metadata="é" * 4096) == ErrorCode.NONE
+    assert world.commit(metadata="😀" * 2049) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+def test_null_metadata_an_empty_group_and_a_negative_offset_are_fine(
+    world: CoordinatorWorld,
+) -> None:
+    assert world.commit(-5, metadata=None) == ErrorCode.NONE
+    assert world.committed() == (ErrorCode.NONE, -5, "", -1)
+    assert world.commit(group="") == ErrorCode.NONE
+    assert world.committed(group="")[1] == 5
+
+
+def test_unknown_topics_and_partitions_are_refused(world: CoordinatorWorld) -> None:
+    assert world.commit(topic="nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.commit(partition=9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_what_was_never_committed_is_minus_one_and_no_error(world: CoordinatorWorld) -> None:
+    assert world.committed() == (ErrorCode.NONE, -1, "", -1)
+    world.commit(5)
+    assert world.committed(partition=7) == (ErrorCode.NONE, -1, "", -1)
+
+
+@pytest.mark.parametrize("version", [2, 5, 7])
+def test_null_asks_for_all_topics(world: CoordinatorWorld, version: int) -> None:
+    world.commit(5)
+    request = OffsetFetchRequest(group_id="g", topics=None)
+    (topic,) = world.coordinator.fetch_offsets(request, version).topics
+    assert (topic.name, topic.partitions[0].committed_offset) == ("flights", 5)
+    other = OffsetFetchRequest(group_id="other", topics=None)
+    assert world.coordinator.fetch_offsets(other, version).topics == []
+
+
+def test_many_groups_by_name(world: CoordinatorWorld) -> None:
+    world.commit(5)
+    named = [OffsetFetchRequestTopics(name="flights", partition_indexes=[0])]
+    request = OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroup(group_id="g", topics=None),
+            OffsetFetchRequestGroup(group_id="other", topics=named),
+        ],
+        require_stable=True,
+    )
+    first, second = world.coordinator.fetch_offsets(request, 9).groups
+    assert (first.group_id, first.error_code) == ("g", 0)
+    assert first.topics[0].partitions[0].committed_offset == 5
+    assert second.topics[0].partitions[0].committed_offset == -1
+
+
+def test_groups_by_topic_id(world: CoordinatorWorld) -> None:
+    world.commit(5)
+    topics = [
+        OffsetFetchRequestTopics(topic_id=TOPIC_ID, partition_indexes=[0]),
+        OffsetFetchRequestTopics(topic_id=b"q" * 16, partition_indexes=[0]),
+    ]
+    groups = [
+        OffsetFetchRequestGroup(group_id="g", topics=topics),
+        OffsetFetchRequestGroup(group_id="g", topics=None),
+    ]
+    some, every = world.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), 10).groups
+    assert some.topics[0].partitions[0].committed_offset == 5
+    assert some.topics[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert every.topics[0].topic_id == TOPIC_ID
+
+
+def test_errors_come_in_the_shape_of_the_version() -> None:
+    world = CoordinatorWorld()
+    topic = OffsetFetchRequestTopic(name="flights", partition_indexes=[0])
+    request = OffsetFetchRequest(group_id="g", topics=[topic])
+    old = world.coordinator.fetch_offsets(request, 1)
+    assert old.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    newer = world.coordinator.fetch_offsets(request, 2)
+    assert (newer.error_code, newer.topics) == (ErrorCode.NOT_COORDINATOR, [])
+    groups = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    newest = world.coordinator.fetch_offsets(groups, 8)
+    assert newest.groups[0].error_code == ErrorCode.NOT_COORDINATOR

@@ -1,0 +1,28 @@
+"""Kafka's formula for the partition of a group."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinator.group.partitioner import java_hash, partition_for
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("", 0), ("a", 97), ("g1", 3242), ("é😀", None)],
+)
+def test_strings_hash_as_in_java(text: str, value: int | None) -> None:
+    if value is None:
+        # é is one code unit, the emoji two: 0xE9, 0xD83D, 0xDE00.
+        value = (0xE9 * 31 + 0xD83D) * 31 + 0xDE00
+    assert java_hash(text) == value
+
+
+def test_negative_hashes_lose_their_sign_bit_not_their_value() -> None:
+    text = "polygenelubricants"  # hashes to -2**31, whose absolute value is negative in Java
+    assert java_hash(text) == -(1 << 31)
+    assert partition_for(text, 50) == 0
+
+
+def test_the_partitions_that_kafka_chose_for_these_groups() -> None:
+    assert [partition_for(group, 3) for group in ("g1", "new2", "new3", "")] == [2, 2, 0, 0]

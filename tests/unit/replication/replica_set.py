@@ -1,0 +1,205 @@
+"""A broker with partitions on a simulated disk, and fake followers that fetch from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.broker_registration import BrokerRegistration
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.provenance import Provenance
+from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
+from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.record.builder import BatchBuilder
+from barnabas.replication.config import ReplicationConfig
+from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
+from barnabas.replication.replica_metrics import ReplicaMetrics
+from barnabas.sim.world import sim_runtime
+from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.config import LogConfig
+from barnabas.storage.doors import LogDoors, LogOpening
+from barnabas.storage.log import Log
+from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+from barnabas.waiting.timing_wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.replication.alter_partition import AlterPartitionAnswer, AlterPartitionProposal
+    from barnabas.replication.results import FetchResult, ProduceResult
+
+TOPIC = "flights"
+TOPIC_ID = b"flights-topic-id"
+PARTITION = TopicPartition(TOPIC, 0)
+WHERE = TopicIdPartition(TOPIC_ID, TOPIC, 0)
+LEADER = 1
+
+
+class Logs:
+    """A log store that keeps every log in one directory."""
+
+    def __init__(self, doors: LogDoors) -> None:
+        self.doors = doors
+        self.logs: dict[TopicPartition, Log] = {}
+        self.checkpoints: list[dict[TopicPartition, int]] = []
+        self.deleted: list[TopicPartition] = []
+
+    def get_or_create(
+        self, partition: TopicPartition, topic_id: bytes | None, config: LogConfig
+    ) -> Log:
+        if partition not in self.logs:
+            opening = LogOpening(partition, topic_id)
+            path = f"/data/{partition.directory_name}"
+            self.logs[partition] = Log.open(path, config, self.doors, opening)
+        return self.logs[partition]
+
+    def delete_async(self, partition: TopicPartition) -> bool:
+        self.deleted.append(partition)
+        return self.logs.pop(partition, None) is not None
+
+    def update_config(self, topic: str, config: LogConfig) -> None:
+        for partition, log in self.logs.items():
+            if partition.topic == topic:
+                log.update_config(config)
+
+    def checkpoint_high_watermarks(self) -> None:
+        self.checkpoints.append({tp: log.high_watermark for tp, log in self.logs.items()})
+
+
+class Sender:
+    """Keeps proposals for the test to answer."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[AlterPartitionProposal, Callable[[AlterPartitionAnswer], None]]] = []
+
+    def submit(
+        self,
+        proposal: AlterPartitionProposal,
+        on_done: Callable[[AlterPartitionAnswer], None],
+    ) -> None:
+        self.sent.append((proposal, on_done))
+
+
+@dataclass
+class Answers:
+    """What came back, in order."""
+
+    produced: list[dict[TopicPartition, ProduceResult]] = field(default_factory=list)
+    fetched: list[list[tuple[TopicIdPartition, FetchResult]]] = field(default_factory=list)
+
+
+def batch(*values: bytes, timestamp: int = 1_000) -> memoryview:
+    builder = BatchBuilder()
+    for index, value in enumerate(values):
+        builder.append(timestamp + index, None, value)
+    return memoryview(builder.build())
+
+
+def registered(broker_id: int, epoch: int) -> BrokerRegistration:
+    return BrokerRegistration(broker_id, epoch, bytes(16), {}, {}, fenced=False)
+
+
+class ReplicaSet:
+    """Broker 1 with its manager; brokers 2, 3… exist in metadata and in the test's calls only."""
+
+    def __init__(self, replicas: tuple[int, ...] = (1,), **log_config: object) -> None:
+        self.world, self.runtime = sim_runtime(1)
+        doors = LogDoors(
+            disk=self.runtime.disk,
+            clock=self.runtime.clock,
+            executor=self.runtime.executor,
+            timer=self.runtime.timer,
+            rng=self.runtime.rng,
+        )
+        self.log_config = replace(LogConfig(), **log_config)
+        self.logs = Logs(doors)
+        self.sender = Sender()
+        self.answers = Answers()
+        self.wheel = TimingWheel(self.runtime.clock, self.runtime.timer)
+        parts = ReplicationParts(
+            self.wheel,
+            self.runtime.clock,
+            self.sender,
+            ReplicaMetrics(),
+            lambda _: self.log_config,
+        )
+        self.manager = ReplicaManager(LEADER, ReplicationConfig(), self.logs, parts)
+        brokers = {each: registered(each, 100 + each) for each in (1, 2, 3, 4)}
+        self.image = ClusterImage(brokers=brokers)
+        self.replay(
+            TopicRecord(name=TOPIC, topic_id=TOPIC_ID),
+            PartitionRecord(
+                partition_id=0,
+                topic_id=TOPIC_ID,
+                replicas=list(replicas),
+                isr=list(replicas),
+                removing_replicas=[],
+                adding_replicas=[],
+                leader=LEADER,
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[],
+            ),
+        )
+
+    def replay(self, *records: object) -> None:
+        delta = ClusterDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        self.image = delta.apply(Provenance())
+        self.changes = self.manager.apply_delta(delta, self.image)
+
+    def change(self, **fields: object) -> None:
+        self.replay(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **fields))
+
+    def remove_topic(self) -> None:
+        self.replay(RemoveTopicRecord(topic_id=TOPIC_ID))
+
+    @property
+    def partition(self):
+        return self.manager.partition(PARTITION)
+
+    @property
+    def log(self) -> Log:
+        return self.logs.logs[PARTITION]
+
+    def produce(self, *values: bytes, acks: int = 1, timeout_ms: int = 1_000) -> None:
+        self.manager.append_records(
+            timeout_ms,
+            acks,
+            {PARTITION: batch(*values)},
+            AppendOrigin.CLIENT,
+            self.answers.produced.append,
+        )
+
+    def consume(self, offset: int, **options) -> None:
+        self.fetch(-1, offset, **options)
+
+    def follow(self, broker_id: int, offset: int, **options) -> None:
+        self.fetch(broker_id, offset, **options)
+
+    def fetch(self, replica_id: int, offset: int, **options) -> None:
+        isolation = FetchIsolation.LOG_END if replica_id >= 0 else FetchIsolation.HIGH_WATERMARK
+        params = FetchParams(
+            version=options.pop("version", 17),
+            replica_id=replica_id,
+            replica_epoch=options.pop("replica_epoch", 100 + replica_id),
+            max_wait_ms=options.pop("max_wait_ms", 0),
+            min_bytes=options.pop("min_bytes", 1),
+            max_bytes=options.pop("max_response_bytes", 1 << 20),
+            isolation=isolation,
+        )
+        where = options.pop("where", WHERE)
+        data = FetchPartitionData(offset, options.pop("max_bytes", 1 << 20), **options)
+        self.manager.fetch(params, [(where, data)], self.answers.fetched.append)
+
+    def last_fetch(self) -> FetchResult:
+        return self.answers.fetched[-1][0][1]
+
+    def last_produce(self) -> ProduceResult:
+        return self.answers.produced[-1][PARTITION]

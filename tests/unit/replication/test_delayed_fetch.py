@@ -1,0 +1,179 @@
+"""Cases A to H in which a waiting fetch is answered, on a leader with fake followers."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.storage.append_info import AppendOrigin
+from unit.replication.replica_set import LEADER, PARTITION, ReplicaSet, batch
+
+WAIT = {"max_wait_ms": 500, "min_bytes": 1}
+
+
+@pytest.fixture
+def pair() -> ReplicaSet:
+    """Broker 1 leads, broker 2 follows; one record, which both have."""
+    replicas = ReplicaSet((1, 2))
+    replicas.produce(b"first")
+    replicas.follow(2, 1)
+    replicas.answers.fetched.clear()
+    return replicas
+
+
+def waits(replicas: ReplicaSet) -> bool:
+    return not replicas.answers.fetched
+
+
+def test_a_consumer_waits_at_the_high_watermark_until_its_time_is_over(pair: ReplicaSet) -> None:
+    pair.consume(1, **WAIT)
+    pair.world.run_for(499)
+    assert waits(pair)
+    pair.world.run_for(3)
+    assert pair.last_fetch().error is ErrorCode.NONE
+    assert pair.last_fetch().records == b""
+    assert pair.manager.metrics.delayed_fetch_consumer_expires == 1
+    assert pair.manager.metrics.delayed_fetch_follower_expires == 0
+
+
+def test_an_expired_follower_fetch_is_counted_apart(pair: ReplicaSet) -> None:
+    pair.follow(2, 1, **WAIT)
+    pair.world.run_for(502)
+    assert pair.manager.metrics.delayed_fetch_follower_expires == 1
+
+
+def test_a_follower_is_woken_by_an_append_though_the_high_watermark_stays(
+    pair: ReplicaSet,
+) -> None:
+    pair.follow(2, 1, **WAIT)
+    pair.produce(b"second")
+    assert pair.log.high_watermark == 1
+    assert len(pair.last_fetch().records) > 0
+
+
+def test_a_consumer_is_woken_only_once_the_high_watermark_moves(pair: ReplicaSet) -> None:
+    pair.consume(1, **WAIT)
+    pair.produce(b"second")
+    assert waits(pair)
+    pair.follow(2, 2)
+    consumed = pair.answers.fetched[0][0][1]
+    assert len(consumed.records) > 0
+    assert consumed.high_watermark == 2
+
+
+def test_case_a_this_broker_does_not_lead_any_more(pair: ReplicaSet) -> None:
+    pair.follow(2, 1, **WAIT)
+    pair.change(leader=2)
+    assert pair.last_fetch().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_case_b_the_replica_has_moved_elsewhere(pair: ReplicaSet) -> None:
+    pair.consume(1, **WAIT)
+    pair.change(leader=2, replicas=[2, 3], isr=[2])
+    assert pair.last_fetch().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert pair.logs.deleted == [PARTITION]
+
+
+def test_case_c_the_topic_is_deleted(pair: ReplicaSet) -> None:
+    pair.consume(1, **WAIT)
+    pair.remove_topic()
+    assert pair.last_fetch().error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_case_d_the_directory_is_offline(pair: ReplicaSet) -> None:
+    pair.consume(1, **WAIT)
+    assert pair.manager.on_directory_failed("/data") == [PARTITION]
+    assert waits(pair), "nobody is woken in the midst of the failure"
+    pair.world.run_for(2)
+    assert pair.last_fetch().error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_case_e_the_leader_epoch_of_the_request_is_fenced(pair: ReplicaSet) -> None:
+    pair.consume(1, current_leader_epoch=0, **WAIT)
+    pair.change(leader=LEADER)
+    assert pair.last_fetch().error is ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_case_f_the_log_was_truncated_below_the_fetch_offset(pair: ReplicaSet) -> None:
+    pair.produce(b"second")
+    pair.follow(2, 2)
+    pair.answers.fetched.clear()
+    pair.consume(2, **WAIT)
+    pair.log.truncate_to(1)
+    pair.manager.wake(PARTITION)
+    assert pair.last_fetch().error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_case_f_the_fetch_offset_lies_in_an_older_segment_than_the_end(pair: ReplicaSet) -> None:
+    pair.follow(2, 1, max_wait_ms=500, min_bytes=1 << 20)
+    pair.produce(b"second")
+    assert waits(pair), "too few bytes"
+    pair.log.roll()
+    pair.produce(b"third")
+    assert len(pair.last_fetch().records) > 0
+
+
+def test_a_roll_alone_completes_nothing(pair: ReplicaSet) -> None:
+    pair.follow(2, 1, **WAIT)
+    pair.log.roll()
+    pair.manager.wake(PARTITION)
+    assert waits(pair)
+
+
+def test_case_g_bytes_accumulate_up_to_the_minimum(pair: ReplicaSet) -> None:
+    size = len(batch(b"second"))
+    pair.follow(2, 1, max_wait_ms=500, min_bytes=2 * size)
+    pair.produce(b"second")
+    assert waits(pair)
+    pair.produce(b"second")
+    assert len(pair.last_fetch().records) == 2 * size
+
+
+def test_case_g_a_partition_counts_no_more_than_its_own_maximum(pair: ReplicaSet) -> None:
+    pair.follow(2, 1, max_wait_ms=500, min_bytes=100, max_bytes=90)
+    pair.produce(b"x" * 200)
+    assert waits(pair)
+
+
+def test_case_h_the_epoch_of_the_request_is_not_known_here_yet(pair: ReplicaSet) -> None:
+    pair.consume(1, current_leader_epoch=7, **WAIT)
+    assert pair.last_fetch().error is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_case_h_the_log_has_diverged_while_the_fetch_waited(pair: ReplicaSet) -> None:
+    pair.produce(b"second")
+    pair.follow(2, 2)
+    pair.answers.fetched.clear()
+    pair.follow(2, 2, last_fetched_epoch=0, **WAIT)
+    assert waits(pair)
+    pair.log.leader_epochs.replace([(0, 0), (1, 1)])
+    pair.manager.wake(PARTITION)
+    assert pair.last_fetch().diverging_epoch == (0, 1, ErrorCode.NONE)
+
+
+def test_a_fetch_that_waited_is_read_again_without_moving_the_follower(pair: ReplicaSet) -> None:
+    pair.follow(2, 1, **WAIT)
+    before = pair.partition.remote_replicas[2].last_fetch_ms
+    pair.world.run_for(10)
+    pair.produce(b"second")
+    assert not waits(pair)
+    assert pair.partition.remote_replicas[2].last_fetch_ms == before
+    assert pair.manager.metrics.total_fetch_requests == 2
+
+
+def test_what_a_woken_fetch_appends_wakes_others_after_it(pair: ReplicaSet) -> None:
+    order: list[str] = []
+
+    def appends_again(_: dict[object, object]) -> None:
+        pair.manager.append_records(
+            100, 1, {PARTITION: batch(b"more")}, AppendOrigin.CLIENT, lambda _: None
+        )
+        order.append("appended")
+
+    pair.manager.append_records(
+        100, -1, {PARTITION: batch(b"second")}, AppendOrigin.CLIENT, appends_again
+    )
+    pair.answers.fetched.clear()
+    pair.follow(2, 2, max_wait_ms=500)
+    assert order == ["appended"]
+    assert len(pair.answers.fetched) == 1, "its own fetch is woken by what was appended"

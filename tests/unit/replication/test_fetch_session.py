@@ -1,0 +1,189 @@
+"""Incremental fetch sessions: what is asked, what is answered, and who gives way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetch_params import FetchPartitionData
+from barnabas.replication.fetch_session_cache import FetchSessionCache, SessionRequest
+from barnabas.replication.results import FetchResult, failed_fetch
+from barnabas.runtime.rng import SeededRng
+from barnabas.sim.clock import SimClock
+from barnabas.sim.scheduler import SimScheduler
+from barnabas.storage.topic_partition import TopicIdPartition
+
+EVICTION_MS = 1_000
+
+
+def where(partition: int, topic: str = "t", topic_id: bytes = b"i" * 16) -> TopicIdPartition:
+    return TopicIdPartition(topic_id, topic, partition)
+
+
+def asked(*partitions: int, offset: int = 0) -> list:
+    return [(where(each), FetchPartitionData(offset, 100)) for each in partitions]
+
+
+def result(high_watermark: int = 5, records: bytes = b"") -> FetchResult:
+    return FetchResult(ErrorCode.NONE, high_watermark, high_watermark, 0, records)
+
+
+@dataclass
+class Client:
+    """Speaks to the cache as a fetcher does."""
+
+    cache: FetchSessionCache
+    follower: bool = False
+    uses_topic_ids: bool = True
+    names: dict = field(default_factory=dict)
+
+    def open(self, session_id: int, epoch: int, entries: list, forgotten: tuple = ()):
+        request = SessionRequest(
+            session_id, epoch, entries, list(forgotten), self.follower, self.uses_topic_ids
+        )
+        return self.cache.open(request, self.names.get)
+
+    def begin(self, *partitions: int) -> int:
+        context = self.open(0, 0, asked(*partitions))
+        context.answer([(where(each), result()) for each in partitions])
+        return context.session_id
+
+
+@pytest.fixture
+def scheduler() -> SimScheduler:
+    return SimScheduler()
+
+
+@pytest.fixture
+def cache(scheduler: SimScheduler) -> FetchSessionCache:
+    return FetchSessionCache(2, EVICTION_MS, SimClock(scheduler), SeededRng(1))
+
+
+@pytest.fixture
+def client(cache: FetchSessionCache) -> Client:
+    return Client(cache)
+
+
+def numbers(entries: list) -> list[int]:
+    return [each[0].partition for each in entries]
+
+
+def test_a_full_fetch_answers_all_and_begins_a_session(client: Client) -> None:
+    context = client.open(0, 0, asked(0, 1))
+    answer = context.answer([(where(0), result()), (where(1), result())])
+    assert numbers(answer) == [0, 1]
+    assert context.session_id > 0
+    assert client.cache.partition_count == 2
+
+
+def test_a_final_epoch_makes_no_session_and_ends_a_named_one(client: Client) -> None:
+    session = client.begin(0)
+    context = client.open(session, -1, asked(0))
+    assert context.session_id == 0
+    assert numbers(context.partitions()) == [0]
+    assert len(client.cache) == 0
+
+
+def test_an_incremental_fetch_reads_all_and_answers_what_has_changed(client: Client) -> None:
+    session = client.begin(0, 1, 2)
+    context = client.open(session, 1, [])
+    assert numbers(context.partitions()) == [0, 1, 2]
+    answer = context.answer([(where(0), result()), (where(1), result(6)), (where(2), result())])
+    assert numbers(answer) == [1]
+    assert context.session_id == session
+
+
+def test_partitions_are_added_changed_and_forgotten(client: Client) -> None:
+    session = client.begin(0, 1)
+    context = client.open(session, 1, asked(1, 2, offset=7), (where(0),))
+    assert [(each.partition, data.fetch_offset) for each, data in context.partitions()] == [
+        (1, 7),
+        (2, 7),
+    ]
+
+
+def test_records_move_a_partition_to_the_end_of_the_order(client: Client) -> None:
+    session = client.begin(0, 1)
+    context = client.open(session, 1, [])
+    context.answer([(where(0), result(5, b"records")), (where(1), result())])
+    assert numbers(client.open(session, 2, []).partitions()) == [1, 0]
+
+
+def test_an_error_is_answered_and_so_is_its_end(client: Client) -> None:
+    session = client.begin(0)
+    failed = failed_fetch(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert numbers(client.open(session, 1, []).answer([(where(0), failed)])) == [0]
+    assert numbers(client.open(session, 2, []).answer([(where(0), failed)])) == [0]
+    assert numbers(client.open(session, 3, []).answer([(where(0), result())])) == [0]
+    assert numbers(client.open(session, 4, []).answer([(where(0), result())])) == []
+
+
+def test_unknown_sessions_wrong_epochs_and_other_topic_naming_are_refused(client: Client) -> None:
+    session = client.begin(0)
+    unknown = client.open(session ^ 1, 1, [])
+    assert unknown.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.open(session, 2, []).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    by_name = Client(client.cache, uses_topic_ids=False)
+    assert by_name.open(session, 1, []).error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert client.open(session, 1, []).error is ErrorCode.NONE
+
+
+def test_a_request_that_was_overtaken_gets_an_error_instead_of_an_answer(client: Client) -> None:
+    session = client.begin(0)
+    slow = client.open(session, 1, [])
+    client.open(session, 2, [])
+    assert slow.answer([(where(0), result(9))]) == []
+    assert slow.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_forgetting_the_last_partition_ends_the_session(client: Client) -> None:
+    session = client.begin(0)
+    context = client.open(session, 1, [], (where(0),))
+    assert (context.error, context.session_id) == (ErrorCode.NONE, 0)
+    assert len(client.cache) == 0
+
+
+def test_a_topic_that_was_unknown_gets_its_name_later(client: Client) -> None:
+    nameless = where(0, topic="")
+    context = client.open(0, 0, [(nameless, FetchPartitionData(0, 100))])
+    context.answer([(nameless, failed_fetch(ErrorCode.UNKNOWN_TOPIC_ID))])
+    client.names[b"i" * 16] = "t"
+    assert client.open(context.session_id, 1, []).partitions()[0][0] == where(0)
+
+
+def test_a_replaced_topic_id_is_another_partition(client: Client) -> None:
+    session = client.begin(0)
+    new = where(0, topic_id=b"n" * 16)
+    context = client.open(session, 1, [(new, FetchPartitionData(0, 100))], (where(0),))
+    assert [each for each, _ in context.partitions()] == [new]
+
+
+def test_a_full_cache_makes_no_session_for_a_consumer(client: Client) -> None:
+    client.begin(0)
+    client.begin(0)
+    assert client.begin(0) == 0
+    assert client.cache.evictions == 0
+
+
+def test_the_session_unused_for_longest_gives_way(client: Client, scheduler: SimScheduler) -> None:
+    first, second = client.begin(0), client.begin(0)
+    scheduler.run_for(EVICTION_MS)
+    client.open(first, 1, [])
+    scheduler.run_for(1)
+    assert client.begin(0) > 0
+    assert client.open(second, 1, []).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.open(first, 2, []).error is ErrorCode.NONE
+
+
+def test_a_follower_takes_the_place_of_the_smallest_consumer(client: Client) -> None:
+    large, small = client.begin(0, 1), client.begin(0)
+    assert Client(client.cache, follower=True).begin(0) > 0
+    assert client.open(small, 1, []).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.open(large, 1, []).error is ErrorCode.NONE
+
+
+def test_without_slots_every_fetch_is_full(scheduler: SimScheduler) -> None:
+    cache = FetchSessionCache(0, EVICTION_MS, SimClock(scheduler), SeededRng(1))
+    assert Client(cache).begin(0) == 0

@@ -1,0 +1,58 @@
+"""What a leader concludes from one follower's fetches."""
+
+from __future__ import annotations
+
+from barnabas.replication.replica import Replica
+from barnabas.storage.offset_metadata import LogOffsetMetadata
+
+LAG_MS = 30_000
+
+
+def fetched(replica: Replica, offset: int, now_ms: float, leader_end: int) -> Replica:
+    replica.update(LogOffsetMetadata(offset, 0, 0), 0, now_ms, leader_end, 7)
+    return replica
+
+
+def test_it_is_never_caught_up_before_its_first_fetch() -> None:
+    assert not Replica(2).is_caught_up(5, 1.0, LAG_MS)
+
+
+def test_fetching_from_the_log_end_catches_up_now() -> None:
+    assert fetched(Replica(2), 10, 500, 10).last_caught_up_ms == 500
+
+
+def test_fetching_from_where_the_log_ended_at_its_last_fetch_catches_up_then() -> None:
+    replica = fetched(Replica(2), 4, 500, 10)
+    assert replica.last_caught_up_ms < 0
+    fetched(replica, 10, 900, 20)
+    assert replica.last_caught_up_ms == 500
+
+
+def test_falling_behind_keeps_the_time_of_the_last_catch_up() -> None:
+    replica = fetched(Replica(2), 10, 500, 10)
+    fetched(replica, 11, 900, 30)
+    assert replica.last_caught_up_ms == 500
+    assert replica.is_caught_up(30, 500 + LAG_MS, LAG_MS)
+    assert not replica.is_caught_up(30, 501 + LAG_MS, LAG_MS)
+
+
+def test_the_leaders_end_at_its_last_fetch_never_goes_back() -> None:
+    replica = fetched(Replica(2), 4, 500, 10)
+    fetched(replica, 4, 600, 8)
+    assert replica.last_fetch_leader_log_end_offset == 10
+
+
+def test_a_new_leadership_forgets_where_it_was() -> None:
+    replica = fetched(Replica(2), 10, 500, 10)
+    replica.reset(700, 10, is_new_leader=True, in_isr=True)
+    assert replica.log_end_offset == -1
+    assert replica.broker_epoch is None
+    assert replica.last_caught_up_ms == 700
+
+
+def test_a_new_epoch_of_the_same_leader_keeps_where_it_was() -> None:
+    replica = fetched(Replica(2), 10, 500, 10)
+    replica.reset(700, 12, is_new_leader=False, in_isr=False)
+    assert replica.log_end_offset == 10
+    assert replica.last_fetch_leader_log_end_offset == 12
+    assert not replica.is_caught_up(12, 701, LAG_MS)
