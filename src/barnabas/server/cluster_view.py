@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
     from barnabas.metadata.partition_registration import PartitionRegistration
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
 
 class ClusterView:
     """Holds the image; replaced whole by the broker after each committed batch of metadata."""
@@ -36,6 +34,10 @@ class ClusterView:
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
         """A partition's replicas and leader; None if there is none."""
         return self.image.topics.partition(topic, partition)
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        """Whether the topic has that partition."""
+        return self.image.topics.partition(name, partition) is not None
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether the broker is registered and not fenced."""

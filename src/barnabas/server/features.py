@@ -16,3 +16,9 @@ SUPPORTED_FEATURES: dict[str, SupportedLevels] = {
     KRAFT_VERSION: SupportedLevels(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: SupportedLevels(0, 1),
 }
+
+# What a new cluster is formatted with.
+BOOTSTRAP_FEATURES: dict[str, int] = {
+    METADATA_VERSION: METADATA_VERSION_MAX,
+    ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
+}

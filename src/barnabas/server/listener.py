@@ -49,6 +49,8 @@ class Listener:
         self._connections: dict[int, Connection] = {}
         # Whether connections beyond the limit were reported since it was last kept.
         self._limit_reported = False
+        # Connections are accepted before, and read from only after `serve`.
+        self._serving = False
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -59,7 +61,7 @@ class Listener:
         return list(self._connections.values())
 
     def bind(self, sockets: Sockets) -> Endpoint:
-        """Accept from now on; returns the endpoint with its real port.
+        """Accept from now on, read from `serve` on; returns the endpoint with its real port.
 
         Raises:
             OSError: the address cannot be bound.
@@ -69,6 +71,12 @@ class Listener:
         if self._idle_ms > 0:
             self._schedule_idle_check()
         return self._endpoint
+
+    def serve(self) -> None:
+        """Read from those that have connected, and from all that will."""
+        self._serving = True
+        for connection in self.connections:
+            connection.unmute()
 
     def close(self) -> None:
         """Accept no more and close what is open; answers that are ready still leave."""
@@ -98,6 +106,8 @@ class Listener:
             if same >= self._per_address_max:
                 return self._refuse(connection, "max.connections.per.ip")
         self._connections[connection.id] = connection
+        if not self._serving:
+            connection.mute()
         return True
 
     def _refuse(self, connection: Connection, key: str) -> bool:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.coordinator import GroupCoordinator
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.raft.driver import RaftDriver
-    from barnabas.replication.fetch_session import FetchSessionCache
+    from barnabas.replication.fetch_session_cache import FetchSessionCache
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
     from barnabas.server.auto_topics import AutoTopics

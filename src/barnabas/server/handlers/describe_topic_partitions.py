@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.topic_names import INTERNAL_TOPICS, problem_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_topic_partitions as messages
+from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.authorized_operations import TOPIC_OPERATIONS
-from barnabas.server.cluster_view import INTERNAL_TOPICS
-from barnabas.server.topic_names import is_legal_topic_name
 
 if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
@@ -55,12 +55,12 @@ class DescribeTopicPartitionsHandler:
             start = first_partition if name == first_name else 0
             indexes = [index for index in sorted(topic.partitions) if index >= start]
             if room == 0 and indexes:
-                response.next_cursor = messages.Cursor(topic_name=name,
+                response.next_cursor = messages.CursorResponse(topic_name=name,
                                                        partition_index=indexes[0])
                 break
             response.topics.append(self._topic(topic, indexes[:room]))
             if len(indexes) > room:
-                response.next_cursor = messages.Cursor(topic_name=name,
+                response.next_cursor = messages.CursorResponse(topic_name=name,
                                                        partition_index=indexes[room])
                 break
             room -= len(indexes)
@@ -97,11 +97,12 @@ class DescribeTopicPartitionsHandler:
 
 
 def _failed(name: str) -> messages.DescribeTopicPartitionsResponseTopic:
-    legal = is_legal_topic_name(name)
+    legal = problem_of(name) is None
     return messages.DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal
         else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=name,
+        topic_id=ZERO_UUID,
         is_internal=name in INTERNAL_TOPICS,
         partitions=[],
     )

@@ -1,8 +1,9 @@
 """Fetch: key 1, v4-18. Reads for consumers and followers, within sessions or without.
 
-v4 isolation level, v5 log start offset, v7 sessions (KIP-227), v9 leader epochs, v11 rack (KIP-392),
-v12 diverging epochs (KIP-595), v13 topic ids (KIP-516), v15 the follower's broker epoch (KIP-903),
-v16 new leaders (KIP-951), v17 directory ids (KIP-853), v18 high watermark of the asker (KIP-1166).
+v4 isolation level, v5 log start offset, v7 sessions (KIP-227), v9 leader epochs, v11 rack
+(KIP-392), v12 diverging epochs (KIP-595), v13 topic ids (KIP-516), v15 the follower's broker epoch
+(KIP-903), v16 new leaders (KIP-951), v17 directory ids (KIP-853), v18 the asker's high watermark
+(KIP-1166).
 """
 
 from __future__ import annotations

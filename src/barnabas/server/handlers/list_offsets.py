@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Special timestamp -> the version that brought it.
 _SPECIAL_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+_LEADER_EPOCH_SINCE = 4
 _NOT_AVAILABLE_SINCE = 5
 
 
@@ -87,7 +88,7 @@ class ListOffsetsHandler:
             error_code=result.error,
             timestamp=result.timestamp,
             offset=result.offset,
-            leader_epoch=result.leader_epoch,
+            leader_epoch=result.leader_epoch if version >= _LEADER_EPOCH_SINCE else -1,
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.topic_names import INTERNAL_TOPICS, problem_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
@@ -19,8 +20,6 @@ from barnabas.protocol.messages.metadata import (
 )
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from barnabas.server.cluster_view import INTERNAL_TOPICS
-from barnabas.server.topic_names import is_legal_topic_name
 
 if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
@@ -103,7 +102,7 @@ class MetadataHandler:
         else:
             topic = topics.by_name(asked.name)
             if topic is None:
-                legal = is_legal_topic_name(asked.name)
+                legal = problem_of(asked.name) is None
                 return _failed(
                     asked,
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal

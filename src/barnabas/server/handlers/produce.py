@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.topic_names import INTERNAL_TOPICS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -21,7 +22,6 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.server.cluster_view import INTERNAL_TOPICS
 from barnabas.server.produced_records import checked_records
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition

@@ -1,0 +1,270 @@
+"""One node: the only place where its parts are joined, started and stopped.
+
+Start: data directories locked and checked, listeners bound (connections wait), metadata quorum and
+controller, first image, logs, replicas, registration; once the controller has let this broker in,
+connections are served and it is `ready`. Stop: the reverse, ending with the mark of a clean stop.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.controller.config import ControllerConfig
+from barnabas.controller.controller import Controller
+from barnabas.coordinator.config import GroupCoordinatorConfig
+from barnabas.coordinator.driver import DriverParts
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.network.connection import ConnectionDoors
+from barnabas.network.framed_protocol import new_receive_buffer
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.opening import RaftOpening, open_raft
+from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
+from barnabas.replication.fetch_session_cache import FetchSessionCache
+from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
+from barnabas.replication.replica_metrics import ReplicaMetrics
+from barnabas.server.alter_partition_sender import ForwardedAlterPartition
+from barnabas.server.auto_topics import AutoTopics
+from barnabas.server.cluster_view import ClusterView
+from barnabas.server.config import log_directories
+from barnabas.server.configuration import BROKER_KEYS
+from barnabas.server.described_configs import DescribedConfigs
+from barnabas.server.dispatch import Dispatcher, HandlerTable
+from barnabas.server.features import BOOTSTRAP_FEATURES
+from barnabas.server.forwarding import Forwarding
+from barnabas.server.listener import Listener
+from barnabas.server.listeners import advertised_endpoints
+from barnabas.server.log_directories import open_log_directories
+from barnabas.server.metadata_follower import MetadataFollower
+from barnabas.server.parts import ServerParts
+from barnabas.server.producer_ids import ProducerIds
+from barnabas.server.registration import LeadershipWatch, Registrant, Registration
+from barnabas.server.topic_configs import TopicConfigs
+from barnabas.storage.config import storage_config
+from barnabas.storage.doors import LogDoors
+from barnabas.storage.log_manager import LogManager
+from barnabas.waiting.timing_wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.raft.driver import RaftDriver
+    from barnabas.runtime.loop import Runtime
+    from barnabas.server.configuration import Configuration
+    from barnabas.server.endpoint import Endpoint
+    from barnabas.storage.log_directory import LogDirectory
+
+_log = logging.getLogger(__name__)
+
+# A full collection over many partitions takes milliseconds; most garbage dies by reference counts.
+GC_THRESHOLDS = (50_000, 20, 50)
+
+
+class Broker:
+    """A broker that is its own controller."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        runtime: Runtime,
+        on_ready: Callable[[str], None],
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """Args:
+        on_ready: told HOST:PORT once requests are answered.
+        on_failed: told why the broker cannot go on; the process is to end.
+        """
+        self._configuration = configuration
+        self._config = configuration.parsed
+        self._runtime = runtime
+        self._on_ready = on_ready
+        self._on_failed = on_failed
+        self._cluster = ClusterView()
+        self._listeners: list[Listener] = []
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin; `on_ready` follows in a later turn.
+
+        Raises:
+            StorageError: a data directory is in use, another's, or cannot be opened.
+            OSError: an address cannot be bound, a directory not be made.
+            ConfigError: an endpoint that clients could not connect to.
+        """
+        runtime = self._runtime
+        self._directories = open_log_directories(
+            runtime.disk, log_directories(self._config), self._configuration.node_id, runtime.rng
+        )
+        self._wheel = TimingWheel(runtime.clock, runtime.timer)
+        self._doors = LogDoors(
+            runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
+        )
+        self._quorum = self._open_quorum()
+        self._controller = Controller(
+            self._quorum, runtime.clock, runtime.rng, self._controller_config()
+        )
+        self._forwarding = Forwarding(self._controller)
+        self._join_replicas()
+        self._bind()
+        self._registration = self._make_registration()
+        publisher = MetadataPublisher()
+        publisher.add_listener(self._follower.on_image)
+        self._quorum.add_listener(publisher)
+        self._quorum.add_listener(self._controller)
+        self._quorum.add_listener(LeadershipWatch(self._configuration.node_id, self._register))
+        self._quorum.start()
+
+    def stop(self, on_stopped: Callable[[], None]) -> None:
+        """Stop serving, close every log, leave the mark of a clean stop, then call back."""
+        if self._stopping:
+            return
+        self._stopping = True
+        for listener in self._listeners:
+            listener.close()
+        self._registration.stop()
+        self._replicas.shutdown()
+        self._quorum.shutdown()
+        self._logs.shutdown(self._registration.epoch)
+        on_stopped()
+
+    @property
+    def _cluster_id(self) -> str:
+        return self._directories[0].meta.cluster_id
+
+    def _broker_epoch(self) -> int:
+        return self._registration.epoch
+
+    def _open_quorum(self) -> RaftDriver:
+        config, node_id = self._config, self._configuration.node_id
+        raft_config = RaftConfig(
+            node_id=node_id,
+            voters=(node_id,),
+            election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
+            fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
+            election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
+            request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
+            snapshot_record_bytes=config.integer(
+                "metadata.log.max.record.bytes.between.snapshots"
+            ),
+            snapshot_interval_ms=config.integer("metadata.log.max.snapshot.interval.ms"),
+            segment_bytes=config.integer("metadata.log.segment.bytes"),
+            segment_ms=config.integer("metadata.log.segment.ms"),
+            retention_bytes=config.integer("metadata.max.retention.bytes"),
+        )
+        directory = config.optional_string("metadata.log.dir") or self._directories[0].path
+        opening = RaftOpening(
+            directory, self._doors, self._runtime.rng, self._fail, BOOTSTRAP_FEATURES
+        )
+        return open_raft(raft_config, opening)
+
+    def _controller_config(self) -> ControllerConfig:
+        return ControllerConfig(self._configuration.node_id, self._cluster_id, self._config)
+
+    def _join_replicas(self) -> None:
+        """Logs, replicas and coordinators, and what brings them in line with the metadata."""
+        runtime, config = self._runtime, self._config
+        configs = TopicConfigs(self._configuration, BROKER_KEYS)
+        self._logs = LogManager(
+            self._directories, storage_config(config), self._doors, self._on_directory_failed
+        )
+        sender = ForwardedAlterPartition(
+            self._configuration.node_id, self._broker_epoch, self._forwarding, runtime.timer
+        )
+        self._replicas = ReplicaManager(
+            self._configuration.node_id,
+            config.build(ReplicationConfig),
+            self._logs,
+            ReplicationParts(self._wheel, runtime.clock, sender, ReplicaMetrics(), configs.of),
+        )
+        group_config = config.build(GroupCoordinatorConfig)
+        self._groups = GroupCoordinator(
+            group_config,
+            DriverParts(
+                self._replicas, runtime.clock, runtime.timer,
+                group_config.offsets_commit_timeout_ms,
+                group_config.offsets_topic_compression_codec,
+            ),
+            self._cluster,
+        )
+        self._follower = MetadataFollower(
+            self._cluster, configs, self._logs, self._replicas, self._groups
+        )
+
+    def _bind(self) -> None:
+        """Listen on every endpoint; connections wait until `_serve`."""
+        runtime = self._runtime
+        handlers = HandlerTable(self._make_parts())
+        doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
+        self._bound: list[Endpoint] = []
+        for endpoint in self._configuration.endpoints:
+            dispatcher = Dispatcher(handlers, endpoint.name)
+            listener = Listener(endpoint, self._config, doors, dispatcher.on_request)
+            self._bound.append(listener.bind(runtime.sockets))
+            self._listeners.append(listener)
+
+    def _make_parts(self) -> ServerParts:
+        runtime, config, node_id = self._runtime, self._config, self._configuration.node_id
+        return ServerParts(
+            node_id=node_id,
+            cluster_id=self._cluster_id,
+            config=config,
+            clock=runtime.clock,
+            cluster=self._cluster,
+            forwarding=self._forwarding,
+            replicas=self._replicas,
+            fetch_sessions=FetchSessionCache(
+                config.integer("max.incremental.fetch.session.cache.slots"),
+                FETCH_SESSION_EVICTION_MS, runtime.clock, runtime.rng,
+            ),
+            auto_topics=AutoTopics(config, self._cluster, self._forwarding),
+            groups=self._groups,
+            producer_ids=ProducerIds(node_id, self._broker_epoch, self._forwarding),
+            described_configs=DescribedConfigs(self._configuration, BROKER_KEYS, self._cluster),
+            quorum=self._quorum,
+        )
+
+    def _make_registration(self) -> Registration:
+        config = self._config
+        registrant = Registrant(
+            node_id=self._configuration.node_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._runtime.rng.uuid(),
+            endpoints=advertised_endpoints(config, self._bound),
+            rack=config.optional_string("broker.rack"),
+            directories=[directory.meta.directory_id for directory in self._directories],
+            heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
+        )
+        return Registration(
+            registrant, self._forwarding, self._runtime.timer,
+            lambda: self._cluster.image.provenance.offset, self._serve,
+        )
+
+    def _register(self) -> None:
+        """The own controller is active: the logs, with the last life's epoch, are open by now."""
+        self._registration.start(self._logs.previous_broker_epoch)
+
+    def _serve(self) -> None:
+        """The controller has let this broker in: begin to answer."""
+        self._replicas.start()
+        self._logs.start_tasks()
+        # What is there now stays: no collection needs to look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        for listener in self._listeners:
+            listener.serve()
+        self._on_ready(self._bound[0].address)
+
+    def _on_directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        _log.error("Data directory %s failed and is offline: %s", directory.path, error)
+        self._replicas.on_directory_failed(directory.path)
+        if not any(each.is_online for each in self._directories):
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Nothing sound is left to do: the process has to end."""
+        if not self._stopping:
+            _log.critical("The broker cannot go on: %s", error)
+            self._on_failed(error)

@@ -1,0 +1,70 @@
+"""A broker's whole configuration: the keys of all packages, read together."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.controller.config import CONTROLLER_CONFIGS
+from barnabas.coordinator.config import DEFINITION as COORDINATOR_KEYS
+from barnabas.raft.config import RAFT_CONFIGS
+from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
+from barnabas.server.config import SERVER_KEYS, check_single_voter
+from barnabas.server.listeners import advertised_endpoints, bound_endpoints
+from barnabas.storage.config import BROKER_CONFIGS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.server.endpoint import Endpoint
+    from barnabas.settings.definition import ParsedConfig
+
+_log = logging.getLogger(__name__)
+
+BROKER_KEYS = (
+    SERVER_KEYS
+    | BROKER_CONFIGS
+    | REPLICATION_KEYS
+    | RAFT_CONFIGS
+    | CONTROLLER_CONFIGS
+    | COORDINATOR_KEYS
+)
+
+# Kafka's old name of a key -> the key.
+_RENAMED = {"broker.id": "node.id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a broker is started with."""
+
+    parsed: ParsedConfig
+    # What was given, as text, under the keys' current names.
+    given: Mapping[str, str]
+    # What to listen on; port 0 is a free port.
+    endpoints: list[Endpoint]
+
+    @property
+    def node_id(self) -> int:
+        """The node's number."""
+        return self.parsed.integer("node.id")
+
+
+def read_configuration(properties: Mapping[str, str]) -> Configuration:
+    """Check and complete what was given; keys that mean nothing here are logged as warnings.
+
+    Raises:
+        ConfigError: a value that is not allowed; it names key, value and what is allowed.
+    """
+    given: dict[str, str] = {}
+    for name, value in properties.items():
+        given[_RENAMED.get(name, name)] = value
+    parsed = BROKER_KEYS.parse(given)
+    for name in parsed.unknown:
+        _log.warning("%s=%s has no effect: this broker does not know the key", name, given[name])
+    check_single_voter(parsed)
+    endpoints = bound_endpoints(parsed)
+    # Wrong ones are better refused now than when the ports are known.
+    advertised_endpoints(parsed, endpoints)
+    return Configuration(parsed, given, endpoints)

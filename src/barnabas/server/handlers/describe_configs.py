@@ -1,0 +1,119 @@
+"""DescribeConfigs: key 32, v1-4. Keys of topics and brokers, with source, synonyms, type and doc.
+
+v1 synonyms (KIP-226), v3 types and documentation (KIP-569).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.topic_names import problem_of
+from barnabas.metadata.configs_image import BROKER, TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.server.described_configs import DescribedConfig
+    from barnabas.server.dispatch import Handle
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import RequestContext
+
+Refusal = tuple[ErrorCode, str]
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return DescribeConfigsHandler(parts).handle_describe_configs
+
+
+class DescribeConfigsHandler:
+    """Answers from the keys' declarations, the static configuration and the image."""
+
+    __slots__ = ("_cluster", "_configs", "_node_id")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._configs = parts.described_configs
+        self._node_id = parts.node_id
+
+    def handle_describe_configs(
+        self,
+        context: RequestContext,  # noqa: ARG002
+        request: DescribeConfigsRequest,
+    ) -> DescribeConfigsResponse:
+        """One result per resource, each with its own error."""
+        return DescribeConfigsResponse(
+            results=[self._describe(resource, request) for resource in request.resources]
+        )
+
+    def _describe(
+        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResult:
+        result = DescribeConfigsResult(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+        found = self._find(resource.resource_type, resource.resource_name)
+        if isinstance(found, tuple):
+            result.error_code, result.error_message = found
+            return result
+        keys = resource.configuration_keys
+        result.configs = [
+            _shown(each, request) for each in found if keys is None or each.key.name in keys
+        ]
+        return result
+
+    def _find(self, resource_type: int, name: str) -> Iterable[DescribedConfig] | Refusal:
+        if resource_type == TOPIC:
+            if problem_of(name) is not None:
+                return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no name for a topic."
+            if self._cluster.topic_id(name) is None:
+                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                return unknown, unknown.message
+            return self._configs.topic(name)
+        if resource_type != BROKER:
+            return ErrorCode.INVALID_REQUEST, f"Resource type {resource_type} has no configs here."
+        if not name:
+            return self._configs.default_broker()
+        if name != str(self._node_id):
+            return (ErrorCode.INVALID_REQUEST,
+                    f"Broker {self._node_id} was asked for the configs of broker {name!r}.")
+        return self._configs.broker()
+
+
+def _shown(
+    config: DescribedConfig, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResult:
+    key = config.key
+    synonyms = []
+    if request.include_synonyms:
+        synonyms = [
+            DescribeConfigsSynonym(
+                name=each.name,
+                value=None if key.sensitive else each.value,
+                source=each.source,
+            )
+            for each in config.values
+        ]
+    return DescribeConfigsResourceResult(
+        name=key.name,
+        value=config.value,
+        read_only=config.read_only,
+        config_source=config.source,
+        is_sensitive=key.sensitive,
+        synonyms=synonyms,
+        config_type=key.type,
+        documentation=key.doc if request.include_documentation else None,
+    )

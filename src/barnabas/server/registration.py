@@ -1,0 +1,192 @@
+"""The broker as the controller sees it: registered, let in, heard of (BrokerLifecycleManager).
+
+KIP-500, KIP-631: a broker registers under a fresh incarnation id, is fenced at first, and is let in
+once its heartbeats show that it has caught up with the metadata.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from barnabas.server.features import SUPPORTED_FEATURES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
+    from barnabas.protocol.messages.broker_registration import BrokerRegistrationResponse
+    from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
+    from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.server.endpoint import Endpoint
+    from barnabas.server.forwarding import Forwarding
+
+_log = logging.getLogger(__name__)
+
+_PLAINTEXT = 0
+_NO_EPOCH = -1
+# Between tries while the controller says no, or has not let us in yet.
+_RETRY_MS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Registrant:
+    """Who registers."""
+
+    node_id: int
+    cluster_id: str
+    # 16 bytes, new in each life of the process.
+    incarnation_id: bytes
+    # What clients are told.
+    endpoints: list[Endpoint]
+    rack: str | None
+    # Ids of the data directories.
+    directories: list[bytes]
+    heartbeat_interval_ms: int
+
+
+class Registration:
+    """Registers, is let in, and goes on with heartbeats until it is stopped."""
+
+    __slots__ = (
+        "_forwarding",
+        "_metadata_offset",
+        "_on_unfenced",
+        "_previous_epoch",
+        "_registrant",
+        "_started",
+        "_stopped",
+        "_timer",
+        "_timer_entry",
+        "_unfenced",
+        "epoch",
+    )
+
+    def __init__(
+        self,
+        registrant: Registrant,
+        forwarding: Forwarding,
+        timer: Timer,
+        metadata_offset: Callable[[], int],
+        on_unfenced: Callable[[], None],
+    ) -> None:
+        self._registrant = registrant
+        self._forwarding = forwarding
+        self._timer = timer
+        # Offset of the last metadata record that this broker has taken in.
+        self._metadata_offset = metadata_offset
+        # Called once, when the controller first lets this broker in.
+        self._on_unfenced = on_unfenced
+        # Given by the controller; -1 before.
+        self.epoch = _NO_EPOCH
+        self._previous_epoch = _NO_EPOCH
+        self._started = False
+        self._unfenced = False
+        self._stopped = False
+        self._timer_entry: Cancellable | None = None
+
+    def start(self, previous_epoch: int) -> None:
+        """Register; tried again until the controller takes it.
+
+        Args:
+            previous_epoch: of the last clean stop, -1 if unknown (KIP-966).
+        """
+        if self._started:
+            return
+        self._started = True
+        self._previous_epoch = previous_epoch
+        self._register()
+
+    def _register(self) -> None:
+        me = self._registrant
+        request = BrokerRegistrationRequest(
+            broker_id=me.node_id,
+            cluster_id=me.cluster_id,
+            incarnation_id=me.incarnation_id,
+            listeners=[
+                Listener(name=each.name, host=each.host, port=each.port,
+                         security_protocol=_PLAINTEXT)
+                for each in me.endpoints
+            ],
+            features=[
+                Feature(name=name, min_supported_version=levels.min_level,
+                        max_supported_version=levels.max_level)
+                for name, levels in SUPPORTED_FEATURES.items()
+            ],
+            rack=me.rack,
+            log_dirs=me.directories,
+            previous_broker_epoch=self._previous_epoch,
+        )
+        self._forwarding.send(request, self._on_registered)
+
+    def stop(self) -> None:
+        """No more heartbeats."""
+        self._stopped = True
+        if self._timer_entry is not None:
+            self._timer_entry.cancel()
+
+    def _on_registered(self, response: BrokerRegistrationResponse) -> None:
+        if self._stopped:
+            return
+        if response.error_code:
+            _log.warning("The controller refuses the registration: %s",
+                         ErrorCode(response.error_code).name)
+            self._later(_RETRY_MS, self._register)
+            return
+        self.epoch = response.broker_epoch
+        self._heartbeat()
+
+    def _heartbeat(self) -> None:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._registrant.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._metadata_offset(),
+            want_fence=False,
+            want_shut_down=False,
+        )
+        self._forwarding.send(request, self._on_heartbeat)
+
+    def _on_heartbeat(self, response: BrokerHeartbeatResponse) -> None:
+        if self._stopped:
+            return
+        if response.error_code:
+            _log.warning("The controller refuses a heartbeat: %s",
+                         ErrorCode(response.error_code).name)
+        let_in = not response.error_code and not response.is_fenced
+        if let_in and not self._unfenced:
+            self._unfenced = True
+            self._on_unfenced()
+        interval_ms = self._registrant.heartbeat_interval_ms if let_in else _RETRY_MS
+        self._later(interval_ms, self._heartbeat)
+
+    def _later(self, delay_ms: float, action: Callable[[], None]) -> None:
+        self._timer_entry = self._timer.call_later(delay_ms, action)
+
+
+class LeadershipWatch:
+    """Listens to the quorum for one thing: that this node leads it."""
+
+    __slots__ = ("_node_id", "_on_leading")
+
+    def __init__(self, node_id: int, on_leading: Callable[[], None]) -> None:
+        self._node_id = node_id
+        self._on_leading = on_leading
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Not looked at."""
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        """Not looked at."""
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Tell when it is this node."""
+        if leader.leader_id == self._node_id:
+            self._on_leading()

@@ -1,0 +1,46 @@
+"""Pytest fixtures: `pytest_plugins = ["barnabas.testing.plugin"]`, then ask for `broker`.
+
+    def test_my_pipeline(broker):
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.testing.broker_process import BrokerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[BrokerProcess]:
+    """One running broker for the whole session; tests share it and use topics of their own."""
+    with BrokerProcess() as process:
+        yield process
+
+
+@pytest.fixture
+def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A running broker for this test alone: it may be killed and restarted."""
+    with BrokerProcess(tmp_path) as process:
+        yield process
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[Callable[[Mapping[str, str]], BrokerProcess]]:
+    """Makes brokers with settings of their own, not yet started; all are ended after the test."""
+    made: list[BrokerProcess] = []
+
+    def make(settings: Mapping[str, str]) -> BrokerProcess:
+        process = BrokerProcess(tmp_path / f"broker-{len(made)}", settings)
+        made.append(process)
+        return process
+
+    yield make
+    for process in made:
+        process.close()
