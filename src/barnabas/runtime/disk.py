@@ -22,6 +22,8 @@ _NS_PER_MS = 1_000_000
 # Linux takes at most this many buffers in one vectored write.
 _IOV_MAX = 1024
 _FILE_MODE = 0o644
+# A tuple, since a union written in place is built anew at each look.
+_IN_MEMORY = (bytes, bytearray, memoryview)
 # struct flock: type, whence, start, length, pid; whole file, pid must be 0 for these locks.
 _WRITE_LOCK = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
@@ -177,7 +179,7 @@ class RealFile:
     def append(self, data: Bytes | Sequence[Bytes]) -> int:
         """Write at the end; returns the number of bytes written."""
         start = self._size
-        if isinstance(data, bytes | bytearray | memoryview):
+        if isinstance(data, _IN_MEMORY):
             written = os.pwrite(self._descriptor, data, start)
             self._size = start + written
             if written < len(data):

@@ -28,6 +28,8 @@ SENDFILE_MIN_BYTES = 16 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
 LOW_WATER_BYTES = 256 * 1024
 _IOV_MAX = 1024
+# A tuple, since a union written in place is built anew at each look.
+_IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 class TruncatedSliceError(OSError):
@@ -96,8 +98,9 @@ class LoopStream(asyncio.BufferedProtocol):
         """Send in order; what the kernel does not take now waits in the queue."""
         if self._closing:
             return
-        queue = self._queue
-        queue.extend(chunks)
+        if self._watched_fd < 0 and self._wrote_at_once(chunks):
+            return
+        self._queue.extend(chunks)
         self._queued_bytes += sum(map(len, chunks))
         if self._watched_fd >= 0:
             self._tell_writable()
@@ -162,6 +165,29 @@ class LoopStream(asyncio.BufferedProtocol):
             return True
         return False
 
+    def _wrote_at_once(self, chunks: Sequence[Chunk]) -> bool:
+        """The usual case: nothing is queued, all is in memory, and the kernel takes it whole."""
+        if len(chunks) > _IOV_MAX:
+            return False
+        for chunk in chunks:
+            if not isinstance(chunk, _IN_MEMORY):
+                return False
+        in_memory = cast("Sequence[Bytes]", chunks)
+        try:
+            sent = os.writev(self._fd, in_memory)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._fail(error)
+            return True
+        rest = _unsent(in_memory, sent)
+        if rest:
+            self._queue.extend(rest)
+            self._queued_bytes += sum(map(len, rest))
+            self._watch()
+            self._tell_writable()
+        return True
+
     def _drain(self) -> None:
         try:
             self._send_queued()
@@ -198,7 +224,7 @@ class LoopStream(asyncio.BufferedProtocol):
         gathered: list[Bytes] = []
         while queue and len(gathered) < _IOV_MAX:
             chunk = queue[0]
-            if isinstance(chunk, bytes | bytearray | memoryview):
+            if isinstance(chunk, _IN_MEMORY):
                 gathered.append(chunk)
             elif _worth_sendfile(chunk):
                 break
@@ -269,7 +295,7 @@ def _worth_sendfile(chunk: Chunk) -> bool:
     )
 
 
-def _unsent(chunks: list[Bytes], sent: int) -> list[Bytes]:
+def _unsent(chunks: Sequence[Bytes], sent: int) -> list[Bytes]:
     for index, chunk in enumerate(chunks):
         if sent < len(chunk):
             return [memoryview(chunk)[sent:], *chunks[index + 1 :]]
