@@ -6,7 +6,7 @@ or `close()`, or use it in a `with` block.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.errors import (
@@ -32,13 +32,22 @@ if TYPE_CHECKING:
     from barnabas.client.producer_batch import DeliveryCallback
     from barnabas.runtime.stepper import LoopStepper
 
-    Headers = Sequence[tuple[str, bytes | None]]
-
-__all__ = ["Producer"]
+__all__ = ["Producer", "SendOptions"]
 
 # Records of `send_batch` without a partition that are sorted by partition at a time.
 _SORTED_AT_ONCE = 5_000
 _RECORD_OVERHEAD = 8
+
+
+class SendOptions(TypedDict, total=False):
+    """What `send` takes by keyword beside topic, value, key and partition."""
+
+    # (name, bytes or None) pairs.
+    headers: Sequence[tuple[str, bytes | None]]
+    # Now if None.
+    timestamp_ms: int | None
+    # Called with (RecordMetadata, None) or (None, ClientError) within a later call of the producer.
+    on_delivery: DeliveryCallback | None
 
 
 class _Target:
@@ -134,9 +143,7 @@ class Producer:
         value: bytes | None,
         key: bytes | None = None,
         partition: int | None = None,
-        headers: Headers = (),
-        timestamp_ms: int | None = None,
-        on_delivery: DeliveryCallback | None = None,
+        **options: Unpack[SendOptions],
     ) -> None:
         """Queue a record; waits only for room in the buffer, or for the topic's metadata.
 
@@ -145,10 +152,7 @@ class Producer:
             value: bytes, None for a tombstone.
             key: bytes; the same key goes to the same partition, the one Java's client chooses.
             partition: where to, whatever the key.
-            headers: (name, bytes or None) pairs.
-            timestamp_ms: now if None.
-            on_delivery: called with (RecordMetadata, None) or (None, ClientError), from within a
-                later call of this producer.
+            options: `headers`, `timestamp_ms` and `on_delivery`, see `SendOptions`.
 
         Raises:
             BufferFullError: no room within max.block.ms.
@@ -166,7 +170,11 @@ class Producer:
         elif not 0 <= partition < target.count:
             raise UnknownTopicError(f"{topic}-{partition} ({topic} has {target.count} partitions)")
         tp = target.partitions[partition]
-        record = (key, value, headers or [], timestamp_ms)
+        on_delivery = None
+        record: BatchRecord = (key, value, [], None)
+        if options:
+            record = (key, value, options.get("headers", ()), options.get("timestamp_ms"))
+            on_delivery = options.get("on_delivery")
         accumulator = self._accumulator
         while not accumulator.append(tp, record, now, on_delivery):
             self._wait_for_room()

@@ -1,0 +1,150 @@
+"""Batches that wait to be sent: when they are ready, and in which order they leave."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.client.accumulator import Accumulator
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import RecordTooLargeError
+from barnabas.client.producer_batch import ProducerBatch
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.record.compression import NAMES
+from barnabas.record.reader import read_batches
+
+TP = TopicPartition("t", 0)
+
+
+class FakeTime:
+    """A clock and a timer in one, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waiting: list[tuple[float, object]] = []
+
+    def wall_ms(self) -> int:
+        return int(self.now)
+
+    def monotonic_ms(self) -> float:
+        return self.now
+
+    def call_later(self, delay_ms: float, callback):  # type: ignore[no-untyped-def]
+        self.waiting.append((self.now + delay_ms, callback))
+
+    def call_soon(self, callback) -> None:  # type: ignore[no-untyped-def]
+        self.call_later(0, callback)
+
+    def advance(self, delay_ms: float) -> None:
+        self.now += delay_ms
+        due = [entry for entry in self.waiting if entry[0] <= self.now]
+        self.waiting = [entry for entry in self.waiting if entry[0] > self.now]
+        for _, callback in due:
+            callback()  # type: ignore[operator]
+
+
+def accumulator(time: FakeTime, **keys: object) -> Accumulator:
+    config = ClientConfig.parse({"bootstrap.servers": "a:1", **keys})
+    return Accumulator(config, time, time, lambda: None)  # type: ignore[arg-type]
+
+
+def add(to: Accumulator, value: bytes, count: int = 1) -> None:
+    for _ in range(count):
+        assert to.append(TP, (None, value, (), None), 1000, None)
+
+
+def in_flight(to: Accumulator, count: int) -> list[ProducerBatch]:
+    batches = []
+    for _ in range(count):
+        batch = to.take(to.queue(TP))
+        assert batch is not None
+        batch.attempts += 1
+        to.queue(TP).in_flight.append(batch)
+        batches.append(batch)
+    return batches
+
+
+def test_a_batch_is_ready_when_the_next_record_does_not_fit() -> None:
+    made = accumulator(FakeTime(), batch_size=200, linger_ms=1000)
+    add(made, b"x" * 100)
+    assert not made.ready
+    add(made, b"x" * 100)
+    assert made.take(made.queue(TP)) is not None
+
+
+def test_a_batch_is_ready_after_the_linger_time() -> None:
+    time = FakeTime()
+    made = accumulator(time, linger_ms=5)
+    add(made, b"x")
+    time.advance(4)
+    assert not made.ready
+    time.advance(1)
+    assert made.take(made.queue(TP)) is not None
+
+
+def test_a_flush_makes_all_ready() -> None:
+    made = accumulator(FakeTime(), linger_ms=1000)
+    add(made, b"x")
+    made.make_all_due()
+    assert made.take(made.queue(TP)) is not None
+    assert made.take(made.queue(TP)) is None
+
+
+def test_there_is_no_room_beyond_the_buffer_memory() -> None:
+    made = accumulator(FakeTime(), batch_size=200, buffer_memory=400, linger_ms=1000)
+    while made.append(TP, (None, b"x" * 100, (), None), 1000, None):
+        assert made.reserved_bytes <= 400
+    assert not made.has_room
+
+
+def test_extend_hands_back_the_record_that_found_no_room() -> None:
+    made = accumulator(FakeTime(), batch_size=200, buffer_memory=400, linger_ms=1000)
+    records = iter([(None, b"%03d" % n + b"x" * 97, (), None) for n in range(10)])
+    pending = made.extend(TP, records, None, 1000)
+    assert pending is not None
+    assert pending[1] is not None
+    assert len(list(records)) == 10 - int(pending[1][:3]) - 1
+
+
+def test_a_record_over_the_request_size_is_an_error() -> None:
+    made = accumulator(FakeTime(), max_request_size=1000)
+    with pytest.raises(RecordTooLargeError):
+        add(made, b"x" * 1000)
+
+
+def test_a_batch_that_failed_goes_before_those_behind_it() -> None:
+    made = accumulator(FakeTime(), batch_size=200, linger_ms=1000)
+    add(made, b"x" * 100, 5)
+    first, second = in_flight(made, 2)
+    queue = made.queue(TP)
+    queue.in_flight.clear()
+    queue.put_back(second)
+    queue.put_back(first)
+    assert [batch.number for batch in queue.closed] == [0, 1, 2, 3]
+
+
+def test_a_repeated_batch_goes_alone() -> None:
+    made = accumulator(FakeTime(), batch_size=200, linger_ms=1000)
+    add(made, b"x" * 100, 5)
+    first, second = in_flight(made, 2)
+    queue = made.queue(TP)
+    queue.in_flight.remove(first)
+    queue.put_back(first)
+    assert made.take(queue) is None
+    queue.in_flight.remove(second)
+    queue.put_back(second)
+    assert in_flight(made, 1) == [first]
+    assert made.take(queue) is None
+
+
+@pytest.mark.parametrize("compression", NAMES)
+def test_batches_are_compressed_and_carry_the_producer(compression: str) -> None:
+    made = accumulator(FakeTime(), compression_type=compression)
+    add(made, b"x" * 100, 3)
+    made.make_all_due()
+    (batch,) = in_flight(made, 1)
+    batch.set_producer(7, 2, 55)
+    assert batch.data is not None
+    ((header, records),) = read_batches(batch.data)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 55)
+    assert NAMES[header.compression] == compression
+    assert [record.value for record in records] == [b"x" * 100] * 3

@@ -1,0 +1,43 @@
+"""Walking fetched bytes by batch header."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.client.record_scan import MalformedRecordsError, scan_records
+from barnabas.record.builder import BatchBuilder
+
+
+def batch(base_offset: int, count: int) -> bytes:
+    builder = BatchBuilder(base_offset=base_offset)
+    for number in range(count):
+        builder.append(1000 + number, b"k", b"v%d" % number)
+    return bytes(builder.build())
+
+
+def test_the_next_offset_is_behind_the_last_whole_batch() -> None:
+    data = batch(10, 3) + batch(13, 2)
+    assert scan_records(data, check_crcs=True) == (15, len(data))
+
+
+def test_a_batch_that_is_cut_off_does_not_count() -> None:
+    first = batch(10, 3)
+    assert scan_records(first + batch(13, 2)[:-1], check_crcs=True) == (13, len(first))
+
+
+def test_nothing_whole_has_no_next_offset() -> None:
+    assert scan_records(batch(0, 3)[:40], check_crcs=True) == (-1, 0)
+
+
+def test_a_flipped_bit_is_found_only_if_it_is_looked_for() -> None:
+    data = bytearray(batch(0, 3))
+    data[-1] ^= 1
+    with pytest.raises(MalformedRecordsError):
+        scan_records(bytes(data), check_crcs=True)
+    assert scan_records(bytes(data), check_crcs=False).next_offset == 3
+
+
+def test_an_impossible_length_is_malformed() -> None:
+    data = batch(0, 1)
+    with pytest.raises(MalformedRecordsError):
+        scan_records(data[:8] + b"\x00\x00\x00\x01" + data[12:], check_crcs=False)
