@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.runtime.disk import Disk
+    from barnabas.runtime.executor import Executor
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -54,11 +55,14 @@ def decode_lines(content: bytes, words: int) -> list[list[str]]:
 class OffsetCheckpoint:
     """An offset per partition."""
 
-    __slots__ = ("_disk", "path")
+    __slots__ = ("_disk", "_is_waiting", "_is_writing", "path")
 
     def __init__(self, disk: Disk, directory: str, name: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{name}"
+        # A write off the loop is under way, and another one is to follow it.
+        self._is_writing = False
+        self._is_waiting = False
 
     def read(self) -> dict[TopicPartition, int]:
         """The offsets; none if the file is absent or empty, as Kafka creates it.
@@ -78,6 +82,34 @@ class OffsetCheckpoint:
             }
         except ValueError as error:
             raise CheckpointError(f"{self.path}: {error}") from error
+
+    def write_async(
+        self,
+        executor: Executor,
+        collect: Callable[[], Mapping[TopicPartition, int]],
+        on_failure: Callable[[OSError], None],
+    ) -> None:
+        """Replace the file off the loop; one write at a time, the last one with the last values.
+
+        Args:
+            collect: gives the offsets when it is their turn.
+            on_failure: gets the error of a failed write, on the loop.
+        """
+        if self._is_writing:
+            self._is_waiting = True
+            return
+        self._is_writing = True
+        offsets = collect()
+
+        def done(_: None, error: BaseException | None) -> None:
+            self._is_writing = False
+            if isinstance(error, OSError):
+                on_failure(error)
+            elif self._is_waiting:
+                self._is_waiting = False
+                self.write_async(executor, collect, on_failure)
+
+        executor.submit(lambda: self.write(offsets), done)
 
     def write(self, offsets: Mapping[TopicPartition, int], sync: bool = True) -> None:
         """Replace the file."""

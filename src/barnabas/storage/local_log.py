@@ -149,12 +149,16 @@ class LocalLog:
         # From the end on, so that a crash in between leaves a log without a gap.
         later = [segment for segment in self.segments if segment.base_offset > offset]
         self.delete_segments(list(reversed(later)))
+        if later:
+            # Names that came back after a loss of power would leave a gap behind newer batches.
+            self._doors.disk.sync_directory(self.directory)
         self.segments.active.truncate_to(offset)
         self.log_end_offset = offset
 
     def start_at(self, offset: int, now_ms: int, roll_jitter_ms: int) -> None:
         """Drop everything and begin anew at `offset`."""
         self.delete_segments(list(reversed(list(self.segments))))
+        self._doors.disk.sync_directory(self.directory)
         self._create(offset, now_ms, roll_jitter_ms)
         self.log_end_offset = offset
 

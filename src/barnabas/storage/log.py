@@ -428,6 +428,7 @@ class Log:
             # First, so that a crash in between finds the cut part above the recovery point.
             self._is_changed = True
             self.recovery_point = min(self.recovery_point, offset)
+            self.producer_state.remove_snapshots_above(offset)
             self._local.truncate_to(offset)
             self.log_end_offset = offset
             self.leader_epochs.truncate_from_end(offset)

@@ -82,6 +82,9 @@ class LogManager:
                 self._open_all(directory, config_of)
             except OSError as error:
                 self._take_offline(directory, error)
+            except KafkaStorageError:
+                # The directory went offline, which was told already; the others go on.
+                continue
 
     def start_tasks(self) -> None:
         """Begin with retention, checkpoints, expiry and, if set, periodic flushes."""
@@ -105,7 +108,10 @@ class LogManager:
         )
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Close every log, write the checkpoints and the marker of a clean stop, unlock."""
+        """Close every log, write the checkpoints and the marker of a clean stop, unlock.
+
+        Work handed to the executor must be done before: nothing may write behind the marker.
+        """
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -200,6 +206,18 @@ class LogManager:
         self._remove_later(log.directory, log.config, log)
         return True
 
+    def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
+        """Cut a log, and let the recovery points on disk follow; returns whether it was cut."""
+        if not self.logs[partition].truncate_to(offset):
+            return False
+        self.checkpoint_recovery_points()
+        return True
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
+        """Begin a log anew at `offset`, and let the recovery points on disk follow."""
+        self.logs[partition].truncate_fully_and_start_at(offset)
+        self.checkpoint_recovery_points()
+
     def update_config(self, topic: str, config: LogConfig) -> None:
         """The configuration of a topic has changed."""
         for partition, log in self.logs.items():
@@ -241,17 +259,17 @@ class LogManager:
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points, off the loop."""
         for directory in self._online():
-            self._write(directory, directory.recovery_points, self._recovery_points(directory))
+            self._write(directory, directory.recovery_points, self._recovery_points)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write the log start offsets that are not simply where the first segment begins."""
         for directory in self._online():
-            self._write(directory, directory.log_start_offsets, self._log_start_offsets(directory))
+            self._write(directory, directory.log_start_offsets, self._log_start_offsets)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks, off the loop."""
         for directory in self._online():
-            self._write(directory, directory.high_watermarks, self._high_watermarks(directory))
+            self._write(directory, directory.high_watermarks, self._high_watermarks)
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.is_online]
@@ -260,13 +278,13 @@ class LogManager:
         self,
         directory: LogDirectory,
         checkpoint: OffsetCheckpoint,
-        offsets: dict[TopicPartition, int],
+        collect: Callable[[LogDirectory], dict[TopicPartition, int]],
     ) -> None:
-        def done(_: None, error: BaseException | None) -> None:
-            if isinstance(error, OSError):
-                self._take_offline(directory, error)
-
-        self._doors.executor.submit(lambda: checkpoint.write(offsets), done)
+        checkpoint.write_async(
+            self._doors.executor,
+            lambda: collect(directory),
+            lambda error: self._take_offline(directory, error),
+        )
 
     def _logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
         owner = self._directory_of

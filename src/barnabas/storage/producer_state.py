@@ -267,7 +267,7 @@ class ProducerState:
     def take_snapshot(self) -> None:
         """Write the state at `map_end_offset`, unless a snapshot is there."""
         offset = self.map_end_offset
-        if self.snapshots and self.snapshots[-1] >= offset:
+        if offset <= (self.snapshots[-1] if self.snapshots else 0):
             return
         path = self.snapshot_path(offset)
         self._disk.write_atomically(path, encode_snapshot(self.entries.values()), sync=False)

@@ -221,17 +221,26 @@ class LogLoader:
         self._is_replayed = True
         end = base
         for index in range(first, len(segments)):
+            if segments[index].base_offset > end and not self._config.is_compacted:
+                # Names that a loss of power brought back: the segment between them is gone.
+                self._drop(segments, index)
+                break
             self._producers.map_end_offset = segments[index].base_offset
             self._producers.take_snapshot()
             end, is_whole = self._recover_segment(segments[index])
             if not is_whole:
-                for later in segments[index + 1 :]:
-                    later.close()
-                    later.delete_files()
-                del segments[index + 1 :]
+                self._drop(segments, index + 1)
                 break
         self._producers.map_end_offset = end
         return end
+
+    def _drop(self, segments: list[Segment], first: int) -> None:
+        """Delete the segments from `first` on, for good: what follows must not meet them again."""
+        for segment in segments[first:]:
+            segment.close()
+            segment.delete_files()
+        del segments[first:]
+        self._disk.sync_directory(self._directory)
 
     def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
         """Make indexes, epochs and aborted transactions new; cut at the first bad batch.

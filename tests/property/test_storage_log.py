@@ -1,0 +1,169 @@
+"""A log against a list: appends, rolls, cuts, deletions, kills and losses of power, at random.
+
+The model is the list of records by offset and the bound up to which they are known to be synced.
+After a kill all of it must be there; after a loss of power at least what was synced, and what is
+there must be a beginning of what was written, never something else.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import OutOfOrderSequenceError
+from barnabas.storage.read_result import FetchIsolation
+from unit.storage.storage_fixtures import Bench, all_records, batch, content
+
+CONFIG = LogConfig(
+    segment_bytes=1500, index_interval_bytes=150, segment_index_bytes=120, retention_bytes=4000
+)
+
+
+class LogAgainstList(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench = Bench(CONFIG)
+        self.values: list[bytes] = []
+        self.start = 0
+        self.epoch = 0
+        self.sequence: dict[int, int] = {}
+        self.counter = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.values)
+
+    @rule(seed=st.integers(0, 1 << 30))
+    def reseed(self, seed: int) -> None:
+        self.bench.disk._rng.__init__(seed)
+
+    @rule(count=st.integers(1, 5), size=st.integers(0, 300), compression=st.sampled_from([0, 4]))
+    def append(self, count: int, size: int, compression: int) -> None:
+        values = []
+        for _ in range(count):
+            self.counter += 1
+            values.append(b"%d" % self.counter + bytes(size))
+        info = self.bench.append(batch(values, compression=compression), self.epoch)
+        assert info.first_offset == self.end
+        self.values += values
+
+    @rule(producer=st.integers(0, 2), again=st.booleans())
+    def append_idempotent(self, producer: int, again: bool) -> None:
+        entry = self.bench.log.producer_state.entries.get(producer)
+        last = entry.last_sequence if entry else -1
+        self.counter += 1
+        value = b"%d" % self.counter
+        options = {"producer_id": producer, "producer_epoch": 0}
+        if again and last >= 0:
+            assert self.bench.append(
+                batch([value], base_sequence=last, **options), self.epoch
+            ).duplicate
+            return
+        info = self.bench.append(batch([value], base_sequence=last + 1, **options), self.epoch)
+        assert info.first_offset == self.end
+        self.values.append(value)
+        try:
+            self.bench.append(batch([value], base_sequence=last + 5, **options), self.epoch)
+        except OutOfOrderSequenceError:
+            return
+        raise AssertionError("a gap was taken")
+
+    @rule()
+    def new_epoch(self) -> None:
+        self.epoch += 1
+
+    @rule()
+    def roll(self) -> None:
+        self.bench.log.roll()
+
+    @rule()
+    def flush(self) -> None:
+        self.bench.log.flush()
+
+    @rule(part=st.floats(0, 1))
+    def truncate(self, part: float) -> None:
+        target = self.start + int(part * len(self.values))
+        before = self.bench.log.log_end_offset
+        assert self.bench.log.truncate_to(target) == (target < before)
+        del self.values[target - self.start :]
+        self.epoch += 1
+
+    @rule(gap=st.integers(0, 50))
+    def start_anew(self, gap: int) -> None:
+        self.start, self.values = self.end + gap, []
+        self.bench.log.truncate_fully_and_start_at(self.start)
+
+    @rule(part=st.floats(0, 1))
+    def forget_the_beginning(self, part: float) -> None:
+        log = self.bench.log
+        log.update_high_watermark(log.log_end_offset)
+        start = self.start + int(part * len(self.values))
+        log.maybe_increment_log_start_offset(start, "model")
+        log.delete_old_segments(self.bench.clock.wall_ms())
+        del self.values[: log.log_start_offset - self.start]
+        self.start = log.log_start_offset
+
+    @rule()
+    def run_timers(self) -> None:
+        self.bench.timer.run()
+        self.bench.log.release_idle()
+
+    @rule()
+    def stop_and_start(self) -> None:
+        log = self.bench.log
+        log.close()
+        self.bench.open(
+            clean_shutdown=True, recovery_point=log.recovery_point, log_start_offset=self.start
+        )
+
+    @rule()
+    def kill(self) -> None:
+        self.bench.kill_and_reopen(log_start_offset=self.start)
+
+    @precondition(lambda self: self.bench.log.recovery_point >= self.start)
+    @rule()
+    def lose_power(self) -> None:
+        synced = self.bench.log.recovery_point
+        # The name of the log's own directory is synced by whoever made it.
+        self.bench.disk.sync_directory("/data")
+        self.bench.disk.crash()
+        self.bench.open(recovery_point=synced, log_start_offset=self.start)
+        end = self.bench.log.log_end_offset
+        assert synced <= end <= self.end
+        del self.values[end - self.start :]
+
+    @invariant()
+    def log_and_model_agree(self) -> None:
+        log = self.bench.log
+        assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
+        assert log.log_start_offset <= log.high_watermark <= log.log_end_offset
+        assert log.recovery_point <= log.log_end_offset
+        records = all_records(log)
+        assert [record.value for record in records] == self.values
+        assert [record.offset for record in records] == list(range(self.start, self.end))
+
+    @invariant()
+    def every_offset_is_found(self) -> None:
+        log = self.bench.log
+        for offset in range(self.start, self.end, 7):
+            result = log.read(offset, 1, FetchIsolation.LOG_END, True)
+            assert int.from_bytes(content(result)[:8], "big") <= offset
+
+    @invariant()
+    def epochs_cover_the_log(self) -> None:
+        entries = self.bench.log.leader_epochs.entries
+        assert entries == sorted(entries)
+        assert all(start < self.end for _, start in entries)
+        if self.values:
+            assert entries[0][1] <= self.start
+
+
+TestLogAgainstList = LogAgainstList.TestCase
+TestLogAgainstList.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)

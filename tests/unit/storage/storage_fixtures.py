@@ -1,0 +1,181 @@
+"""A log on a simulated disk, and batches for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from barnabas.record.builder import BatchBuilder
+from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
+from barnabas.record.reader import read_batches
+from barnabas.runtime.executor import InlineExecutor
+from barnabas.runtime.rng import SeededRng
+from barnabas.sim.clock import WALL_START_MS
+from barnabas.sim.disk import SimDisk
+from barnabas.storage.append_info import AppendInfo, AppendOrigin
+from barnabas.storage.config import LogConfig
+from barnabas.storage.doors import LogDoors, LogOpening
+from barnabas.storage.log import Log
+from barnabas.storage.read_result import FetchIsolation, ReadResult
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.record.record import Record
+
+NOW_MS = WALL_START_MS
+PARTITION = TopicPartition("topic", 0)
+DIRECTORY = "/data/topic-0"
+LEADER_EPOCH = 3
+
+
+class ManualClock:
+    """Time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def wall_ms(self) -> int:
+        return NOW_MS + self.now_ms
+
+    def monotonic_ms(self) -> float:
+        return float(self.now_ms)
+
+
+class ManualTimer:
+    """Callbacks that a test runs."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> ManualTimer:
+        self.waiting.append((delay_ms, callback))
+        return self
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.waiting.append((0.0, callback))
+
+    def cancel(self) -> None:
+        """Timers here run only when a test says so."""
+
+    def run(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for _, callback in waiting:
+            callback()
+
+
+class LaterExecutor:
+    """Work that is done when a test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], object], Callable[..., None]]] = []
+
+    def submit(self, work: Callable[[], object], on_done: Callable[..., None]) -> None:
+        self.waiting.append((work, on_done))
+
+    def run(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for work, on_done in waiting:
+            InlineExecutor().submit(work, on_done)
+
+
+class Bench:
+    """One log that can be killed, crashed and opened again."""
+
+    def __init__(self, config: LogConfig | None = None, seed: int = 1) -> None:
+        self.clock = ManualClock()
+        self.timer = ManualTimer()
+        self.disk = SimDisk(self.clock, SeededRng(seed))
+        self.disk.make_directory("/data")
+        self.disk.sync_directory("/")
+        self.failures: list[tuple[str, OSError]] = []
+        self.doors = LogDoors(
+            self.disk,
+            self.clock,
+            InlineExecutor(),
+            self.timer,
+            SeededRng(seed + 1),
+            lambda path, error: self.failures.append((path, error)),
+        )
+        self.config = config or LogConfig()
+        self.log = self.open()
+
+    def open(self, **opening: object) -> Log:
+        values = LogOpening(PARTITION)
+        self.log = Log.open(DIRECTORY, self.config, self.doors, replace(values, **opening))
+        return self.log
+
+    def reopen_cleanly(self) -> Log:
+        self.log.close()
+        point = self.log.recovery_point
+        return self.open(
+            clean_shutdown=True, recovery_point=point, high_watermark=self.log.high_watermark
+        )
+
+    def kill_and_reopen(self, **opening: object) -> Log:
+        self.disk.kill()
+        opening.setdefault("recovery_point", self.log.recovery_point)
+        return self.open(**opening)
+
+    def append(self, records: bytes | bytearray, epoch: int = LEADER_EPOCH) -> AppendInfo:
+        view = memoryview(bytearray(records))
+        return self.log.append_as_leader(view, epoch, AppendOrigin.CLIENT, self.clock.wall_ms())
+
+    def append_many(self, count: int, size: int = 100) -> None:
+        for index in range(count):
+            self.append(batch([b"%08d" % index + bytes(size)]))
+
+    def coordinate(self, records: bytes | bytearray, epoch: int = LEADER_EPOCH) -> AppendInfo:
+        view = memoryview(bytearray(records))
+        origin = AppendOrigin.COORDINATOR
+        return self.log.append_as_leader(view, epoch, origin, self.clock.wall_ms())
+
+    def names(self) -> list[str]:
+        return self.disk.list(DIRECTORY)
+
+
+def batch(values: list[bytes | None], **options: object) -> bytearray:
+    """A producer's batch; `timestamp` is that of every record."""
+    timestamp = int(options.pop("timestamp", NOW_MS))
+    key = options.pop("key", b"key")
+    builder = BatchBuilder(**options)
+    for value in values:
+        builder.append(timestamp, key, value)
+    return builder.build()
+
+
+def marker(kind: ControlType, producer_id: int, epoch: int = 0, coordinator: int = 0) -> bytearray:
+    """The batch that ends a transaction."""
+    builder = BatchBuilder(
+        producer_id=producer_id, producer_epoch=epoch, transactional=True, control=True
+    )
+    builder.append(NOW_MS, encode_control_key(kind), encode_end_marker(coordinator))
+    return builder.build()
+
+
+def read(
+    log: Log,
+    offset: int = 0,
+    max_bytes: int = 1 << 30,
+    isolation: FetchIsolation = FetchIsolation.LOG_END,
+) -> ReadResult:
+    return log.read(offset, max_bytes, isolation, True)
+
+
+def content(result: ReadResult) -> bytes:
+    records = result.records
+    return records if isinstance(records, bytes) else records.read()
+
+
+def all_records(log: Log) -> list[Record]:
+    """Every record from the log start on, read slice by slice."""
+    found: list[Record] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        batches = list(read_batches(content(read(log, offset))))
+        assert batches, offset
+        for header, records in batches:
+            found.extend(record for record in records if record.offset >= log.log_start_offset)
+            offset = header.next_offset
+    return found

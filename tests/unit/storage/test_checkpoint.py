@@ -1,0 +1,121 @@
+"""Checkpoint files, meta.properties and the marker of a clean stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.runtime.rng import SeededRng
+from barnabas.storage.checkpoint import RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
+from barnabas.storage.clean_shutdown import take_marker, write_marker
+from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError
+from barnabas.storage.log_directory import LogDirectory
+from barnabas.storage.meta_properties import MetaProperties
+from barnabas.storage.topic_partition import TopicPartition, parse_directory_name
+from unit.storage.storage_fixtures import Bench, LaterExecutor
+
+
+def test_offsets_are_written_as_kafka_writes_them() -> None:
+    disk = Bench().disk
+    checkpoint = OffsetCheckpoint(disk, "/data", RECOVERY_POINTS)
+    offsets = {TopicPartition("a.b", 0): 5, TopicPartition("c-d", 12): 1 << 40}
+    checkpoint.write(offsets)
+    assert disk.read(f"/data/{RECOVERY_POINTS}") == b"0\n2\na.b 0 5\nc-d 12 1099511627776\n"
+    assert checkpoint.read() == offsets
+
+
+@pytest.mark.parametrize("content", [b"", b"0\n0\n"])
+def test_an_absent_or_empty_checkpoint_has_no_offsets(content: bytes) -> None:
+    disk = Bench().disk
+    checkpoint = OffsetCheckpoint(disk, "/data", RECOVERY_POINTS)
+    assert checkpoint.read() == {}
+    disk.write_atomically(checkpoint.path, content)
+    assert checkpoint.read() == {}
+
+
+@pytest.mark.parametrize(
+    "content", [b"1\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na x 1\n", b"0"]
+)
+def test_a_damaged_checkpoint_is_noticed(content: bytes) -> None:
+    disk = Bench().disk
+    checkpoint = OffsetCheckpoint(disk, "/data", RECOVERY_POINTS)
+    disk.write_atomically(checkpoint.path, content)
+    with pytest.raises(CheckpointError):
+        checkpoint.read()
+
+
+def test_writes_off_the_loop_follow_each_other_and_the_last_values_win() -> None:
+    executor = LaterExecutor()
+    checkpoint = OffsetCheckpoint(Bench().disk, "/data", RECOVERY_POINTS)
+    partition = TopicPartition("a", 0)
+    values = iter((1, 2, 3))
+    for _ in range(3):
+        checkpoint.write_async(executor, lambda: {partition: next(values)}, lambda _: None)
+    assert len(executor.waiting) == 1
+    executor.run()
+    executor.run()
+    assert checkpoint.read() == {partition: 2}
+    assert executor.waiting == []
+
+
+def test_the_clean_marker_is_taken_once() -> None:
+    disk = Bench().disk
+    assert take_marker(disk, "/data") is None
+    write_marker(disk, "/data", 42)
+    assert disk.read("/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":42}'
+    assert take_marker(disk, "/data") == 42
+    assert take_marker(disk, "/data") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"nonsense", b"[]"])
+def test_a_marker_without_an_epoch_is_a_marker_all_the_same(content: bytes) -> None:
+    disk = Bench().disk
+    disk.write_atomically("/data/.kafka_cleanshutdown", content)
+    assert take_marker(disk, "/data") == -1
+
+
+def test_an_unformatted_directory_is_formatted_and_belongs_to_its_node() -> None:
+    disk = Bench().disk
+    opened = LogDirectory.open(disk, "/fresh", 3, "cluster", SeededRng(1))
+    assert opened.meta.node_id == 3
+    text = disk.read("/fresh/meta.properties").decode()
+    assert "version=1\n" in text
+    assert MetaProperties.read(disk, "/fresh") == opened.meta
+
+
+@pytest.mark.parametrize(("node", "cluster"), [(4, "cluster"), (3, "other")])
+def test_a_directory_of_another_node_or_cluster_is_refused(node: int, cluster: str) -> None:
+    disk = Bench().disk
+    LogDirectory.open(disk, "/fresh", 3, "cluster", SeededRng(1)).close()
+    with pytest.raises(InconsistentDirectoryError):
+        LogDirectory.open(disk, "/fresh", node, cluster, SeededRng(1))
+    LogDirectory.open(disk, "/fresh", 3, "cluster", SeededRng(1)).close()
+
+
+def test_a_directory_in_use_is_refused() -> None:
+    disk = Bench().disk
+    held = LogDirectory.open(disk, "/fresh", 3, "cluster", SeededRng(1))
+    with pytest.raises(DirectoryInUseError):
+        LogDirectory.open(disk, "/fresh", 3, "cluster", SeededRng(1))
+    held.close()
+    LogDirectory.open(disk, "/fresh", 3, "cluster", SeededRng(1)).close()
+
+
+@pytest.mark.parametrize(
+    ("name", "partition"),
+    [
+        ("a-0", TopicPartition("a", 0)),
+        ("a-b-12", TopicPartition("a-b", 12)),
+        ("a", None),
+        ("-1", None),
+        ("a-x", None),
+        ("a-0.0123456789abcdef0123456789abcdef-delete", None),
+    ],
+)
+def test_directory_names_say_the_partition(name: str, partition: TopicPartition | None) -> None:
+    assert parse_directory_name(name) == partition
+
+
+def test_the_name_of_a_deleted_directory_fits_the_file_system() -> None:
+    name = TopicPartition("t" * 249, 99999).deleted_directory_name(bytes(16))
+    assert len(name) == 255
+    assert name.endswith("-delete")

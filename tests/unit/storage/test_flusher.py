@@ -1,0 +1,105 @@
+"""The flush policy: what is synced, and who waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from barnabas.sim.disk import DiskFault
+from barnabas.storage.config import LogConfig
+from barnabas.storage.doors import LogOpening
+from barnabas.storage.log import Log
+from unit.storage.storage_fixtures import (
+    DIRECTORY,
+    PARTITION,
+    Bench,
+    LaterExecutor,
+    batch,
+)
+
+
+def bench_with_threads(config: LogConfig | None = None) -> tuple[Bench, LaterExecutor]:
+    bench = Bench(config)
+    executor = LaterExecutor()
+    bench.doors = replace(bench.doors, executor=executor)
+    bench.log = Log.open(DIRECTORY, bench.config, bench.doors, LogOpening(PARTITION))
+    return bench, executor
+
+
+def test_an_append_says_when_flush_messages_is_reached() -> None:
+    bench = Bench(LogConfig(flush_messages=2))
+    assert not bench.append(batch([b"a"])).needs_flush
+    assert bench.append(batch([b"b"])).needs_flush
+    bench.log.flush()
+    assert not bench.append(batch([b"c"])).needs_flush
+
+
+def test_a_flush_raises_the_recovery_point_to_the_log_end() -> None:
+    bench = Bench()
+    bench.append_many(3)
+    bench.log.flush()
+    assert bench.log.recovery_point == 3
+
+
+def test_a_flush_off_the_loop_covers_the_log_end_at_submission_only() -> None:
+    bench, executor = bench_with_threads()
+    done: list[object] = []
+    bench.append(batch([b"a"]))
+    bench.log.flush_async(done.append)
+    bench.append(batch([b"b"]))
+    assert done == []
+    executor.run()
+    assert done == [None]
+    assert bench.log.recovery_point == 1
+
+
+def test_who_asks_during_a_flush_waits_for_the_next_one() -> None:
+    bench, executor = bench_with_threads()
+    done: list[str] = []
+    bench.append(batch([b"a"]))
+    bench.log.flush_async(lambda _: done.append("first"))
+    bench.append(batch([b"b"]))
+    bench.log.flush_async(lambda _: done.append("second"))
+    bench.log.flush_async(lambda _: done.append("third"))
+    executor.run()
+    assert done == ["first"]
+    executor.run()
+    assert done == ["first", "second", "third"]
+    assert bench.log.recovery_point == 2
+
+
+def test_nothing_to_flush_is_answered_at_once() -> None:
+    bench, executor = bench_with_threads()
+    done: list[object] = []
+    bench.log.flush_async(done.append)
+    assert done == [None]
+    assert executor.waiting == []
+
+
+def test_a_cut_during_a_flush_keeps_the_recovery_point_within_the_log() -> None:
+    bench, executor = bench_with_threads()
+    bench.append_many(5)
+    bench.log.flush_async(lambda _: None)
+    bench.log.truncate_to(2)
+    executor.run()
+    assert bench.log.recovery_point == 2
+
+
+def test_a_failed_sync_takes_the_log_offline_and_tells_who_waits() -> None:
+    bench, executor = bench_with_threads()
+    done: list[BaseException | None] = []
+    bench.append(batch([b"a"]))
+    bench.disk.faults.append(DiskFault(DIRECTORY, ("sync",)))
+    bench.log.flush_async(done.append)
+    executor.run()
+    assert isinstance(done[0], OSError)
+    assert [path for path, _ in bench.failures] == [DIRECTORY]
+    assert bench.log.recovery_point == 0
+
+
+def test_a_roll_syncs_the_sealed_segment_off_the_loop() -> None:
+    bench, executor = bench_with_threads()
+    bench.append_many(3)
+    bench.log.roll()
+    assert bench.log.recovery_point == 0
+    executor.run()
+    assert bench.log.recovery_point == 3

@@ -1,0 +1,64 @@
+"""Leader epochs and where they begin."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.storage.leader_epoch_cache import LeaderEpochCache
+from unit.storage.storage_fixtures import Bench
+
+
+@pytest.fixture
+def cache() -> LeaderEpochCache:
+    made = LeaderEpochCache(Bench().disk, "/data")
+    for epoch, start in ((1, 0), (3, 10), (4, 25)):
+        made.assign(epoch, start)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("epoch", "answer"),
+    [(-1, (-1, -1)), (0, (0, 0)), (1, (1, 10)), (2, (1, 10)), (3, (3, 25)), (4, (4, 40)),
+     (5, (-1, -1))],
+)  # fmt: skip
+def test_the_end_of_an_epoch_is_the_start_of_the_next(
+    cache: LeaderEpochCache, epoch: int, answer: tuple[int, int]
+) -> None:
+    assert cache.end_offset_for(epoch, 40) == answer
+
+
+def test_an_empty_cache_knows_no_epoch() -> None:
+    cache = LeaderEpochCache(Bench().disk, "/data")
+    assert cache.latest_epoch is None
+    assert cache.end_offset_for(0, 5) == (-1, -1)
+
+
+def test_entries_that_contradict_a_new_one_go(cache: LeaderEpochCache) -> None:
+    cache.assign(5, 20)
+    assert cache.entries == [(1, 0), (3, 10), (5, 20)]
+
+
+def test_a_cut_at_the_end_drops_epochs_that_begin_there_or_later(cache: LeaderEpochCache) -> None:
+    cache.truncate_from_end(10)
+    assert cache.entries == [(1, 0)]
+
+
+def test_a_cut_at_the_start_lifts_the_epoch_that_goes_on(cache: LeaderEpochCache) -> None:
+    cache.truncate_from_start(12)
+    assert cache.entries == [(3, 12), (4, 25)]
+    cache.truncate_from_start(100)
+    assert cache.entries == [(4, 100)]
+
+
+def test_epochs_of_offsets_and_neighbours(cache: LeaderEpochCache) -> None:
+    assert [cache.epoch_for_offset(offset) for offset in (0, 9, 10, 30)] == [1, 1, 3, 4]
+    assert cache.previous_epoch(4) == 3
+    assert cache.previous_epoch(1) is None
+
+
+def test_the_file_is_kafkas_and_is_read_again(cache: LeaderEpochCache) -> None:
+    disk = cache._disk
+    assert disk.read("/data/leader-epoch-checkpoint") == b"0\n3\n1 0\n3 10\n4 25\n"
+    again = LeaderEpochCache(disk, "/data")
+    assert again.load()
+    assert again.entries == cache.entries

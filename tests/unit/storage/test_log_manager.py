@@ -1,0 +1,186 @@
+"""All logs of a broker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from barnabas.runtime.rng import SeededRng
+from barnabas.sim.disk import DiskFault
+from barnabas.storage.config import LogConfig, StorageConfig
+from barnabas.storage.errors import InconsistentTopicIdError, KafkaStorageError
+from barnabas.storage.log_directory import LogDirectory
+from barnabas.storage.log_manager import LogManager
+from barnabas.storage.topic_partition import TopicPartition
+from unit.storage.storage_fixtures import Bench, all_records, batch
+
+CONFIG = LogConfig(segment_bytes=1000)
+PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b-c", 0)]
+TOPIC_ID = bytes(range(16))
+
+
+class Broker:
+    """A log manager over simulated directories, started and stopped at will."""
+
+    def __init__(self, *paths: str) -> None:
+        self.bench = Bench()
+        self.disk = self.bench.disk
+        self.paths = paths or ("/logs",)
+        self.offline: list[str] = []
+        self.start()
+
+    def start(self) -> LogManager:
+        directories = [
+            LogDirectory.open(self.disk, path, 1, "cluster", SeededRng(1)) for path in self.paths
+        ]
+        doors = replace(self.bench.doors)
+        self.manager = LogManager(
+            directories, StorageConfig(), doors, lambda d, _: self.offline.append(d.path)
+        )
+        self.manager.startup(lambda _: CONFIG)
+        return self.manager
+
+    def append(self, partition: TopicPartition, count: int = 1) -> None:
+        self.bench.log = self.manager.get_or_create(partition, None, CONFIG)
+        for _ in range(count):
+            self.bench.append(batch([bytes(100)]))
+
+    def records(self, partition: TopicPartition) -> int:
+        log = self.manager.get(partition)
+        assert log is not None
+        return len(all_records(log))
+
+
+def test_logs_are_found_again_after_a_clean_stop() -> None:
+    broker = Broker()
+    for partition in PARTITIONS:
+        broker.append(partition, 12)
+    broker.manager.shutdown(broker_epoch=9)
+    assert broker.start().previous_broker_epoch == 9
+    assert [broker.records(partition) for partition in PARTITIONS] == [12, 12, 12]
+    assert not broker.disk.exists("/logs/.kafka_cleanshutdown")
+
+
+def test_logs_are_found_again_after_a_kill() -> None:
+    broker = Broker()
+    for partition in PARTITIONS:
+        broker.append(partition, 12)
+    broker.disk.kill()
+    broker.start()
+    assert [broker.records(partition) for partition in PARTITIONS] == [12, 12, 12]
+
+
+def test_high_watermarks_and_log_starts_come_from_their_checkpoints() -> None:
+    broker = Broker()
+    broker.append(PARTITIONS[0], 12)
+    log = broker.manager.logs[PARTITIONS[0]]
+    log.update_high_watermark(7)
+    log.maybe_increment_log_start_offset(3, "test")
+    broker.manager.checkpoint_high_watermarks()
+    broker.manager.checkpoint_log_start_offsets()
+    broker.disk.kill()
+    broker.start()
+    log = broker.manager.logs[PARTITIONS[0]]
+    assert (log.log_start_offset, log.high_watermark) == (3, 7)
+
+
+def test_new_logs_go_to_the_directory_with_the_fewest() -> None:
+    broker = Broker("/one", "/two")
+    for partition in PARTITIONS:
+        broker.append(partition)
+    counts = [len([n for n in broker.disk.list(p) if "-" in n and "check" not in n])
+              for p in broker.paths]  # fmt: skip
+    assert sorted(counts) == [1, 2]
+
+
+def test_an_existing_log_of_another_topic_id_is_refused() -> None:
+    broker = Broker()
+    broker.manager.get_or_create(PARTITIONS[0], TOPIC_ID, CONFIG)
+    with pytest.raises(InconsistentTopicIdError):
+        broker.manager.get_or_create(PARTITIONS[0], bytes(16), CONFIG)
+
+
+def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
+    broker = Broker()
+    broker.append(PARTITIONS[0])
+    assert broker.manager.delete_async(PARTITIONS[0])
+    assert not broker.manager.delete_async(PARTITIONS[0])
+    assert broker.manager.get(PARTITIONS[0]) is None
+    assert [name for name in broker.disk.list("/logs") if name.endswith("-delete")]
+    broker.append(PARTITIONS[0])
+    broker.bench.timer.run()
+    assert not [name for name in broker.disk.list("/logs") if name.endswith("-delete")]
+    assert broker.records(PARTITIONS[0]) == 1
+
+
+def test_a_deletion_that_was_cut_off_by_a_kill_is_finished() -> None:
+    broker = Broker()
+    broker.append(PARTITIONS[0])
+    broker.manager.delete_async(PARTITIONS[0])
+    broker.disk.kill()
+    broker.bench.timer.waiting.clear()
+    broker.start()
+    assert broker.manager.get(PARTITIONS[0]) is None
+    broker.bench.timer.run()
+    assert not [name for name in broker.disk.list("/logs") if name.endswith("-delete")]
+
+
+def test_the_metadata_log_is_left_to_its_owner() -> None:
+    broker = Broker()
+    broker.disk.make_directory("/logs/__cluster_metadata-0")
+    broker.manager.shutdown()
+    assert broker.start().logs == {}
+
+
+def test_a_directory_that_fails_goes_offline_alone() -> None:
+    broker = Broker("/one", "/two")
+    for partition in PARTITIONS:
+        broker.append(partition)
+    failing = broker.manager.directory_of(PARTITIONS[0])
+    assert failing is not None
+    broker.disk.faults.append(DiskFault(failing.path, ("write", "sync")))
+    with pytest.raises(KafkaStorageError):
+        broker.append(PARTITIONS[0])
+    assert broker.offline == [failing.path]
+    assert broker.manager.get(PARTITIONS[0]) is None
+    assert len(broker.manager.logs) >= 1
+    broker.append(PARTITIONS[0])
+    assert broker.manager.directory_of(PARTITIONS[0]) is not failing
+
+
+def test_retention_runs_over_all_logs_in_slices() -> None:
+    broker = Broker()
+    many = [TopicPartition("m", number) for number in range(100)]
+    for partition in many:
+        broker.append(partition)
+        broker.manager.logs[partition].update_high_watermark(1)
+    broker.bench.clock.now_ms = 8 * 86_400_000
+    broker.manager.apply_retention()
+    while broker.bench.timer.waiting:
+        broker.bench.timer.run()
+    assert {broker.manager.logs[partition].log_start_offset for partition in many} == {1}
+
+
+def test_a_cut_lowers_the_recovery_point_on_disk() -> None:
+    broker = Broker()
+    broker.append(PARTITIONS[0], 12)
+    broker.manager.logs[PARTITIONS[0]].flush()
+    broker.manager.checkpoint_recovery_points()
+    (directory,) = broker.manager.directories
+    assert directory.recovery_points.read() == {PARTITIONS[0]: 12}
+    broker.manager.truncate_to(PARTITIONS[0], 5)
+    assert directory.recovery_points.read() == {PARTITIONS[0]: 5}
+
+
+def test_a_log_whose_flush_time_is_over_is_synced() -> None:
+    broker = Broker()
+    broker.append(PARTITIONS[0])
+    log = broker.manager.logs[PARTITIONS[0]]
+    log.update_config(replace(CONFIG, flush_ms=1000))
+    broker.bench.clock.now_ms = 999
+    broker.manager.flush_dirty_logs()
+    assert log.recovery_point == 0
+    broker.bench.clock.now_ms = 1000
+    broker.manager.flush_dirty_logs()
+    assert log.recovery_point == 1

@@ -1,0 +1,162 @@
+"""Reading slices of the file (MISSION B3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.record.batch import read_header
+from barnabas.runtime.disk import FileSlice
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import OffsetOutOfRangeError
+from barnabas.storage.offset_metadata import LogOffsetMetadata
+from barnabas.storage.read_result import FetchIsolation
+from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch, content, read
+
+SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
+
+
+def test_a_read_gives_a_slice_of_the_file() -> None:
+    bench = Bench()
+    bench.append(batch([b"a"]))
+    assert isinstance(read(bench.log).records, FileSlice)
+
+
+def test_every_offset_is_found_in_the_batch_that_holds_it() -> None:
+    bench = Bench(SMALL)
+    for index in range(60):
+        bench.append(batch([b"%d" % index] * (1 + index % 4)))
+    assert len(bench.log.segments) > 2
+    for offset in range(bench.log.log_end_offset):
+        header = read_header(content(read(bench.log, offset)))
+        assert header.base_offset <= offset <= header.last_offset
+
+
+def test_a_read_at_the_log_end_is_empty_and_touches_no_segment() -> None:
+    bench = Bench()
+    bench.append(batch([b"a"]))
+    bench.disk.faults.clear()
+    bench.log.close_files()
+    result = read(bench.log, 1)
+    assert result.records == b""
+    assert result.position == bench.log.end_offset_metadata()
+
+
+@pytest.mark.parametrize("offset", [-1, 2])
+def test_an_offset_outside_the_log_is_out_of_range(offset: int) -> None:
+    bench = Bench()
+    bench.append(batch([b"a"]))
+    with pytest.raises(OffsetOutOfRangeError):
+        read(bench.log, offset)
+
+
+def test_an_offset_below_the_log_start_is_out_of_range() -> None:
+    bench = Bench()
+    bench.append_many(5)
+    bench.log.update_high_watermark(5)
+    bench.log.maybe_increment_log_start_offset(3, "test")
+    with pytest.raises(OffsetOutOfRangeError):
+        read(bench.log, 2)
+    assert len(content(read(bench.log, 3))) > 0
+
+
+def test_the_byte_limit_cuts_the_slice_but_not_the_first_batch() -> None:
+    bench = Bench()
+    sizes = [len(batch([bytes(100)])) for _ in range(2)]
+    bench.append(batch([bytes(100)]))
+    bench.append(batch([bytes(100)]))
+    assert len(read(bench.log, 0, 10).records) == sizes[0]
+    assert len(read(bench.log, 0, sizes[0] + 5).records) == sizes[0] + 5
+
+
+def test_a_hard_limit_below_the_first_batch_says_that_it_is_incomplete() -> None:
+    bench = Bench()
+    bench.append(batch([bytes(100)]))
+    result = bench.log.read(0, 10, FetchIsolation.LOG_END, False)
+    assert len(result.records) == 10
+    assert result.first_batch_incomplete
+
+
+def test_no_bytes_asked_give_a_position_and_no_records() -> None:
+    bench = Bench()
+    bench.append_many(2)
+    result = bench.log.read(1, 0, FetchIsolation.LOG_END, False)
+    assert result.records == b""
+    assert result.position.message_offset == 1
+    assert result.position.relative_position > 0
+
+
+def test_consumers_see_nothing_above_the_high_watermark() -> None:
+    bench = Bench()
+    bench.append_many(3)
+    bench.log.update_high_watermark(2)
+    seen = content(read(bench.log, 0, isolation=FetchIsolation.HIGH_WATERMARK))
+    assert len(seen) == 2 * len(content(read(bench.log, 2)))
+    above = read(bench.log, 2, isolation=FetchIsolation.HIGH_WATERMARK)
+    assert above.records == b""
+    assert above.position.message_offset == 2
+
+
+def test_between_high_watermark_and_log_end_a_consumer_gets_nothing_and_no_error() -> None:
+    bench = Bench()
+    bench.append_many(5)
+    bench.log.update_high_watermark(1)
+    assert read(bench.log, 4, isolation=FetchIsolation.HIGH_WATERMARK).records == b""
+
+
+def test_the_high_watermark_in_an_older_segment_bounds_the_read() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(40)
+    bench.log.update_high_watermark(5)
+    seen = read(bench.log, 0, isolation=FetchIsolation.HIGH_WATERMARK)
+    assert bench.log.high_watermark_metadata().segment_base_offset == 0
+    assert len(seen.records) == bench.log.high_watermark_metadata().relative_position
+
+
+def test_a_read_ends_with_its_segment() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(40)
+    first = bench.log.segments[0]
+    assert len(read(bench.log, 0).records) == first.size
+
+
+def test_a_segment_that_has_nothing_at_the_offset_hands_over_to_the_next() -> None:
+    bench = Bench()
+    bench.log.append_as_follower(batch([b"a"]))
+    bench.log.roll()
+    bench.log.append_as_follower(batch([b"b"], base_offset=10))
+    result = read(bench.log, 5)
+    assert read_header(content(result)).base_offset == 10
+
+
+def test_the_position_of_a_read_names_segment_and_bytes() -> None:
+    bench = Bench()
+    bench.append_many(2)
+    size = len(read(bench.log, 1).records)
+    assert read(bench.log, 1).position == LogOffsetMetadata(1, 0, size)
+
+
+def test_the_first_record_at_or_after_a_time_is_found() -> None:
+    bench = Bench(SMALL)
+    for index in range(60):
+        bench.append(batch([b"a", b"b"], timestamp=NOW_MS + index * 10))
+    for index in range(60):
+        found = bench.log.offset_for_timestamp(NOW_MS + index * 10 - 5)
+        assert found == (NOW_MS + index * 10, index * 2, 3)
+    assert bench.log.offset_for_timestamp(NOW_MS + 591) is None
+
+
+def test_the_record_with_the_largest_timestamp_is_found() -> None:
+    bench = Bench()
+    for timestamp in (5, 90, 20):
+        bench.append(batch([b"a"], timestamp=timestamp))
+    assert bench.log.max_timestamp_offset() == (90, 1, 3)
+
+
+def test_what_idle_segments_give_back_is_opened_again_when_read() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(40)
+    bench.log.flush()
+    before = all_records(bench.log)
+    for _ in range(3):
+        bench.log.release_idle()
+    assert all_records(bench.log) == before

@@ -1,0 +1,158 @@
+"""Rolling, retention and deletion."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.storage.config import LogConfig
+from unit.storage.storage_fixtures import (
+    DIRECTORY,
+    NOW_MS,
+    PARTITION,
+    Bench,
+    all_records,
+    batch,
+    read,
+)
+
+SIZE = len(batch([bytes(100)]))
+
+
+def test_a_full_segment_is_rolled_at_the_log_end() -> None:
+    bench = Bench(LogConfig(segment_bytes=SIZE * 3))
+    for _ in range(7):
+        bench.append(batch([bytes(100)]))
+    assert bench.log.segments.base_offsets == [0, 3, 6]
+
+
+def test_a_segment_is_rolled_when_its_time_is_over_by_the_records_own_clock() -> None:
+    bench = Bench(LogConfig(segment_ms=1000))
+    for offset in (0, 1000, 1001):
+        bench.append(batch([b"a"], timestamp=NOW_MS + offset))
+    assert bench.log.segments.base_offsets == [0, 2]
+
+
+def test_records_without_time_roll_by_the_age_of_the_segment() -> None:
+    bench = Bench(LogConfig(segment_ms=1000))
+    bench.append(batch([b"a"], timestamp=-1))
+    bench.clock.now_ms = 1001
+    bench.append(batch([b"a"], timestamp=-1))
+    assert bench.log.segments.base_offsets == [0, 1]
+
+
+def test_a_full_index_rolls_its_segment() -> None:
+    bench = Bench(LogConfig(index_interval_bytes=0, segment_index_bytes=36))
+    bench.append_many(12)
+    assert len(bench.log.segments) > 2
+
+
+def test_an_offset_too_far_from_the_base_rolls() -> None:
+    bench = Bench()
+    bench.log.append_as_follower(batch([b"a"]))
+    bench.log.append_as_follower(batch([b"b"], base_offset=1 << 31))
+    assert bench.log.segments.base_offsets == [0, 1]
+
+
+def test_rolling_an_empty_log_does_nothing() -> None:
+    bench = Bench()
+    bench.log.roll()
+    assert bench.log.segments.base_offsets == [0]
+
+
+def test_a_roll_takes_a_snapshot_of_the_producers() -> None:
+    bench = Bench()
+    bench.append(batch([b"a"], producer_id=1, producer_epoch=0, base_sequence=0))
+    bench.log.roll()
+    assert "00000000000000000001.snapshot" in bench.names()
+
+
+def test_segments_older_than_the_retention_time_go() -> None:
+    bench = Bench(LogConfig(retention_ms=1000, segment_bytes=SIZE * 2))
+    for index in range(6):
+        bench.append(batch([bytes(100)], timestamp=NOW_MS + index))
+    bench.log.update_high_watermark(6)
+    assert bench.log.delete_old_segments(NOW_MS + 1002) == 1
+    assert bench.log.log_start_offset == 2
+    assert [record.offset for record in all_records(bench.log)] == [2, 3, 4, 5]
+
+
+def test_an_old_active_segment_is_rolled_and_goes_too() -> None:
+    bench = Bench(LogConfig(retention_ms=1000))
+    bench.append_many(3)
+    bench.log.update_high_watermark(3)
+    assert bench.log.delete_old_segments(NOW_MS + 1001) == 1
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.log.size) == (3, 3, 0)
+
+
+def test_an_empty_active_segment_stays() -> None:
+    bench = Bench(LogConfig(retention_ms=0))
+    assert bench.log.delete_old_segments(NOW_MS + 10) == 0
+
+
+def test_the_oldest_segments_go_while_the_log_is_larger_than_its_retention_size() -> None:
+    bench = Bench(LogConfig(retention_bytes=SIZE * 4, segment_bytes=SIZE * 2))
+    bench.append_many(0)
+    for _ in range(9):
+        bench.append(batch([bytes(100)]))
+    bench.log.update_high_watermark(9)
+    assert bench.log.delete_old_segments(NOW_MS) == 2
+    assert bench.log.size == SIZE * 5
+
+
+def test_nothing_above_the_high_watermark_goes() -> None:
+    bench = Bench(LogConfig(retention_bytes=0, segment_bytes=SIZE * 2))
+    for _ in range(6):
+        bench.append(batch([bytes(100)]))
+    bench.log.update_high_watermark(3)
+    assert bench.log.delete_old_segments(NOW_MS) == 1
+
+
+def test_segments_below_the_log_start_go_whatever_the_policy_says() -> None:
+    bench = Bench(LogConfig(cleanup_policy=("compact",), retention_ms=0, segment_bytes=SIZE * 2))
+    for _ in range(6):
+        bench.append(batch([bytes(100)]))
+    bench.log.update_high_watermark(6)
+    assert bench.log.delete_old_segments(NOW_MS + 5) == 0
+    bench.log.maybe_increment_log_start_offset(5, "records deleted")
+    assert bench.log.delete_old_segments(NOW_MS + 5) == 2
+    assert bench.log.log_start_offset == 5
+
+
+def test_the_files_of_a_deleted_segment_stay_for_a_while_under_another_name() -> None:
+    bench = Bench(LogConfig(retention_bytes=0, segment_bytes=SIZE * 2, file_delete_delay_ms=70))
+    for _ in range(3):
+        bench.append(batch([bytes(100)]))
+    bench.log.update_high_watermark(2)
+    slice_of_old = read(bench.log).records
+    bench.log.delete_old_segments(NOW_MS)
+    deleted = [name for name in bench.names() if name.endswith(".deleted")]
+    assert "00000000000000000000.log.deleted" in deleted
+    assert len(slice_of_old.read()) == SIZE * 2
+    assert bench.timer.waiting[0][0] == 70
+    bench.timer.run()
+    assert not [name for name in bench.names() if name.endswith(".deleted")]
+
+
+def test_the_log_start_moves_up_only_and_not_above_the_high_watermark() -> None:
+    from barnabas.storage.errors import OffsetOutOfRangeError
+
+    bench = Bench()
+    bench.append_many(5)
+    bench.log.update_high_watermark(4)
+    assert bench.log.maybe_increment_log_start_offset(3, "test")
+    assert not bench.log.maybe_increment_log_start_offset(2, "test")
+    with pytest.raises(OffsetOutOfRangeError):
+        bench.log.maybe_increment_log_start_offset(5, "test")
+
+
+def test_a_deleted_log_moves_aside_and_then_goes() -> None:
+    bench = Bench()
+    bench.append_many(1)
+    bench.log.rename_to_delete()
+    (name,) = bench.disk.list("/data")
+    assert name.startswith(f"{PARTITION}.")
+    assert name.endswith("-delete")
+    assert len(name) == len(str(PARTITION)) + 1 + 32 + len("-delete")
+    assert not bench.disk.exists(DIRECTORY)
+    bench.log.delete()
+    assert bench.disk.list("/data") == []

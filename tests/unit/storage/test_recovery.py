@@ -1,0 +1,267 @@
+"""Opening a log after a clean stop, a kill, a loss of power, and damage."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.record.control import ControlType
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import InconsistentTopicIdError
+from unit.storage.storage_fixtures import DIRECTORY, Bench, all_records, batch, marker, read
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+FIRST = f"{DIRECTORY}/00000000000000000000"
+
+
+def offsets(bench: Bench) -> list[int]:
+    return [record.offset for record in all_records(bench.log)]
+
+
+def test_an_empty_log_opens_empty() -> None:
+    bench = Bench()
+    bench.reopen_cleanly()
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (0, 0)
+    bench.kill_and_reopen()
+    assert bench.log.log_end_offset == 0
+
+
+def test_after_a_clean_stop_all_is_there() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(30)
+    bench.log.update_high_watermark(20)
+    bench.reopen_cleanly()
+    assert offsets(bench) == list(range(30))
+    assert bench.log.high_watermark == 20
+    assert bench.log.recovery_point == 30
+    bench.append_many(1)
+    assert offsets(bench) == list(range(31))
+
+
+def test_after_a_kill_all_that_was_appended_is_there() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(30)
+    bench.kill_and_reopen()
+    assert offsets(bench) == list(range(30))
+    for offset in range(30):
+        assert read(bench.log, offset).position.message_offset == offset
+
+
+@pytest.mark.parametrize("kept", [1, 12, 60, 61, 100, 160])
+def test_a_torn_tail_is_cut_at_the_last_whole_batch(kept: int) -> None:
+    bench = Bench()
+    bench.append_many(3)
+    size = bench.log.size // 3
+    bench.disk.open(f"{FIRST}.log").truncate(2 * size + min(kept, size - 1))
+    bench.kill_and_reopen()
+    assert offsets(bench) == [0, 1]
+    assert bench.log.size == 2 * size
+
+
+def test_a_clean_marker_does_not_hide_a_torn_tail() -> None:
+    bench = Bench()
+    bench.append_many(3)
+    bench.log.close()
+    bench.disk.open(f"{FIRST}.log").truncate(bench.log.size - 5)
+    bench.open(clean_shutdown=True, recovery_point=3)
+    assert offsets(bench) == [0, 1]
+
+
+def test_a_flipped_bit_above_the_recovery_point_ends_the_log_there() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(30)
+    second = bench.log.segments[1]
+    file = bench.disk.open(second.path(".log"))
+    file.write_at(b"\xff\xff", 100)
+    bench.kill_and_reopen(recovery_point=0)
+    assert offsets(bench) == list(range(second.base_offset))
+    bench.append_many(1)
+    assert offsets(bench) == list(range(second.base_offset + 1))
+
+
+def test_zeros_behind_the_batches_are_cut() -> None:
+    bench = Bench()
+    bench.append_many(3)
+    bench.disk.open(f"{FIRST}.log").append(bytes(5000))
+    bench.kill_and_reopen()
+    assert offsets(bench) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_index_is_made_new(suffix: str, clean: bool) -> None:
+    bench = Bench(SMALL)
+    bench.append_many(30)
+    bench.log.close()
+    whole = bench.disk.read(FIRST + suffix)
+    bench.disk.remove(FIRST + suffix)
+    bench.open(clean_shutdown=clean, recovery_point=30)
+    assert bench.disk.read(FIRST + suffix) == whole
+    assert offsets(bench) == list(range(30))
+
+
+def test_an_index_padded_with_zeros_is_read_and_trimmed() -> None:
+    bench = Bench(LogConfig(index_interval_bytes=200))
+    bench.append_many(30)
+    bench.log.close()
+    whole = bench.disk.read(f"{FIRST}.index")
+    for suffix, size in ((".index", 10485760), (".timeindex", 10485756)):
+        bench.disk.open(FIRST + suffix).truncate(size)
+    bench.open(clean_shutdown=True, recovery_point=30)
+    assert offsets(bench) == list(range(30))
+    bench.append_many(30)
+    bench.log.close()
+    assert bench.disk.read(f"{FIRST}.index").startswith(whole)
+    assert bench.disk.size(f"{FIRST}.index") < 1000
+
+
+def test_a_corrupt_index_above_the_recovery_point_is_made_new() -> None:
+    bench = Bench(LogConfig(index_interval_bytes=200))
+    bench.append_many(30)
+    bench.log.close()
+    whole = bench.disk.read(f"{FIRST}.index")
+    bench.disk.open(f"{FIRST}.index").write_at(b"\x7f" * len(whole), 0)
+    bench.open()
+    assert bench.disk.read(f"{FIRST}.index") == whole
+
+
+def test_a_corrupt_index_below_the_recovery_point_does_not_hide_records() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(30)
+    bench.log.close()
+    size = bench.disk.size(f"{FIRST}.index")
+    bench.disk.open(f"{FIRST}.index").write_at(b"\x7f" * size, 0)
+    bench.open(clean_shutdown=True, recovery_point=30)
+    assert offsets(bench) == list(range(30))
+
+
+def test_an_index_without_its_segment_is_dropped() -> None:
+    bench = Bench()
+    bench.append_many(1)
+    bench.disk.open(f"{DIRECTORY}/00000000000000000077.index").close()
+    bench.kill_and_reopen()
+    assert "00000000000000000077.index" not in bench.names()
+
+
+def test_files_that_waited_for_deletion_are_dropped() -> None:
+    bench = Bench()
+    bench.append_many(1)
+    for name in ("00000000000000000000.log.deleted", "00000000000000000000.log.cleaned"):
+        bench.disk.open(f"{DIRECTORY}/{name}").close()
+    bench.kill_and_reopen()
+    assert not [name for name in bench.names() if name.endswith(("deleted", "cleaned"))]
+
+
+def test_producers_survive_a_clean_stop() -> None:
+    bench = Bench()
+    for sequence in range(3):
+        bench.append(batch([b"a"], producer_id=1, producer_epoch=2, base_sequence=sequence))
+    bench.reopen_cleanly()
+    again = batch([b"a"], producer_id=1, producer_epoch=2, base_sequence=2)
+    assert bench.append(again).first_offset == 2
+    assert bench.log.log_end_offset == 3
+
+
+@pytest.mark.parametrize("drop", ["", "all", "last", "torn"])
+def test_producers_survive_a_kill_with_or_without_snapshots(drop: str) -> None:
+    bench = Bench(SMALL)
+    for sequence in range(30):
+        bench.append(batch([bytes(80)], producer_id=1, producer_epoch=0, base_sequence=sequence))
+    snapshots = [name for name in bench.names() if name.endswith(".snapshot")]
+    assert len(snapshots) > 2
+    for name in {"all": snapshots, "last": snapshots[-1:]}.get(drop, []):
+        bench.disk.remove(f"{DIRECTORY}/{name}")
+    if drop == "torn":
+        bench.disk.open(f"{DIRECTORY}/{snapshots[-1]}").truncate(20)
+    bench.kill_and_reopen(recovery_point=25)
+    duplicate = bench.append(batch([bytes(80)], producer_id=1, producer_epoch=0, base_sequence=29))
+    assert duplicate.duplicate
+    assert duplicate.first_offset == 29
+    following = batch([b"x"], producer_id=1, producer_epoch=0, base_sequence=30)
+    assert bench.append(following).first_offset == 30
+
+
+def test_aborted_transactions_survive_a_kill() -> None:
+    bench = Bench()
+    bench.append(
+        batch([b"a"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+    bench.coordinate(marker(ControlType.ABORT, 1))
+    before = bench.log.segments.active.txn_index.entries()
+    bench.kill_and_reopen()
+    assert bench.log.segments.active.txn_index.entries() == before != []
+
+
+def test_an_open_transaction_holds_the_last_stable_offset_after_a_kill() -> None:
+    bench = Bench()
+    bench.append_many(2)
+    bench.append(
+        batch([b"a"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+    bench.kill_and_reopen(high_watermark=3)
+    assert bench.log.last_stable_offset == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"0\n1\n", b"nonsense\n1\n2 3\n"])
+def test_damaged_leader_epochs_are_found_again_in_the_log(damage: bytes) -> None:
+    bench = Bench(SMALL)
+    for epoch in range(5):
+        for _ in range(3):
+            bench.append(batch([b"a"]), epoch=epoch)
+    bench.log.close()
+    entries = bench.log.leader_epochs.entries
+    bench.disk.write_atomically(f"{DIRECTORY}/leader-epoch-checkpoint", damage)
+    bench.open(clean_shutdown=True, recovery_point=15)
+    assert bench.log.leader_epochs.entries == entries
+
+
+def test_a_log_that_ends_below_its_start_begins_anew() -> None:
+    bench = Bench()
+    bench.append_many(3)
+    bench.kill_and_reopen(log_start_offset=10)
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (10, 10)
+    bench.append_many(1)
+    assert offsets(bench) == [10]
+
+
+def test_the_log_start_is_kept() -> None:
+    bench = Bench()
+    bench.append_many(5)
+    bench.kill_and_reopen(log_start_offset=3)
+    assert offsets(bench) == [3, 4]
+
+
+def test_the_topic_id_is_kept_and_another_one_refused() -> None:
+    bench = Bench()
+    bench.log.assign_topic_id(bytes(range(16)))
+    assert bench.disk.read(f"{DIRECTORY}/partition.metadata") == (
+        b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    )
+    bench.kill_and_reopen()
+    assert bench.log.topic_id == bytes(range(16))
+    with pytest.raises(InconsistentTopicIdError):
+        bench.log.assign_topic_id(bytes(16))
+    with pytest.raises(InconsistentTopicIdError):
+        bench.open(topic_id=b"x" * 16)
+
+
+def test_a_segment_that_came_back_behind_a_gap_is_dropped() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(30)
+    names = [name for name in bench.names() if name.endswith(".log")]
+    bench.disk.remove(f"{DIRECTORY}/{names[1]}")
+    bench.kill_and_reopen(recovery_point=0)
+    assert offsets(bench) == list(range(int(names[1][:20])))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_synced_survives_the_loss_of_power(seed: int) -> None:
+    bench = Bench(SMALL, seed)
+    bench.append_many(17)
+    bench.log.flush()
+    bench.disk.sync_directory("/data")
+    bench.append_many(13)
+    bench.disk.crash()
+    bench.open(recovery_point=17)
+    found = offsets(bench)
+    assert found == list(range(len(found)))
+    assert len(found) >= 17
