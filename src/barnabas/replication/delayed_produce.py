@@ -24,6 +24,14 @@ class PartitionLookup(Protocol):
         ...
 
 
+class ProduceSource(PartitionLookup, Protocol):
+    """Where waiting appends come from."""
+
+    def count_expired_produces(self, partitions: int) -> None:
+        """So many partitions were not acknowledged in time."""
+        ...
+
+
 @dataclass(slots=True)
 class PendingAppend:
     """One partition of the request that is appended and not yet acknowledged."""
@@ -44,7 +52,7 @@ class DelayedProduce(DelayedOperation):
     REQUEST_TIMED_OUT.
     """
 
-    __slots__ = ("_lookup", "_needs_all", "_on_done", "_pending", "_results")
+    __slots__ = ("_needs_all", "_on_done", "_pending", "_results", "_source")
 
     def __init__(
         self,
@@ -52,7 +60,7 @@ class DelayedProduce(DelayedOperation):
         needs_all: bool,
         pending: list[PendingAppend],
         results: dict[TopicPartition, ProduceResult],
-        lookup: PartitionLookup,
+        source: ProduceSource,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> None:
         super().__init__(timeout_ms)
@@ -61,7 +69,7 @@ class DelayedProduce(DelayedOperation):
         self._pending = pending
         # Of all partitions of the request, the pending ones among them.
         self._results = results
-        self._lookup = lookup
+        self._source = source
         self._on_done = on_done
         for append in pending:
             append.result.error = ErrorCode.REQUEST_TIMED_OUT
@@ -86,7 +94,7 @@ class DelayedProduce(DelayedOperation):
         return False if undecided else self.force_complete()
 
     def _decision(self, append: PendingAppend) -> ErrorCode | None:
-        partition = self._lookup.partition(append.topic_partition)
+        partition = self._source.partition(append.topic_partition)
         if isinstance(partition, ErrorCode):
             return partition
         if self._needs_all:
@@ -99,3 +107,7 @@ class DelayedProduce(DelayedOperation):
     def on_complete(self) -> None:
         """Answer all partitions, those decided at once too."""
         self._on_done(self._results)
+
+    def on_expiration(self) -> None:
+        """What is undecided has timed out."""
+        self._source.count_expired_produces(len(self.pending))

@@ -417,9 +417,17 @@ class Partition:
     @property
     def is_under_min_isr(self) -> bool:
         """Whether fewer are in sync than acks=all needs."""
-        if not self.remote_replicas:
-            return not self.isr_state.isr
         return len(self.isr_state.isr) < self.effective_min_isr
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Whether one member less would be too few."""
+        return self.is_leader and len(self.isr_state.isr) == self.effective_min_isr
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is not in sync."""
+        return self.is_leader and len(self.isr_state.isr) < len(self.replicas)
 
     def maybe_increment_high_watermark(self) -> bool:
         """Move it to the smallest log end of the maximal ISR; never back; returns whether it moved.
@@ -433,8 +441,6 @@ class Partition:
             candidate = self.sync_required_from
         if self.remote_replicas:
             candidate = self._smallest_end(candidate)
-        elif self.is_under_min_isr:
-            return False
         if candidate <= log.high_watermark:
             return False
         return log.update_high_watermark(candidate)

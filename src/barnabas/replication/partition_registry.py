@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition import Partition, PartitionSettings
-from barnabas.storage.errors import StorageError
+from barnabas.storage.errors import InconsistentTopicIdError, StorageError
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -165,8 +165,7 @@ class PartitionRegistry:
             del self.online[topic_partition]
             self._logs.delete_async(topic_partition)
         try:
-            config = self._config_of(wanted.topic)
-            log = self._logs.get_or_create(topic_partition, wanted.topic_id, config)
+            log = self._open(topic_partition, wanted.topic_id)
         except StorageError as error:
             _log.error("cannot open the log of %s: %s", topic_partition, error)
             self.offline.add(topic_partition)
@@ -174,6 +173,16 @@ class PartitionRegistry:
         partition = Partition(topic_partition, wanted.topic_id, log, self._settings)
         self.online[topic_partition] = partition
         return partition
+
+    def _open(self, topic_partition: TopicPartition, topic_id: bytes) -> Log:
+        config = self._config_of(topic_partition.topic)
+        try:
+            return self._logs.get_or_create(topic_partition, topic_id, config)
+        except InconsistentTopicIdError:
+            # Of a topic that was deleted, and its name used again, while this broker was down.
+            _log.warning("%s belongs to a deleted topic and makes room", topic_partition)
+            self._logs.delete_async(topic_partition)
+            return self._logs.get_or_create(topic_partition, topic_id, config)
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
         """Its disk failed."""

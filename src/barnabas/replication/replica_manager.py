@@ -142,6 +142,11 @@ class ReplicaManager:
         """All that are online."""
         return self._online.values()
 
+    def waiting(self) -> dict[str, int]:
+        """How many operations wait in each purgatory, by its name."""
+        purgatories = (self._produces, self._fetches, self._deletes)
+        return {purgatory.name: purgatory.delayed() for purgatory in purgatories}
+
     @property
     def offline_partitions(self) -> frozenset[TopicPartition]:
         """Those on a failed disk."""
@@ -239,6 +244,7 @@ class ReplicaManager:
             on_done({key: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries})
             return
         now_ms = self._clock.wall_ms()
+        metrics = self.metrics
         results: dict[TopicPartition, ProduceResult] = {}
         appended: list[Partition] = []
         pending: list[PendingAppend] = []
@@ -263,13 +269,16 @@ class ReplicaManager:
                 info.log_start_offset,
             )
             appended.append(partition)
+            if not info.duplicate:
+                metrics.messages_in += info.record_count
+                metrics.bytes_in += info.size
             end_offset = info.last_offset + 1
             if required_acks == ACKS_ALL:
                 if partition.log.high_watermark < end_offset:
                     pending.append(PendingAppend(key, end_offset, result))
             elif required_acks and partition.sync_required_from < end_offset:
                 pending.append(PendingAppend(key, end_offset, result))
-        self.metrics.total_produce_requests += len(entries)
+        metrics.total_produce_requests += len(entries)
         self._after_append(appended)
         if pending:
             self._park(timeout_ms, required_acks, pending, results, on_done)
@@ -298,6 +307,10 @@ class ReplicaManager:
         needs_all = required_acks == ACKS_ALL
         operation = DelayedProduce(timeout_ms, needs_all, pending, results, self, on_done)
         self._produces.try_complete_else_watch(operation, operation.pending)
+
+    def count_expired_produces(self, partitions: int) -> None:
+        """So many partitions were not acknowledged in time."""
+        self.metrics.delayed_produce_expires += partitions
 
     def _refused(self, topic_partition: TopicPartition, error: StorageError) -> ProduceResult:
         """The log does not take the records, or cannot."""

@@ -7,6 +7,7 @@ class ReplicaMetrics:
     """Counts since the start, under the names of Kafka's meters."""
 
     __slots__ = (
+        "bytes_in",
         "delayed_fetch_consumer_expires",
         "delayed_fetch_follower_expires",
         "delayed_produce_expires",
@@ -15,11 +16,15 @@ class ReplicaMetrics:
         "failed_produce_requests",
         "isr_expands",
         "isr_shrinks",
+        "messages_in",
         "total_fetch_requests",
         "total_produce_requests",
     )
 
     def __init__(self) -> None:
+        # Appended as leader, of all topics.
+        self.messages_in = 0
+        self.bytes_in = 0
         self.isr_expands = 0
         self.isr_shrinks = 0
         # Proposals that the controller refused.

@@ -56,11 +56,16 @@ class Logs:
             opening = LogOpening(partition, topic_id)
             path = f"/data/{partition.directory_name}"
             self.logs[partition] = Log.open(path, config, self.doors, opening)
+        elif topic_id is not None:
+            self.logs[partition].assign_topic_id(topic_id)
         return self.logs[partition]
 
     def delete_async(self, partition: TopicPartition) -> bool:
         self.deleted.append(partition)
-        return self.logs.pop(partition, None) is not None
+        log = self.logs.pop(partition, None)
+        if log is not None:
+            log.rename_to_delete()
+        return log is not None
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         for partition, log in self.logs.items():
@@ -121,6 +126,13 @@ class ReplicaSet:
         self.sender = Sender()
         self.answers = Answers()
         self.wheel = TimingWheel(self.runtime.clock, self.runtime.timer)
+        self.replicas = replicas
+        self.manager = self.new_manager()
+        brokers = {each: registered(each, 100 + each) for each in (1, 2, 3, 4)}
+        self.image = ClusterImage(brokers=brokers)
+        self.create_topic(TOPIC_ID)
+
+    def new_manager(self) -> ReplicaManager:
         parts = ReplicationParts(
             self.wheel,
             self.runtime.clock,
@@ -128,16 +140,16 @@ class ReplicaSet:
             ReplicaMetrics(),
             lambda _: self.log_config,
         )
-        self.manager = ReplicaManager(LEADER, ReplicationConfig(), self.logs, parts)
-        brokers = {each: registered(each, 100 + each) for each in (1, 2, 3, 4)}
-        self.image = ClusterImage(brokers=brokers)
+        return ReplicaManager(LEADER, ReplicationConfig(), self.logs, parts)
+
+    def create_topic(self, topic_id: bytes) -> None:
         self.replay(
-            TopicRecord(name=TOPIC, topic_id=TOPIC_ID),
+            TopicRecord(name=TOPIC, topic_id=topic_id),
             PartitionRecord(
                 partition_id=0,
-                topic_id=TOPIC_ID,
-                replicas=list(replicas),
-                isr=list(replicas),
+                topic_id=topic_id,
+                replicas=list(self.replicas),
+                isr=list(self.replicas),
                 removing_replicas=[],
                 adding_replicas=[],
                 leader=LEADER,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.alter_partition import AlterPartitionAnswer
 from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
@@ -78,6 +79,7 @@ def test_acks_all_that_nobody_confirms_times_out(three) -> None:
     three.produce(b"a", acks=-1, timeout_ms=100)
     three.world.run_for(102)
     assert three.last_produce().error is ErrorCode.REQUEST_TIMED_OUT
+    assert three.manager.metrics.delayed_produce_expires == 1
 
 
 def test_acks_all_ends_when_the_leadership_does(three) -> None:
@@ -433,3 +435,26 @@ def test_a_led_partition_caches_its_epoch_before_the_first_append(three) -> None
     three.change(leader=LEADER)
     assert three.log.leader_epochs.latest_epoch == 1
     assert three.partition.topic_id == TOPIC_ID
+
+
+def test_a_log_of_a_deleted_topic_of_the_same_name_makes_room(alone) -> None:
+    alone.produce(b"old")
+    again = ReplicaSet.__new__(ReplicaSet)
+    again.__dict__.update(alone.__dict__)
+    again.manager = alone.new_manager()
+    again.image = ClusterImage(brokers=alone.image.brokers)
+    again.create_topic(b"another topic id")
+    assert again.logs.deleted == [PARTITION]
+    assert again.log.log_end_offset == 0
+    assert again.partition.topic_id == b"another topic id"
+
+
+def test_a_restart_leads_on_with_what_the_log_has(alone) -> None:
+    alone.produce(b"a", b"b")
+    manager = alone.manager
+    alone.manager = alone.new_manager()
+    alone.image = ClusterImage(brokers=alone.image.brokers)
+    alone.create_topic(TOPIC_ID)
+    assert alone.manager is not manager
+    alone.consume(0)
+    assert alone.last_fetch().high_watermark == 2
