@@ -1,0 +1,64 @@
+"""What is installed: a wheel with all it needs and nothing else, and a lock without addresses."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    directory = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)],
+        cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    [path] = directory.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_the_wheel_holds_both_packages_their_types_and_the_licence(wheel: zipfile.ZipFile) -> None:
+    names = set(wheel.namelist())
+    assert "barnabas/py.typed" in names
+    assert "barnabas/server/broker.py" in names
+    assert "pyspark_barnabas/__init__.py" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert any(name.endswith("licenses/NOTICE") for name in names)
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"barnabas", "pyspark_barnabas"}
+
+
+def test_the_java_launcher_stays_executable_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+    mode = wheel.getinfo("barnabas/spark/java_home/bin/java").external_attr >> 16
+    assert mode & 0o111 == 0o111
+
+
+def test_every_locked_package_has_hashes_and_no_address() -> None:
+    text = (ROOT / "requirements.lock").read_text()
+    assert "://" not in text
+    entries = re.split(r"\n(?=[a-z])", text.strip())
+    assert len(entries) > 30
+    for entry in entries:
+        assert re.match(r"[a-z0-9.-]+==\S+", entry), entry
+        assert "--hash=sha256:" in entry, entry
+
+
+def test_the_lock_names_every_dependency_of_the_project() -> None:
+    locked = {
+        line.split("==")[0]
+        for line in (ROOT / "requirements.lock").read_text().splitlines()
+        if "==" in line
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = list(project["dependencies"])
+    for extra in project["optional-dependencies"].values():
+        wanted += extra
+    names = {re.split(r"[\[<>=]", each)[0] for each in wanted} - {"barnabas"}
+    assert names <= locked
