@@ -9,7 +9,7 @@ from barnabas.settings.range import at_least
 
 _INT, _LONG = ConfigType.INT, ConfigType.LONG
 
-KEYS = ConfigDefinition([
+RAFT_CONFIGS = ConfigDefinition([
     ConfigKey(
         "controller.quorum.election.timeout.ms",
         _INT,
@@ -78,7 +78,7 @@ KEYS = ConfigDefinition([
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """Values of `KEYS`, times in ms; and who takes part."""
+    """Values of `RAFT_CONFIGS`, times in ms; and who takes part."""
 
     node_id: int
     # Static voters (kraft.version 0), by node id.

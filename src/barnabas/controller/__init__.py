@@ -1,0 +1,1 @@
+"""The active controller: requests become metadata records (KIP-631, QuorumController)."""

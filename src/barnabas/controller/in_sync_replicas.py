@@ -1,0 +1,170 @@
+"""A leader proposes another ISR (AlterPartition API 56; KIP-497, KIP-841, KIP-903)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.broker_epochs import check_broker_epoch
+from barnabas.controller.new_partitions import is_live
+from barnabas.controller.partition_change import changed_partition
+from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.metadata.metadata_version import partition_change_record_version
+from barnabas.metadata.partition_registration import RECOVERED, RECOVERING
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionDataRequest,
+    PartitionDataResponse,
+    TopicDataResponse,
+)
+from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from barnabas.controller.elections import Elections
+    from barnabas.controller.result import ControllerView, VersionedRecord
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.metadata.topics_image import TopicImage
+
+_ANY_EPOCH = -1
+
+
+class IsrControl:
+    """Turns leaders' proposals into records."""
+
+    def __init__(self, elections: Elections) -> None:
+        self._elections = elections
+
+    def alter(
+        self, view: ControllerView, request: AlterPartitionRequest
+    ) -> ControllerResult[AlterPartitionResponse]:
+        """Change the ISR of partitions that the broker leads."""
+        image = view.image
+        try:
+            check_broker_epoch(image, request.broker_id, request.broker_epoch)
+        except Refusal:
+            stale = Refusal(ErrorCode.STALE_BROKER_EPOCH)
+            return ControllerResult([], refuse_alter_partition(request, stale))
+        records: list[VersionedRecord] = []
+        topics: list[TopicDataResponse] = []
+        for asked in request.topics:
+            topic = image.topics.by_id(asked.topic_id)
+            answers: list[PartitionDataResponse] = []
+            for proposal in asked.partitions:
+                try:
+                    before = _known_partition(topic, proposal)
+                    assert topic is not None
+                    _check(image, request.broker_id, proposal, before)
+                    change, after = self._change(image, topic, proposal, before)
+                except Refusal as refusal:
+                    answers.append(_refused(proposal, refusal.error_code))
+                    continue
+                records += change
+                answers.append(_accepted(proposal.partition_index, after))
+            topics.append(TopicDataResponse(topic_id=asked.topic_id, partitions=answers))
+        response = AlterPartitionResponse(error_code=ErrorCode.NONE, topics=topics)
+        return ControllerResult(records, response)
+
+    def _change(
+        self,
+        image: ClusterImage,
+        topic: TopicImage,
+        proposal: PartitionDataRequest,
+        before: PartitionRegistration,
+    ) -> tuple[list[VersionedRecord], PartitionRegistration]:
+        wanted = set(_proposed(proposal))
+        target = tuple(replica for replica in before.replicas if replica in wanted)
+        recovering = proposal.leader_recovery_state
+        rules = self._elections.rules(image, topic, before)
+        change = changed_partition(proposal.partition_index, topic.id, before, target, rules)
+        if change is None and recovering == before.leader_recovery_state:
+            return [], before
+        if change is None:
+            record = PartitionChangeRecord(partition_id=proposal.partition_index, topic_id=topic.id)
+            change = record, partition_change_record_version(rules.metadata_version)
+        if recovering != before.leader_recovery_state:
+            change[0].leader_recovery_state = recovering
+        return [change], before.merge(change[0])
+
+
+def _known_partition(
+    topic: TopicImage | None, proposal: PartitionDataRequest
+) -> PartitionRegistration:
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
+    before = topic.partitions.get(proposal.partition_index)
+    if before is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return before
+
+
+def _check(
+    image: ClusterImage,
+    broker_id: int,
+    proposal: PartitionDataRequest,
+    before: PartitionRegistration,
+) -> None:
+    """Refuse a proposal that is stale, not the leader's, or names who may not be in sync."""
+    if proposal.leader_epoch > before.leader_epoch:
+        # The leader has heard of a controller that knows more than this one.
+        raise Refusal(ErrorCode.NOT_CONTROLLER)
+    if proposal.partition_epoch > before.partition_epoch:
+        raise Refusal(ErrorCode.NOT_CONTROLLER)
+    if proposal.leader_epoch < before.leader_epoch:
+        raise Refusal(ErrorCode.FENCED_LEADER_EPOCH)
+    if before.leader != broker_id:
+        raise Refusal(ErrorCode.INVALID_REQUEST)
+    if proposal.partition_epoch < before.partition_epoch:
+        raise Refusal(ErrorCode.INVALID_UPDATE_VERSION)
+    isr = _proposed(proposal)
+    if len(set(isr)) != len(isr) or not set(isr) <= set(before.replicas):
+        raise Refusal(ErrorCode.INVALID_REQUEST)
+    if broker_id not in isr:
+        raise Refusal(ErrorCode.INVALID_REQUEST)
+    if proposal.leader_recovery_state == RECOVERING and (
+        len(isr) > 1 or before.leader_recovery_state == RECOVERED
+    ):
+        raise Refusal(ErrorCode.INVALID_REQUEST)
+    epochs = {each.broker_id: each.broker_epoch for each in proposal.new_isr_with_epochs}
+    for replica in isr:
+        broker = image.brokers.get(replica)
+        epoch = epochs.get(replica, _ANY_EPOCH)
+        if not is_live(broker) or (broker is not None and epoch not in (_ANY_EPOCH, broker.epoch)):
+            raise Refusal(ErrorCode.INELIGIBLE_REPLICA)
+
+
+def _proposed(proposal: PartitionDataRequest) -> list[int]:
+    if proposal.new_isr_with_epochs:
+        return [each.broker_id for each in proposal.new_isr_with_epochs]
+    return proposal.new_isr
+
+
+def _accepted(partition: int, after: PartitionRegistration) -> PartitionDataResponse:
+    return PartitionDataResponse(
+        partition_index=partition,
+        error_code=ErrorCode.NONE,
+        leader_id=after.leader,
+        leader_epoch=after.leader_epoch,
+        isr=list(after.isr),
+        leader_recovery_state=after.leader_recovery_state,
+        partition_epoch=after.partition_epoch,
+    )
+
+
+def _refused(proposal: PartitionDataRequest, error: ErrorCode) -> PartitionDataResponse:
+    return PartitionDataResponse(
+        partition_index=proposal.partition_index,
+        error_code=error,
+        leader_id=0,
+        leader_epoch=0,
+        isr=[],
+        partition_epoch=0,
+    )
+
+
+def refuse_alter_partition(
+    _request: AlterPartitionRequest, error: Refusal
+) -> AlterPartitionResponse:
+    """The response when nothing could be done."""
+    return AlterPartitionResponse(error_code=error.error_code, topics=[])

@@ -1,0 +1,101 @@
+"""Partitions that are about to exist: their replicas checked or chosen, their records made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.placement import PlacementSpec, UsableBroker
+from barnabas.controller.result import Refusal
+from barnabas.metadata.partition_registration import (
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    PartitionRegistration,
+)
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.controller.placement import ReplicaPlacer
+    from barnabas.controller.result import VersionedRecord
+    from barnabas.metadata.broker_registration import BrokerRegistration
+    from barnabas.metadata.image import ClusterImage
+
+
+def is_live(broker: BrokerRegistration | None) -> bool:
+    """Whether a broker may lead and be in an ISR."""
+    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+class NewPartitions:
+    """Works on the brokers of one image."""
+
+    __slots__ = ("_image",)
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+
+    def place(self, placer: ReplicaPlacer, count: int, factor: int) -> list[list[int]]:
+        """Replicas of `count` partitions, chosen by `placer`.
+
+        Raises:
+            Refusal: INVALID_REPLICATION_FACTOR.
+        """
+        brokers = [
+            UsableBroker(broker.id, broker.rack, not is_live(broker))
+            for broker in self._image.brokers.values()
+        ]
+        return placer.place(PlacementSpec(count, factor), brokers)
+
+    def check_assignments(
+        self, assignments: Sequence[Sequence[int]], replication_factor: int | None
+    ) -> None:
+        """Refuse replicas that were assigned by hand and cannot be.
+
+        Args:
+            assignments: replicas of each partition.
+            replication_factor: how many each must have; None for as many as the first one.
+
+        Raises:
+            Refusal: INVALID_REPLICA_ASSIGNMENT.
+        """
+        for replicas in assignments:
+            problem = self._problem_of(replicas, replication_factor)
+            if problem is not None:
+                raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+            replication_factor = len(replicas)
+
+    def _problem_of(self, replicas: Sequence[int], replication_factor: int | None) -> str | None:
+        if not replicas:
+            return "a partition needs at least one replica"
+        if len(set(replicas)) != len(replicas):
+            return f"a broker is named twice in replicas {list(replicas)}"
+        for broker_id in replicas:
+            if broker_id not in self._image.brokers:
+                return f"broker {broker_id} is not registered"
+        if replication_factor is not None and len(replicas) != replication_factor:
+            return f"replicas {list(replicas)} should be {replication_factor}, as the others"
+        if not any(is_live(self._image.brokers.get(broker_id)) for broker_id in replicas):
+            return f"none of the brokers {list(replicas)} is live to lead the partition"
+        return None
+
+    def record(self, topic_id: bytes, partition: int, replicas: Sequence[int]) -> VersionedRecord:
+        """The record of one partition: every live replica is in the ISR, the first one leads."""
+        brokers = self._image.brokers
+        isr = tuple(replica for replica in replicas if is_live(brokers.get(replica)))
+        registration = PartitionRegistration(
+            replicas=tuple(replicas),
+            directories=tuple(_directory_on(brokers[replica]) for replica in replicas),
+            isr=isr,
+            leader=isr[0],
+            leader_epoch=0,
+            partition_epoch=0,
+        )
+        return registration.to_record(topic_id, partition, self._image.features.metadata_version)
+
+
+def _directory_on(broker: BrokerRegistration) -> bytes:
+    """Where the broker will keep the replica, as far as that is known now (KIP-858)."""
+    if len(broker.directories) == 1:
+        return broker.directories[0]
+    return DIRECTORY_UNASSIGNED if broker.directories else DIRECTORY_MIGRATING

@@ -1,0 +1,108 @@
+"""Adding partitions to topics (CreatePartitions API 37; KIP-195)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.controller.new_partitions import NewPartitions
+from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from barnabas.controller.placement import ReplicaPlacer
+    from barnabas.controller.result import ControllerView, VersionedRecord
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.protocol.messages.create_partitions import CreatePartitionsTopic
+
+_PARTITIONS_MAX = 10_000
+
+
+class PartitionControl:
+    """Turns requests for more partitions into records."""
+
+    def __init__(self, placer: ReplicaPlacer) -> None:
+        self._placer = placer
+
+    def create(
+        self, view: ControllerView, request: CreatePartitionsRequest
+    ) -> ControllerResult[CreatePartitionsResponse]:
+        """Add partitions up to the asked count, or only check whether that would work."""
+        times = Counter(topic.name for topic in request.topics)
+        records: list[VersionedRecord] = []
+        results: dict[str, CreatePartitionsTopicResult] = {}
+        for topic in request.topics:
+            if topic.name in results:
+                continue
+            try:
+                if times[topic.name] > 1:
+                    raise Refusal(
+                        ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named more than once"
+                    )
+                added = self._add(view.image, topic)
+                if len(records) + len(added) > _PARTITIONS_MAX:
+                    raise Refusal(
+                        ErrorCode.POLICY_VIOLATION,
+                        f"one request may create {_PARTITIONS_MAX} partitions",
+                    )
+            except Refusal as refusal:
+                results[topic.name] = _refused(topic.name, refusal)
+                continue
+            records += added
+            results[topic.name] = CreatePartitionsTopicResult(
+                name=topic.name, error_code=ErrorCode.NONE
+            )
+        if request.validate_only:
+            records = []
+        return ControllerResult(records, CreatePartitionsResponse(results=list(results.values())))
+
+    def _add(self, image: ClusterImage, wanted: CreatePartitionsTopic) -> list[VersionedRecord]:
+        topic = image.topics.by_name(wanted.name)
+        if topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise Refusal(error, error.message)
+        current = len(topic.partitions)
+        if wanted.count <= current:
+            raise Refusal(
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic {wanted.name} has {current} partitions already; {wanted.count} asked for",
+            )
+        added = wanted.count - current
+        if added > _PARTITIONS_MAX:
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION, f"one request may create {_PARTITIONS_MAX} partitions"
+            )
+        new = NewPartitions(image)
+        factor = len(topic.partitions[0].replicas)
+        if wanted.assignments is None:
+            placed = new.place(self._placer, added, factor)
+        else:
+            placed = [list(each.broker_ids) for each in wanted.assignments]
+            if len(placed) != added:
+                raise Refusal(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{added} partitions are to be added, {len(placed)} assignments are given",
+                )
+            new.check_assignments(placed, factor)
+        return [
+            new.record(topic.id, current + index, replicas) for index, replicas in enumerate(placed)
+        ]
+
+
+def _refused(name: str, refusal: Refusal) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
+        name=name, error_code=refusal.error_code, error_message=refusal.message
+    )
+
+
+def refuse_create_partitions(
+    request: CreatePartitionsRequest, error: Refusal
+) -> CreatePartitionsResponse:
+    """The response when nothing could be done."""
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(results=[_refused(name, error) for name in names])

@@ -1,0 +1,125 @@
+"""What configs a topic may have, and what holds for one that sets little (Kafka's ConfigDef rules).
+
+Compacted topics are refused to users until compaction works; the cluster's own topics grow
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from barnabas.controller.result import Refusal
+from barnabas.controller.topic_names import INTERNAL_TOPICS
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.settings.definition import ConfigError, ConfigKey
+from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.controller.config import ControllerConfig
+    from barnabas.metadata.image import ClusterImage
+
+_CLEANUP_POLICY = "cleanup.policy"
+_MIN_INSYNC_REPLICAS = "min.insync.replicas"
+_UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers are Kafka's."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveConfig:
+    """One key of a topic with the value that holds."""
+
+    key: ConfigKey
+    # None for a null value, and for a sensitive one.
+    value: str | None
+    source: ConfigSource
+
+
+class TopicConfigs:
+    """Checks topic configs and works out those that hold."""
+
+    def __init__(self, config: ControllerConfig) -> None:
+        self._config = config
+        self._defaults = topic_defaults(config.broker)
+
+    def check(self, topic: str, configs: Mapping[str, str | None]) -> None:
+        """Refuse configs that the topic may not have.
+
+        Raises:
+            Refusal: INVALID_CONFIG, naming key, value and what is allowed.
+        """
+        for name, value in configs.items():
+            key = TOPIC_CONFIGS.get(name)
+            if key is None:
+                raise Refusal(ErrorCode.INVALID_CONFIG, f"{name} is no config of a topic")
+            if value is None:
+                raise Refusal(ErrorCode.INVALID_CONFIG, f"{name} needs a value")
+            try:
+                parsed = key.parse(value)
+            except ConfigError as error:
+                raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+            if name == _CLEANUP_POLICY and isinstance(parsed, list) and "compact" in parsed:
+                _refuse_compaction(topic, value)
+
+    def effective(self, image: ClusterImage, own: Mapping[str, str]) -> list[EffectiveConfig]:
+        """Every key of a topic that sets `own` itself."""
+        return [self._effective(image, own, key) for key in TOPIC_CONFIGS]
+
+    def value(self, image: ClusterImage, topic: str, name: str) -> str | None:
+        """The value of one key that holds for an existing topic."""
+        key = TOPIC_CONFIGS.key(name)
+        return self._effective(image, image.configs.get(TOPIC, topic), key).value
+
+    def min_insync_replicas(self, image: ClusterImage, topic: str, replicas: int) -> int:
+        """min.insync.replicas of a topic, but no more than it has replicas."""
+        return min(int(self.value(image, topic, _MIN_INSYNC_REPLICAS) or "1"), max(1, replicas))
+
+    def has_unclean_election(self, image: ClusterImage, topic: str) -> bool:
+        """Whether a replica out of sync may lead the topic's partitions."""
+        return self.value(image, topic, _UNCLEAN_ELECTION) == "true"
+
+    def _effective(
+        self, image: ClusterImage, own: Mapping[str, str], key: ConfigKey
+    ) -> EffectiveConfig:
+        if key.name in own:
+            return _shown(key, own[key.name], ConfigSource.TOPIC)
+        dynamic = (
+            (ConfigSource.DYNAMIC_BROKER, str(self._config.node_id)),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, ALL_BROKERS),
+        )
+        for source, broker in dynamic:
+            configs = image.configs.get(BROKER, broker)
+            for synonym in key.synonyms:
+                text = configs.get(synonym.name)
+                if text is not None:
+                    value = str(synonym.convert(int(text))) if synonym.factor != 1 else text
+                    return _shown(key, value, source)
+        given = any(synonym.name in self._config.broker.given for synonym in key.synonyms)
+        source = ConfigSource.STATIC_BROKER if given else ConfigSource.DEFAULT
+        return _shown(key, key.format(self._defaults.get(key.name, key.default)), source)  # type: ignore[arg-type]
+
+
+def _shown(key: ConfigKey, value: str | None, source: ConfigSource) -> EffectiveConfig:
+    return EffectiveConfig(key, None if key.sensitive else value, source)
+
+
+def _refuse_compaction(topic: str, value: str) -> None:
+    if topic not in INTERNAL_TOPICS:
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"cleanup.policy={value} is not supported yet: this broker does not compact logs,"
+            " so the topic would grow for ever. Use cleanup.policy=delete.",
+        )
