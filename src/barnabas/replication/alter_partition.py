@@ -5,11 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.protocol.errors import ErrorCode
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.protocol.errors import ErrorCode
     from barnabas.storage.topic_partition import TopicPartition
+
+
+# Answers after which a proposal may be made again from what is confirmed.
+REFUSED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+# Answers that say that newer metadata is on its way; until it is here nothing is proposed.
+OUTDATED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,15 @@ after the change and never in the midst of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.alter_partition import AlterPartitionAnswer, AlterPartitionProposal
+from barnabas.replication.alter_partition import (
+    OUTDATED,
+    REFUSED,
+    AlterPartitionAnswer,
+    AlterPartitionProposal,
+)
 from barnabas.replication.isr import IsrState
 from barnabas.replication.replica import NO_BROKER_EPOCH, Replica
 from barnabas.replication.results import (
@@ -26,7 +30,7 @@ from barnabas.storage.read_result import FetchIsolation
 if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
-    from barnabas.runtime.clock import Clock
+    from barnabas.replication.partition_settings import PartitionSettings
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
     from barnabas.storage.log import Log
     from barnabas.storage.offset_metadata import LogOffsetMetadata
@@ -36,42 +40,6 @@ NO_LEADER = -1
 ACKS_ALL = -1
 # Above every offset: nothing waits for a sync.
 NOTHING_TO_SYNC = 0x7FFF_FFFF_FFFF_FFFF
-
-# Answers after which a proposal may be made again from what is confirmed.
-_REFUSED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-# Answers that say that newer metadata is on its way; until it is here nothing is proposed.
-_OUTDATED = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.NEW_LEADER_ELECTED,
-    }
-)
-
-
-class BrokersView(Protocol):
-    """What a leader must know of other brokers."""
-
-    def is_isr_eligible(self, broker_id: int) -> bool:
-        """Whether it is registered, neither fenced nor shutting down."""
-        ...
-
-    def broker_epoch(self, broker_id: int) -> int | None:
-        """Epoch of its registration, None if unknown."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSettings:
-    """What all partitions of a broker share."""
-
-    node_id: int
-    clock: Clock
-    brokers: BrokersView
-    replica_lag_time_max_ms: int
 
 
 class FollowerUpdate(NamedTuple):
@@ -529,10 +497,10 @@ class Partition:
         """The controller answered; an answer to anything but what is in flight is ignored."""
         if not self.is_waiting_for(proposal):
             return AnswerOutcome(moved=False, retry=False)
-        if answer.error in _REFUSED:
+        if answer.error in REFUSED:
             self.isr_state = self.isr_state.withdrawn()
             return AnswerOutcome(moved=self.maybe_increment_high_watermark(), retry=False)
-        if answer.error in _OUTDATED:
+        if answer.error in OUTDATED:
             return AnswerOutcome(moved=False, retry=False)
         if answer.error is not ErrorCode.NONE:
             return AnswerOutcome(moved=False, retry=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition import Partition, PartitionSettings
+from barnabas.replication.partition import Partition
 from barnabas.storage.errors import InconsistentTopicIdError, StorageError
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.topics_delta import LocalChanges, LocalPartition
+    from barnabas.replication.partition_settings import PartitionSettings
     from barnabas.storage.config import LogConfig
     from barnabas.storage.log import Log
 

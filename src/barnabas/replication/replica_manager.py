@@ -19,13 +19,14 @@ from barnabas.replication.delayed_fetch import DelayedFetch, WaitingPartition
 from barnabas.replication.delayed_produce import DelayedProduce, PendingAppend
 from barnabas.replication.isr_maintenance import IsrMaintenance
 from barnabas.replication.offset_lookup import list_offset
-from barnabas.replication.partition import ACKS_ALL, NOTHING_TO_SYNC, Partition, PartitionSettings
+from barnabas.replication.partition import ACKS_ALL, NOTHING_TO_SYNC, Partition
 from barnabas.replication.partition_registry import (
     ImageBrokers,
     LeadershipChanges,
     LogStore,
     PartitionRegistry,
 )
+from barnabas.replication.partition_settings import PartitionSettings
 from barnabas.replication.results import (
     UNKNOWN_EPOCH,
     UNKNOWN_OFFSET,
