@@ -145,15 +145,18 @@ class LocalLog:
     # -- cutting -----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Drop all from `offset` on; the first segment begins at or before it."""
+        """Drop all from `offset` on; the first segment begins at or before it.
+
+        A batch that holds `offset` goes as a whole, and the log ends before it: Kafka lets the log
+        end stay at `offset` then, which leaves a gap that no follower ever fills.
+        """
         # From the end on, so that a crash in between leaves a log without a gap.
         later = [segment for segment in self.segments if segment.base_offset > offset]
         self.delete_segments(list(reversed(later)))
         if later:
             # Names that came back after a loss of power would leave a gap behind newer batches.
             self._doors.disk.sync_directory(self.directory)
-        self.segments.active.truncate_to(offset)
-        self.log_end_offset = offset
+        self.log_end_offset = self.segments.active.truncate_to(offset)
 
     def start_at(self, offset: int, now_ms: int, roll_jitter_ms: int) -> None:
         """Drop everything and begin anew at `offset`."""

@@ -416,7 +416,8 @@ class Log:
     def truncate_to(self, offset: int) -> bool:
         """Drop all from `offset` on; returns whether there was anything.
 
-        Indexes, leader epochs, producers, high watermark and recovery point follow.
+        A batch that holds `offset` goes as a whole. Indexes, leader epochs, producers, high watermark
+        and recovery point follow.
         """
         assert offset >= 0, offset
         if offset >= self.log_end_offset:
@@ -430,7 +431,8 @@ class Log:
             self.recovery_point = min(self.recovery_point, offset)
             self.producer_state.remove_snapshots_above(offset)
             self._local.truncate_to(offset)
-            self.log_end_offset = offset
+            self.log_end_offset = offset = self._local.log_end_offset
+            self.recovery_point = min(self.recovery_point, offset)
             self.leader_epochs.truncate_from_end(offset)
             self.log_start_offset = min(self.log_start_offset, offset)
             self._rebuild_producer_state()

@@ -249,17 +249,18 @@ class LogLoader:
             The end offset, and whether nothing was cut.
         """
         segment.clear_indexes()
-        position, end = 0, segment.base_offset
-        for position, header, batch in valid_batches(segment.file, 0, segment.size):
-            if header.base_offset < end:
+        position, end, epoch = 0, segment.base_offset, -1
+        for at, header, batch in valid_batches(segment.file, 0, segment.size):
+            # An older epoch behind a newer one: bytes of before a cut that did not reach the disk.
+            if header.base_offset < end or 0 <= header.partition_leader_epoch < epoch:
                 break
+            epoch = header.partition_leader_epoch
             segment.ensure_offset_fits(header.last_offset)
-            segment.index_batch(position, header)
+            segment.index_batch(at, header)
             if header.partition_leader_epoch >= 0:
                 self._note_epoch(header)
             _note_aborted(segment, self._producers, self._producers.replay(batch, header))
-            end = header.next_offset
-            position += header.size
+            position, end = at + header.size, header.next_offset
         segment.seal()
         if position == segment.size:
             return end, True

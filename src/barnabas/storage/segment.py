@@ -258,22 +258,24 @@ class Segment:
     # -- changing ----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off the batch of `offset` and all after it; returns the bytes cut."""
+        """Cut off the batch of `offset` and all after it.
+
+        Returns:
+            The offset at which the segment ends now: below `offset` if that lay within a batch.
+        """
         place = self.locate(offset)
         if place is None:
-            self.offset_index.truncate_to(offset)
-            return 0
+            return offset
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
-        cut = self.size - place.position
         self.cut_at(place.position)
         # The next append starts a new count; Kafka too begins with nothing counted.
         self.bytes_since_index_entry = 0
         self._max_timestamp = None
         if place.position == 0:
             self.first_batch_timestamp = None
-        return cut
+        return min(offset, place.base_offset)
 
     def cut_at(self, position: int) -> None:
         """Cut the file, leaving the indexes alone."""
