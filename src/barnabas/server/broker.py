@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.controller.config import ControllerConfig
-from barnabas.controller.controller import Controller
+from barnabas.controller.controller import Controller, ControllerParts
 from barnabas.coordinator.config import GroupCoordinatorConfig
 from barnabas.coordinator.driver import DriverParts
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
@@ -40,7 +40,7 @@ from barnabas.server.log_directories import open_log_directories
 from barnabas.server.metadata_follower import MetadataFollower
 from barnabas.server.parts import ServerParts
 from barnabas.server.producer_ids import ProducerIds
-from barnabas.server.registration import LeadershipWatch, Registrant, Registration
+from barnabas.server.registration import Registrant, Registration
 from barnabas.server.topic_configs import TopicConfigs
 from barnabas.storage.config import storage_config
 from barnabas.storage.doors import LogDoors
@@ -102,18 +102,19 @@ class Broker:
             runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
         )
         self._quorum = self._open_quorum()
+        publisher = MetadataPublisher()
         self._controller = Controller(
-            self._quorum, runtime.clock, runtime.rng, self._controller_config()
+            ControllerConfig(self._configuration.node_id, self._cluster_id, self._config),
+            ControllerParts(self._quorum, publisher, runtime.rng),
         )
         self._forwarding = Forwarding(self._controller)
         self._join_replicas()
         self._bind()
         self._registration = self._make_registration()
-        publisher = MetadataPublisher()
         publisher.add_listener(self._follower.on_image)
         self._quorum.add_listener(publisher)
         self._quorum.add_listener(self._controller)
-        self._quorum.add_listener(LeadershipWatch(self._configuration.node_id, self._register))
+        self._controller.when_active(self._register)
         self._quorum.start()
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
@@ -158,9 +159,6 @@ class Broker:
             directory, self._doors, self._runtime.rng, self._fail, BOOTSTRAP_FEATURES
         )
         return open_raft(raft_config, opening)
-
-    def _controller_config(self) -> ControllerConfig:
-        return ControllerConfig(self._configuration.node_id, self._cluster_id, self._config)
 
     def _join_replicas(self) -> None:
         """Logs, replicas and coordinators, and what brings them in line with the metadata."""

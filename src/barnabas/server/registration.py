@@ -20,11 +20,10 @@ from barnabas.protocol.messages.broker_registration import (
 from barnabas.server.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
     from barnabas.protocol.messages.broker_registration import BrokerRegistrationResponse
-    from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
     from barnabas.runtime.timer import Cancellable, Timer
     from barnabas.server.endpoint import Endpoint
     from barnabas.server.forwarding import Forwarding
@@ -62,7 +61,6 @@ class Registration:
         "_on_unfenced",
         "_previous_epoch",
         "_registrant",
-        "_started",
         "_stopped",
         "_timer",
         "_timer_entry",
@@ -88,7 +86,6 @@ class Registration:
         # Given by the controller; -1 before.
         self.epoch = _NO_EPOCH
         self._previous_epoch = _NO_EPOCH
-        self._started = False
         self._unfenced = False
         self._stopped = False
         self._timer_entry: Cancellable | None = None
@@ -99,9 +96,6 @@ class Registration:
         Args:
             previous_epoch: of the last clean stop, -1 if unknown (KIP-966).
         """
-        if self._started:
-            return
-        self._started = True
         self._previous_epoch = previous_epoch
         self._register()
 
@@ -169,24 +163,3 @@ class Registration:
 
     def _later(self, delay_ms: float, action: Callable[[], None]) -> None:
         self._timer_entry = self._timer.call_later(delay_ms, action)
-
-
-class LeadershipWatch:
-    """Listens to the quorum for one thing: that this node leads it."""
-
-    __slots__ = ("_node_id", "_on_leading")
-
-    def __init__(self, node_id: int, on_leading: Callable[[], None]) -> None:
-        self._node_id = node_id
-        self._on_leading = on_leading
-
-    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Not looked at."""
-
-    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """Not looked at."""
-
-    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Tell when it is this node."""
-        if leader.leader_id == self._node_id:
-            self._on_leading()

@@ -78,6 +78,9 @@ class MetadataHandler:
             topic.topic_id != ZERO_UUID or topic.name is None for topic in asked
         ):
             return [_failed(topic, ErrorCode.INVALID_REQUEST, operations) for topic in asked]
+        if any(topic.topic_id != ZERO_UUID for topic in asked):
+            # As Kafka: a request that names topics by id is answered for those alone.
+            asked = [topic for topic in asked if topic.topic_id != ZERO_UUID]
         made: dict[str | bytes, MetadataResponseTopic] = {}
         missing: list[str] = []
         for topic in asked:

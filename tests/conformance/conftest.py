@@ -1,0 +1,82 @@
+"""What conformance tests share: one broker, topics of their own, raw requests.
+
+With BARNABAS_CONFORMANCE_BOOTSTRAP=HOST:PORT the same tests run against that broker, an Apache Kafka
+for instance: a test that fails there expects something wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from conformance.raw_client import RawClient
+
+pytest_plugins = ["barnabas.testing.plugin"]
+
+_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "/conformance/" in str(item.path):
+            item.add_marker(pytest.mark.conformance)
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """HOST:PORT of the broker under test."""
+    given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
+    return given or request.getfixturevalue("broker").bootstrap
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def await_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
+    """Wait until the broker knows all leaders: Kafka answers the creation a little earlier."""
+    deadline = time.monotonic() + 10
+    while True:
+        found = admin.list_topics(topic, 10).topics[topic].partitions.values()
+        if len(found) == partitions and all(each.leader >= 0 for each in found):
+            return
+        assert time.monotonic() < deadline, topic
+
+
+@pytest.fixture
+def make_topic(admin: AdminClient) -> Callable[..., str]:
+    """Makes a topic with a name of its own, and returns the name."""
+
+    def make(partitions: int = 1, **config: str) -> str:
+        name = f"conformance-{os.getpid()}-{next(_numbers)}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        created = admin.create_topics([NewTopic(name, partitions, 1, config=settings)])
+        created[name].result(10)
+        await_leaders(admin, name, partitions)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    """A topic with one partition."""
+    return make_topic()
+
+
+@pytest.fixture
+def raw(bootstrap: str) -> Iterator[RawClient]:
+    """A bare socket that speaks frames."""
+    client = RawClient(bootstrap)
+    yield client
+    client.close()

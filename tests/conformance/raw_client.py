@@ -1,0 +1,71 @@
+"""A bare socket for what real clients never send: broken frames, odd versions, bad checksums."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.headers import decode_response, encode_request
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Message
+
+_TIMEOUT_S = 10.0
+
+
+class RawClient:
+    """One connection; every wait has a limit."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), _TIMEOUT_S)
+        self._correlation_id = 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send_bytes(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def send_frame(self, body: bytes) -> None:
+        self.send_bytes(struct.pack(">i", len(body)) + body)
+
+    def receive_frame(self) -> bytes | None:
+        """The next frame without its length; None when the broker has closed the connection."""
+        length = self._receive(4)
+        if length is None:
+            return None
+        return self._receive(struct.unpack(">i", length)[0])
+
+    def is_closed_by_broker(self) -> bool:
+        """Wait for the end of the connection; False if something else comes."""
+        return self.receive_frame() is None
+
+    def send(self, request: Message, version: int) -> None:
+        self._correlation_id += 1
+        chunks = encode_request(self._correlation_id, "raw", request, version)
+        self.send_bytes(b"".join(bytes(chunk) for chunk in chunks))
+
+    def receive(self, request_class: type[Message], version: int) -> Message:
+        frame = self.receive_frame()
+        assert frame is not None, "the broker closed the connection"
+        _, response = decode_response(request_class, version, frame)
+        return response
+
+    def ask(self, request: Message, version: int) -> Message:
+        """Send and wait for the answer."""
+        self.send(request, version)
+        return self.receive(type(request), version)
+
+    def _receive(self, size: int) -> bytes | None:
+        received = b""
+        while len(received) < size:
+            try:
+                piece = self._socket.recv(size - len(received))
+            except ConnectionResetError:
+                return None
+            if not piece:
+                return None
+            received += piece
+        return received
