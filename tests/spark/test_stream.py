@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from barnabas.client.admin import NewTopic
 from barnabas.client.facade import Client
 
 pytestmark = pytest.mark.spark
@@ -87,6 +89,7 @@ def test_partitions_that_were_added_are_read_from_their_start(
     fill(topic, 0, numbered(3))
     stream.run(topic)
     client.create_partitions({topic: 4})
+    within(20, lambda: len(client.partitions_for([topic])[topic]) == 4)
     fill(topic, 3, numbered(4))
     stream.run(topic, maxOffsetsPerTrigger=100)
     assert stream.offsets() == [*((0, o) for o in range(3)), *((3, o) for o in range(4))]
@@ -153,7 +156,7 @@ def test_a_shorter_topic_fails_the_query(
     fill(topic, 0, numbered(10))
     stream.run(topic)
     assert client.delete_topics([topic])[topic] is None
-    assert _created_again(client, topic)
+    within(20, lambda: client.create_topics([NewTopic(topic, 3, 1)])[topic] is None)
     fill(topic, 0, numbered(3))
     query = stream.frame(topic)
     with pytest.raises(Exception, match="read up to 10 already"):
@@ -161,15 +164,9 @@ def test_a_shorter_topic_fails_the_query(
     assert query.isStreaming
 
 
-def _created_again(client: Client, topic: str) -> bool:
-    """Deletion may go on for a while after its answer."""
-    import time
-
-    from barnabas.client.admin import NewTopic
-
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if client.create_topics([NewTopic(topic, 3, 1)])[topic] is None:
-            return True
-        time.sleep(0.1)
-    return False
+def within(seconds: float, condition: Callable[[], bool]) -> None:
+    """Wait for what the cluster does after its answer."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)

@@ -120,16 +120,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return now - self._triggered_ms < self._options.max_trigger_delay_ms
 
     def _checked(self, begin: Offsets, latest: Offsets) -> Offsets:
-        """`latest` without what cannot be: partitions that went away or became shorter.
-
-        An AvailableNow target may lie before a checkpoint's offset: that is no loss.
-        """
+        """`latest`, if nothing that was read before went away or became shorter."""
         gone = sorted(tp for tp in begin if tp not in latest)
         if gone:
             names = ", ".join(map(str, gone[:5]))
             self._lost(f"Partitions that the query was reading are gone: {names}.")
-        if self._target is not None:
-            return {tp: max(offset, begin.get(tp, 0)) for tp, offset in latest.items()}
         for tp, offset in latest.items():
             if offset < begin.get(tp, 0):
                 self._lost(f"{tp} ends at {offset}, but was read up to {begin[tp]} already.")

@@ -1,0 +1,40 @@
+"""Spark on a machine that has no Java: the one from PyPI runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+# What Spark's start scripts call.
+COMMANDS = ("bash", "basename", "cat", "chmod", "dirname", "env", "ls", "ps", "rm", "sed", "sh")
+PROGRAM = """
+from barnabas.spark.session import spark_session
+spark = spark_session("no-java", "local[1]")
+print("java", spark._jvm.java.lang.System.getProperty("java.version"))
+print("sum", spark.range(10).selectExpr("sum(id)").head()[0])
+"""
+
+
+def test_a_session_starts_with_no_java_on_the_path(tmp_path: Path) -> None:
+    for name in COMMANDS:
+        command = which(name)
+        if command is not None:
+            (tmp_path / name).symlink_to(command)
+    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"}
+    answer = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=environment | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "sum 45" in answer.stdout, answer.stderr
+    assert "java 21" in answer.stdout
