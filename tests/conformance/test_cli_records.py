@@ -1,0 +1,112 @@
+"""`barnabas topics`, `produce` and `consume` as processes, against each kind of broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.client_brokers import KafkaProcess, broker
+
+pytestmark = pytest.mark.conformance
+__all__ = ["broker"]
+
+SECONDS = 60
+
+
+class Shell:
+    """Runs `barnabas` commands against one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.topic = f"cli-{uuid.uuid4().hex[:8]}"
+        self._environment = {**os.environ, "BARNABAS_BOOTSTRAP": bootstrap}
+
+    def run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "barnabas.cli.main", *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=self._environment,
+            check=False,
+        )
+
+    def ok(self, *words: str, stdin: str = "") -> str:
+        done = self.run(*words, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def shell(broker: BrokerProcess | KafkaProcess) -> Shell:
+    made = Shell(broker.bootstrap)
+    made.ok("topics", "create", made.topic, "--partitions", "1")
+    return made
+
+
+def test_lines_go_in_and_come_out(shell: Shell) -> None:
+    lines = "".join(f"line {number}\n" for number in range(5_000))
+    shell.ok("produce", shell.topic, "-z", "lz4", stdin=lines)
+    assert shell.ok("consume", shell.topic, "--from-beginning", "-e") == lines
+
+
+def test_keys_headers_and_templates(shell: Shell) -> None:
+    shell.ok("produce", shell.topic, "-k", ":", "-H", "h=1", stdin="a:x\nb:\n")
+    printed = shell.ok("consume", shell.topic, "--from-beginning", "-e", "-f", "%o %k=%s %h\\n")
+    assert printed == "0 a=x h=1\n1 b= h=1\n"
+
+
+def test_json_out_is_json_in(shell: Shell) -> None:
+    line = {"key": "k", "value": {"a": [1, None]}, "headers": {"h": "v"}, "timestamp": 5}
+    shell.ok("produce", shell.topic, "--from-json", stdin=json.dumps(line))
+    printed = shell.ok("consume", shell.topic, "--from-beginning", "-e", "--json")
+    shell.ok("produce", shell.topic, "--from-json", stdin=printed)
+    first, second = map(
+        json.loads, shell.ok("consume", shell.topic, "-o", "0", "-e", "--json").splitlines()
+    )
+    assert first["value"] == '{"a":[1,null]}'
+    assert {**second, "offset": 0} == first
+
+
+def test_a_number_of_records_from_an_offset_or_the_end(shell: Shell) -> None:
+    shell.ok("produce", shell.topic, stdin="0\n1\n2\n3\n4\n")
+    assert shell.ok("consume", shell.topic, "-o", "1", "-n", "2") == "1\n2\n"
+    assert shell.ok("consume", shell.topic, "-o", "-2", "-e") == "3\n4\n"
+
+
+def test_a_group_goes_on_where_it_was(shell: Shell) -> None:
+    shell.ok("produce", shell.topic, stdin="0\n1\n2\n")
+    words = ("consume", shell.topic, "-g", shell.topic, "--from-beginning", "-e")
+    assert shell.ok(*words, "-n", "2") == "0\n1\n"
+    assert shell.ok(*words) == "2\n"
+    assert shell.ok(*words) == ""
+
+
+def test_topics_are_listed_described_and_deleted(shell: Shell) -> None:
+    assert shell.topic in shell.ok("topics", "list", "cli-.*").splitlines()
+    shell.ok("topics", "alter", shell.topic, "-p", "3", "-c", "retention.ms=9999")
+    described = json.loads(shell.ok("topics", "describe", shell.topic, "--json"))
+    assert len(described["partitions"]) == 3
+    assert described["configs"] == {"retention.ms": "9999"}
+    shell.ok("topics", "delete", shell.topic)
+    assert shell.topic not in shell.ok("topics", "list").splitlines()
+
+
+def test_what_is_not_delivered_is_an_error(shell: Shell) -> None:
+    shell.ok("topics", "alter", shell.topic, "-c", "max.message.bytes=100")
+    done = shell.run("produce", shell.topic, stdin="x" * 500)
+    assert done.returncode == 1
+    assert "max.message.bytes" in done.stderr
+
+
+def test_a_wrong_address_says_what_was_dialled(shell: Shell) -> None:
+    words = ("-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=300")
+    done = shell.run("topics", "list", *words)
+    assert done.returncode == 1
+    assert "dialled: 127.0.0.1:1 Connection refused" in done.stderr
