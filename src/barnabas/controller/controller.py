@@ -107,6 +107,8 @@ class Controller:
         self._epoch = -1
         self._held: deque[_Held] = deque()
         self._session_timer: Cancellable | None = None
+        # Who waits for this controller to become active.
+        self._awaiting: list[Callable[[], None]] = []
         topic_configs = TopicConfigs(config)
         placer = StripedPlacer(parts.rng)
         elections = Elections(topic_configs)
@@ -125,6 +127,13 @@ class Controller:
     def image(self) -> ClusterImage | None:
         """The cluster as of the last appended record, committed or not; None unless active."""
         return self._image
+
+    def when_active(self, callback: Callable[[], None]) -> None:
+        """Call back once when this controller serves requests: at once if it does already."""
+        if self._image is not None:
+            callback()
+        else:
+            self._awaiting.append(callback)
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -211,6 +220,9 @@ class Controller:
         ):
             self._append(records, lambda: None, lambda _: None)
         self._arm_sessions()
+        awaiting, self._awaiting = self._awaiting, []
+        for callback in awaiting:
+            callback()
 
     def _cease(self) -> None:
         self._image = None

@@ -14,7 +14,7 @@ from barnabas.controller.result import Refusal
 from barnabas.controller.topic_names import INTERNAL_TOPICS
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
 from barnabas.protocol.errors import ErrorCode
-from barnabas.settings.definition import ConfigError, ConfigKey
+from barnabas.settings.definition import ConfigError, ConfigKey, Required
 from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ class TopicConfigs:
     def __init__(self, config: ControllerConfig) -> None:
         self._config = config
         self._defaults = topic_defaults(config.broker)
+        # Dynamic configs of this broker and of all, and what topics inherit under them.
+        self._known: (
+            tuple[Mapping[str, str], Mapping[str, str], dict[str, EffectiveConfig]] | None
+        ) = None
 
     def check(self, topic: str, configs: Mapping[str, str | None]) -> None:
         """Refuse configs that the topic may not have.
@@ -76,12 +80,15 @@ class TopicConfigs:
 
     def effective(self, image: ClusterImage, own: Mapping[str, str]) -> list[EffectiveConfig]:
         """Every key of a topic that sets `own` itself."""
-        return [self._effective(image, own, key) for key in TOPIC_CONFIGS]
+        return [
+            _shown(each.key, own[name], ConfigSource.TOPIC) if name in own else each
+            for name, each in self._inherited(image).items()
+        ]
 
     def value(self, image: ClusterImage, topic: str, name: str) -> str | None:
         """The value of one key that holds for an existing topic."""
-        key = TOPIC_CONFIGS.key(name)
-        return self._effective(image, image.configs.get(TOPIC, topic), key).value
+        own = image.configs.get(TOPIC, topic).get(name)
+        return self._inherited(image)[name].value if own is None else own
 
     def min_insync_replicas(self, image: ClusterImage, topic: str, replicas: int) -> int:
         """min.insync.replicas of a topic, but no more than it has replicas."""
@@ -91,17 +98,24 @@ class TopicConfigs:
         """Whether a replica out of sync may lead the topic's partitions."""
         return self.value(image, topic, _UNCLEAN_ELECTION) == "true"
 
-    def _effective(
-        self, image: ClusterImage, own: Mapping[str, str], key: ConfigKey
+    def _inherited(self, image: ClusterImage) -> dict[str, EffectiveConfig]:
+        """What holds for a topic that sets nothing, worked out again only when brokers' do."""
+        own = image.configs.get(BROKER, str(self._config.node_id))
+        everyone = image.configs.get(BROKER, ALL_BROKERS)
+        known = self._known
+        if known is None or known[0] is not own or known[1] is not everyone:
+            dynamic = (
+                (ConfigSource.DYNAMIC_BROKER, own),
+                (ConfigSource.DYNAMIC_DEFAULT_BROKER, everyone),
+            )
+            inherited = {key.name: self._inherit(key, dynamic) for key in TOPIC_CONFIGS}
+            known = self._known = (own, everyone, inherited)
+        return known[2]
+
+    def _inherit(
+        self, key: ConfigKey, dynamic: tuple[tuple[ConfigSource, Mapping[str, str]], ...]
     ) -> EffectiveConfig:
-        if key.name in own:
-            return _shown(key, own[key.name], ConfigSource.TOPIC)
-        dynamic = (
-            (ConfigSource.DYNAMIC_BROKER, str(self._config.node_id)),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER, ALL_BROKERS),
-        )
-        for source, broker in dynamic:
-            configs = image.configs.get(BROKER, broker)
+        for source, configs in dynamic:
             for synonym in key.synonyms:
                 text = configs.get(synonym.name)
                 if text is not None:
@@ -109,7 +123,10 @@ class TopicConfigs:
                     return _shown(key, value, source)
         given = any(synonym.name in self._config.broker.given for synonym in key.synonyms)
         source = ConfigSource.STATIC_BROKER if given else ConfigSource.DEFAULT
-        return _shown(key, key.format(self._defaults.get(key.name, key.default)), source)  # type: ignore[arg-type]
+        default = self._defaults.get(key.name)
+        if default is None and not isinstance(key.default, Required):
+            default = key.default
+        return _shown(key, None if default is None else key.format(default), source)
 
 
 def _shown(key: ConfigKey, value: str | None, source: ConfigSource) -> EffectiveConfig:
