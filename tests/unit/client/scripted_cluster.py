@@ -1,0 +1,88 @@
+"""A cluster that keeps the calls it is given, for tests to answer in any order."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.backoff import Backoff
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import DisconnectedError
+from barnabas.client.metadata_cache import MetadataCache, NodeInfo, PartitionInfo, TopicInfo
+from barnabas.runtime.rng import SeededRng
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.connections import Call
+
+TOPIC_ID = b"t" * 16
+
+
+class HandTime:
+    """Clock and timer in one, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._waiting: list[tuple[float, Callable[[], None]]] = []
+
+    def wall_ms(self) -> int:
+        return int(self.now)
+
+    def monotonic_ms(self) -> float:
+        return self.now
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        self._waiting.append((self.now + delay_ms, callback))
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.call_later(0.0, callback)
+
+    def advance(self, delay_ms: float) -> None:
+        self.now += delay_ms
+        due = [callback for when, callback in self._waiting if when <= self.now]
+        self._waiting = [entry for entry in self._waiting if entry[0] > self.now]
+        for callback in due:
+            callback()
+
+
+class ScriptedCluster:
+    """Stands for `Cluster`: one node, one topic "t" of two partitions."""
+
+    def __init__(self, **keys: object) -> None:
+        self.time = HandTime()
+        self.config = ClientConfig.parse({"bootstrap.servers": "a:1", **keys})
+        self.runtime = SimpleNamespace(clock=self.time, timer=self.time, rng=SeededRng(1))
+        self.retry_backoff = Backoff(self.runtime.rng, 100, 1000)
+        self.tracked: set[str] = set()
+        self.metadata = MetadataCache()
+        self.metadata.nodes = {1: NodeInfo(1, "h", 1)}
+        partitions = {number: PartitionInfo(number, 1, 4) for number in range(2)}
+        self.metadata.topics = {"t": TopicInfo("t", TOPIC_ID, False, partitions)}
+        self.metadata.names = {TOPIC_ID: "t"}
+        self.calls: list[Call] = []
+        self.updates_requested = 0
+
+    def call(self, _node_id: int, call: Call) -> None:
+        self.calls.append(call)
+
+    def request_update(self) -> None:
+        self.updates_requested += 1
+
+    def maybe_update_by_age(self) -> None:
+        pass
+
+    def on_update(self, listener: Callable[[], None]) -> None:
+        pass
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        pass
+
+    def take(self, version: int) -> tuple[Any, Callable[[Any], None]]:
+        """The oldest call's request, and the way to answer it."""
+        call = self.calls.pop(0)
+        return call.build(version), lambda response: call.on_done(response, None)
+
+    def disconnect(self) -> None:
+        """Fail the oldest call."""
+        self.calls.pop(0).on_done(None, DisconnectedError("h:1", "gone"))

@@ -1,0 +1,176 @@
+"""Sending: order of retries, sequences, epochs, and what is told of each batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.client.accumulator import Accumulator
+from barnabas.client.errors import ClientError
+from barnabas.client.sender import Sender
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
+from barnabas.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from barnabas.record.batch import read_header
+from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
+
+TP = TopicPartition("t", 0)
+
+
+class Setup:
+    """A sender with batches of one record each."""
+
+    def __init__(self, **keys: object) -> None:
+        self.cluster = ScriptedCluster(batch_size=150, linger_ms=1000, **keys)
+        self.settled: list[tuple[int, ClientError | None]] = []
+        cluster: Any = self.cluster
+        self.sender = Sender(cluster, self.cluster.config, self._on_settled)
+        time: Any = self.cluster.time
+        self.accumulator = Accumulator(self.cluster.config, time, time, self.sender.pump)
+        self.sender.attach(self.accumulator)
+        self.epoch = 0
+
+    def _on_settled(self, count: int, error: ClientError | None, _told: bool) -> None:
+        self.settled.append((count, error))
+
+    def send(self, count: int) -> None:
+        for number in range(count):
+            self.accumulator.append(TP, (None, b"%100d" % number, (), None), 0, None)
+        self.accumulator.make_all_due()
+        self.sender.pump()
+
+    def give_id(self) -> None:
+        request, answer = self.cluster.take(4)
+        assert request.transactional_id is None
+        answer(
+            InitProducerIdResponse(
+                throttle_time_ms=0, error_code=0, producer_id=9, producer_epoch=self.epoch
+            )
+        )
+        self.epoch += 1
+
+    def produced(self) -> tuple[tuple[int, int], Any]:
+        """Epoch and base sequence of the oldest request in flight, and its answer."""
+        request, answer = self.cluster.take(13)
+        ((partition,),) = (topic.partition_data for topic in request.topic_data)
+        header = read_header(partition.records)
+
+        def settle(code: int = 0, offset: int = 0) -> None:
+            result = PartitionProduceResponse(index=0, error_code=code, base_offset=offset)
+            topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[result])
+            answer(ProduceResponse(responses=[topic]))
+
+        return (header.producer_epoch, header.base_sequence), settle
+
+
+def test_nothing_is_sent_before_the_producer_has_an_id() -> None:
+    setup = Setup()
+    setup.send(1)
+    setup.give_id()
+    assert setup.produced()[0] == (0, 0)
+
+
+def test_at_most_five_requests_are_in_flight() -> None:
+    setup = Setup()
+    setup.send(7)
+    setup.give_id()
+    assert len(setup.cluster.calls) == 5
+    setup.produced()[1]()
+    assert len(setup.cluster.calls) == 5
+
+
+def test_retries_leave_one_by_one_in_their_order() -> None:
+    setup = Setup()
+    setup.send(3)
+    setup.give_id()
+    for _ in range(3):
+        setup.cluster.disconnect()
+    assert setup.cluster.updates_requested
+    sequences = []
+    for _ in range(3):
+        setup.cluster.time.advance(2000)
+        assert len(setup.cluster.calls) == 1
+        sequence, settle = setup.produced()
+        sequences.append(sequence)
+        settle()
+        setup.cluster.time.advance(2000)
+    assert sequences == [(0, 0), (0, 1), (0, 2)]
+    assert setup.settled == [(1, None)] * 3
+
+
+def test_a_batch_behind_a_failed_one_waits_for_its_turn() -> None:
+    setup = Setup()
+    setup.send(2)
+    setup.give_id()
+    (_, first), (_, second) = setup.produced(), setup.produced()
+    first(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    second(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    setup.cluster.time.advance(2000)
+    sequence, settle = setup.produced()
+    assert sequence == (0, 0)
+    settle()
+    setup.cluster.time.advance(2000)
+    assert setup.produced()[0] == (0, 1)
+
+
+def test_a_broker_that_forgot_the_producer_makes_the_epoch_rise() -> None:
+    setup = Setup()
+    setup.send(1)
+    setup.give_id()
+    setup.produced()[1](ErrorCode.UNKNOWN_PRODUCER_ID)
+    setup.cluster.time.advance(2000)
+    setup.give_id()
+    setup.cluster.time.advance(2000)
+    assert setup.produced()[0] == (1, 0)
+
+
+def test_a_refused_batch_is_told_and_the_next_starts_a_new_epoch() -> None:
+    setup = Setup()
+    setup.send(2)
+    setup.give_id()
+    (_, first), (_, second) = setup.produced(), setup.produced()
+    first(ErrorCode.MESSAGE_TOO_LARGE)
+    second(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    (_, error) = setup.settled[0]
+    assert error is not None
+    assert error.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    setup.cluster.time.advance(2000)
+    setup.give_id()
+    setup.cluster.time.advance(2000)
+    sequence, settle = setup.produced()
+    assert sequence == (1, 0)
+    settle()
+    assert setup.settled[1] == (1, None)
+
+
+def test_a_duplicate_counts_as_delivered() -> None:
+    setup = Setup()
+    setup.send(1)
+    setup.give_id()
+    setup.produced()[1](ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)
+    assert setup.settled == [(1, None)]
+
+
+def test_a_batch_that_nobody_takes_is_given_up_after_the_delivery_timeout() -> None:
+    setup = Setup(delivery_timeout_ms=5000)
+    setup.send(1)
+    setup.give_id()
+    setup.cluster.disconnect()
+    for _ in range(20):
+        setup.cluster.time.advance(500)
+        if setup.cluster.calls:
+            setup.cluster.disconnect()
+    ((count, error),) = setup.settled
+    assert count == 1
+    assert error is not None
+    assert setup.accumulator.is_empty
+
+
+def test_without_idempotence_batches_have_no_sequence() -> None:
+    setup = Setup(acks=1)
+    setup.send(1)
+    assert setup.produced()[0] == (-1, -1)
