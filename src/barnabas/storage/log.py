@@ -228,7 +228,8 @@ class Log:
                 f"{len(records)} bytes in one append, segment.bytes is {config.segment_bytes}"
             )
         if origin is AppendOrigin.CLIENT and note_duplicate(found, self.producer_state, info):
-            info.log_append_time = info.max_timestamp if config.has_log_append_time else -1
+            if config.has_log_append_time:
+                info.log_append_time = info.max_timestamp
             return info
         plan = AppendPlan(info)
         plan.assign(records, found, leader_epoch, origin, self.producer_state)
@@ -319,18 +320,12 @@ class Log:
         Raises:
             OffsetOutOfRangeError: `offset` lies outside [log start, log end].
         """
-        end = self.log_end_offset
-        if offset > end or offset < self.log_start_offset:
-            raise OffsetOutOfRangeError(
-                f"offset {offset} lies outside [{self.log_start_offset}, {end}]"
-            )
+        end, start = self.log_end_offset, self.log_start_offset
+        if offset > end or offset < start:
+            raise OffsetOutOfRangeError(f"offset {offset} lies outside [{start}, {end}]")
         if offset == end:
-            return ReadResult(
-                b"",
-                self._local.end_metadata(),
-                False,
-                [] if isolation is FetchIsolation.TXN_COMMITTED else None,
-            )
+            aborted = [] if isolation is FetchIsolation.TXN_COMMITTED else None
+            return ReadResult(b"", self._local.end_metadata(), False, aborted)
         if isolation is FetchIsolation.LOG_END:
             bound = self._local.end_metadata()
         elif isolation is FetchIsolation.HIGH_WATERMARK:
@@ -416,8 +411,8 @@ class Log:
     def truncate_to(self, offset: int) -> bool:
         """Drop all from `offset` on; returns whether there was anything.
 
-        A batch that holds `offset` goes as a whole. Indexes, leader epochs, producers, high watermark
-        and recovery point follow.
+        A batch that holds `offset` goes as a whole. Indexes, leader epochs, producers, high
+        watermark and recovery point follow.
         """
         assert offset >= 0, offset
         if offset >= self.log_end_offset:

@@ -104,6 +104,9 @@ class LogLoader:
         if self._producers.map_end_offset != end or not self._is_replayed:
             now_ms = self._doors.clock.wall_ms()
             self.load_producer_state(self._producers, segments, (start, end), now_ms)
+        for segment in segments:
+            # Ten thousand logs must not hold as many descriptors; the first use opens it again.
+            segment.close()
         # What was recovered above the recovery point is not known to be synced: it stays.
         recovery_point = min(self._opening.recovery_point, end)
         return LoadedLog(
@@ -263,6 +266,7 @@ class LogLoader:
             position, end = at + header.size, header.next_offset
         segment.seal()
         if position == segment.size:
+            segment.close()
             return end, True
         segment.cut_at(position)
         return end, False

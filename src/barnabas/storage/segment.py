@@ -160,8 +160,14 @@ class Segment:
         if len(recent) >= _RECENT_MAX:
             recent.clear()
         recent[first_offset] = start
+        largest = self._max_timestamp
         for position, size, last_offset, max_timestamp in placed:
-            self._note(last_offset, start + position, max_timestamp)
+            if self.bytes_since_index_entry > self._index_interval_bytes or largest is None:
+                self._note(last_offset, start + position, max_timestamp)
+                largest = self._max_timestamp
+            elif max_timestamp > largest:
+                self._max_timestamp = largest = max_timestamp
+                self._offset_of_max_timestamp = last_offset
             self.bytes_since_index_entry += size
 
     def index_batch(self, position: int, header: BatchHeader) -> None:

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from crc32c import crc32c
+
 from barnabas.record.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_FLAG,
     BatchHeader,
     CorruptBatchError,
     UnsupportedMagicError,
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
 Batches: TypeAlias = list[tuple[int, BatchHeader]]
 
 _PRODUCER = "producer"
+_CREATE_TIME = "CreateTime"
 _COMPRESSION_MAX = ZSTD
 
 
@@ -47,6 +58,18 @@ def read_batches(records: memoryview | bytes) -> Batches:
         CorruptRecordError
         UnsupportedMagicError: message format 0 or 1.
     """
+    size = len(records)
+    if size >= HEADER_SIZE:
+        header = BatchHeader._make(HEADER.unpack_from(records))
+        if header.batch_length + LOG_OVERHEAD == size and header.magic == MAGIC_V2:
+            # One whole batch: all that a producer may send, and the common case of a follower.
+            if crc32c(memoryview(records)[ATTRIBUTES_POSITION:]) != header.crc:
+                raise CorruptRecordError("the CRC of the batch is wrong")
+            return [(0, header)]
+    return _read_several(records)
+
+
+def _read_several(records: memoryview | bytes) -> Batches:
     found: Batches = []
     end = 0
     try:
@@ -54,7 +77,7 @@ def read_batches(records: memoryview | bytes) -> Batches:
             if not check_crc(records, position, header):
                 raise CorruptRecordError(f"the CRC of the batch at {position} is wrong")
             found.append((position, header))
-            end = position + header.batch_length + 12
+            end = position + header.size
     except UnsupportedMagicError as error:
         if error.magic in (0, 1):
             raise
@@ -92,7 +115,7 @@ def validate(
             _check_records(records, position, header, config, now_ms)
     if config.compression_type != _PRODUCER:
         records, found = _recompressed(records, found, config)
-    if config.has_log_append_time and origin is not AppendOrigin.RAFT:
+    if config.message_timestamp_type != _CREATE_TIME and origin is not AppendOrigin.RAFT:
         for position, _ in found:
             set_log_append_time(records, position, now_ms)
         found = [(position, read_header(records, position)) for position, _ in found]
@@ -107,24 +130,24 @@ def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms:
             f"{count} records and a last offset delta of {header.last_offset_delta} do not agree"
         )
     attributes = header.attributes
-    if attributes & 7 > _COMPRESSION_MAX:
-        raise UnsupportedCompressionTypeError(f"there is no compression {attributes & 7}")
+    if attributes & COMPRESSION_MASK > _COMPRESSION_MAX:
+        raise UnsupportedCompressionTypeError(f"there is no compression {header.compression}")
     if origin is AppendOrigin.RAFT:
         return
-    if header.batch_length + 12 > config.max_message_bytes:
+    if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
         raise RecordTooLargeError(
             f"a batch has {header.size} bytes, max.message.bytes is {config.max_message_bytes}"
         )
-    if not config.has_log_append_time:
+    if config.message_timestamp_type == _CREATE_TIME:
         if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
             raise InvalidTimestampError(
                 f"timestamp {header.max_timestamp} lies more than "
                 f"{config.message_timestamp_after_max_ms} ms after the broker's {now_ms}"
             )
-        if header.has_log_append_time:
+        if attributes & TIMESTAMP_TYPE_FLAG:
             raise InvalidTimestampError("a producer must not claim log append time")
     if origin is AppendOrigin.CLIENT:
-        if header.is_control:
+        if attributes & CONTROL_FLAG:
             raise InvalidRecordError("clients must not write control records")
         if header.base_offset:
             raise InvalidRecordError(f"the base offset is {header.base_offset}, not 0")
