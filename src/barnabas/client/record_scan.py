@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
+from barnabas.record.checksum import crc32c
 
 __all__ = ["MalformedRecordsError", "Scan", "scan_records"]
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
+from barnabas.record.checksum import crc32c
 from barnabas.record.errors import CorruptBatchError, UnsupportedMagicError
 
 if TYPE_CHECKING:

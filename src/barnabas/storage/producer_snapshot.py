@@ -10,8 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
+from barnabas.record.checksum import crc32c
 from barnabas.storage.producer_entry import NO_OFFSET, ProducerEntry, RememberedBatch
 
 if TYPE_CHECKING:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from crc32c import crc32c
-
 from barnabas.record.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -28,6 +26,7 @@ from barnabas.record.batch import (
     set_log_append_time,
 )
 from barnabas.record.builder import BatchBuilder
+from barnabas.record.checksum import crc32c
 from barnabas.record.compression import CODES, GZIP, LZ4, ZSTD
 from barnabas.record.conversion import to_v2
 from barnabas.record.reader import records_of
