@@ -14,7 +14,8 @@ from barnabas.controller.result import Refusal
 from barnabas.controller.topic_names import INTERNAL_TOPICS
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
 from barnabas.protocol.errors import ErrorCode
-from barnabas.settings.definition import ConfigError, ConfigKey, Required
+from barnabas.settings.definition import ConfigError
+from barnabas.settings.key import ConfigKey, Required
 from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults
 
 if TYPE_CHECKING:

@@ -1,0 +1,56 @@
+"""The map under the image: immutable, shared, in an order of its keys alone."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.metadata.persistent_map import PersistentMap
+
+CHANGES = st.lists(
+    st.tuples(st.dictionaries(st.text(max_size=3), st.integers()), st.lists(st.text(max_size=3))),
+    max_size=8,
+)
+
+
+@given(CHANGES)
+def test_a_map_holds_what_a_dict_would(changes: list[tuple[dict[str, int], list[str]]]) -> None:
+    expected: dict[str, int] = {}
+    made: PersistentMap[str, int] = PersistentMap()
+    for put, removed in changes:
+        before, snapshot = made, dict(made)
+        made = made.evolve(put, removed)
+        expected.update(put)
+        for key in removed:
+            expected.pop(key, None)
+        assert dict(made) == expected
+        assert len(made) == len(expected)
+        assert dict(before) == snapshot
+
+
+def test_a_map_grows_far_beyond_its_first_buckets() -> None:
+    made: PersistentMap[str, int] = PersistentMap({f"k{i}": i for i in range(5000)})
+    assert len(made) == 5000
+    assert made["k4999"] == 4999
+    assert "k5000" not in made
+    assert made.get("k5000") is None
+
+
+def test_a_change_shares_the_untouched_buckets() -> None:
+    before: PersistentMap[str, int] = PersistentMap({f"k{i}": i for i in range(5000)})
+    after = before.evolve({"k1": -1})
+    shared = sum(old is new for old, new in zip(before._buckets, after._buckets, strict=True))
+    assert shared == len(before._buckets) - 1
+
+
+def test_the_order_depends_on_the_keys_alone() -> None:
+    keys = [f"k{i}" for i in range(300)]
+    forth: PersistentMap[str, int] = PersistentMap(dict.fromkeys(keys, 0))
+    assert sorted(forth) == sorted(keys)
+    again: PersistentMap[str, int] = PersistentMap(dict.fromkeys(keys, 1))
+    assert list(forth) == list(again)
+
+
+def test_bytes_are_keys_too() -> None:
+    made: PersistentMap[bytes, str] = PersistentMap({b"a": "x"})
+    assert made[b"a"] == "x"
