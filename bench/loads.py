@@ -132,4 +132,4 @@ def produce_request(topic: str) -> bytes:
         timeout_ms=10_000,
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
-    return b"".join(bytes(chunk) for chunk in encode_request(request, 7, 1, "bench"))
+    return b"".join(bytes(chunk) for chunk in encode_request(1, "bench", request, 7))

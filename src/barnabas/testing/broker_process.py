@@ -82,7 +82,12 @@ class BrokerProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command(), stdout=subprocess.PIPE, stderr=log, cwd=self.directory
+                self._command(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self.directory,
+                # A buffered pipe would keep what the selector then waits for.
+                bufsize=0,
             )
         try:
             address = self._await_ready(time.monotonic() + timeout_s)
@@ -148,7 +153,6 @@ class BrokerProcess:
             while b"\n" not in received:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     raise BrokerStartError(f"the broker did not answer in time\n{self.log()}")
-                # One byte at a time: the pipe is buffered above, and nothing follows the line.
                 piece = process.stdout.read(1)
                 if not piece:
                     raise BrokerStartError(f"the broker ended\n{self.log()}")
