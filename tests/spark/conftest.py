@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
+import struct
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.admin import NewTopic
 from barnabas.client.facade import Client
+from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.spark.session import spark_session
 from barnabas.testing.broker_process import BrokerProcess
 
@@ -30,6 +34,20 @@ def bootstrap() -> Iterator[str]:
         return
     with BrokerProcess() as process:
         yield process.bootstrap
+
+
+@pytest.fixture(scope="session")
+def served(bootstrap: str) -> frozenset[int]:
+    """The keys of the APIs that the broker has, to leave out what no source could show on it."""
+    host, _, port = bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port)), 20) as connection:
+        chunks = encode_request(1, "tests", ApiVersionsRequest(), 0)
+        connection.sendall(b"".join(map(bytes, chunks)))
+        with connection.makefile("rb") as answer:
+            (length,) = struct.unpack(">i", answer.read(4))
+            _, response = decode_response(ApiVersionsRequest, 0, answer.read(length))
+    assert isinstance(response, ApiVersionsResponse)
+    return frozenset(api.api_key for api in response.api_keys)
 
 
 @pytest.fixture(scope="session")

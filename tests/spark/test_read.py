@@ -7,11 +7,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.facade import Client
+from barnabas.protocol.api_keys import ApiKey
 
 pytestmark = pytest.mark.spark
 
@@ -145,8 +146,10 @@ def delete_before(bootstrap: str, topic: str, partition: int, offset: int) -> No
 
 
 def test_lost_records_fail_the_query_or_are_left_out(
-    read: Read, fill: Fill, bootstrap: str, topic: str
+    read: Read, fill: Fill, bootstrap: str, topic: str, served: frozenset[int]
 ) -> None:
+    if ApiKey.DELETE_RECORDS not in served:
+        pytest.skip("the broker does not serve DeleteRecords")
     fill(topic, 0, numbered(10))
     delete_before(bootstrap, topic, 0, 6)
     start = json.dumps({topic: {"0": 2, "1": 0, "2": 0}})
@@ -157,9 +160,10 @@ def test_lost_records_fail_the_query_or_are_left_out(
 
 
 def test_aborted_transactions_are_left_out_with_read_committed(
-    read: Read, bootstrap: str, topic: str
+    read: Read, bootstrap: str, topic: str, served: frozenset[int]
 ) -> None:
-    from confluent_kafka import Producer
+    if ApiKey.END_TXN not in served:
+        pytest.skip("the broker does not serve transactions")
 
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
     producer.init_transactions(20)
