@@ -35,7 +35,10 @@ def format_metadata_directory(
     Returns:
         Whether it was written.
     """
-    disk.make_directory(directory)
+    if not disk.exists(directory):
+        disk.make_directory(directory)
+        # Its name has to outlive the loss of power as surely as the votes that go into it.
+        disk.sync_directory(directory.rpartition("/")[0] or "/")
     if list_snapshots(disk, directory) or any(
         name.endswith(".log") for name in disk.list(directory)
     ):

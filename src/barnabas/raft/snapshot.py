@@ -115,7 +115,7 @@ def read_snapshot(disk: Disk, directory: str, snapshot_id: SnapshotId) -> Loaded
         timestamp = _check(content, name)
     except CorruptBatchError as error:
         raise SnapshotError(f"{directory}/{name}: {error}") from error
-    return LoadedSnapshot(snapshot_id, timestamp, _records(content, name))
+    return LoadedSnapshot(snapshot_id, timestamp, _SnapshotRecords(content, name))
 
 
 def _check(content: memoryview, name: str) -> int:
@@ -142,15 +142,24 @@ def _check(content: memoryview, name: str) -> int:
     return timestamp
 
 
-def _records(content: memoryview, name: str) -> Iterator[tuple[Record, int]]:
-    for header, records in read_batches(content):
-        if header.is_control:
-            continue
-        for record in records:
-            try:
-                yield decode_metadata_record(record.value or b"")
-            except ProtocolError as error:
-                raise SnapshotError(f"{name}: {error}") from error
+class _SnapshotRecords:
+    """Decodes the records anew for each listener that iterates: they are never all in memory."""
+
+    __slots__ = ("_content", "_name")
+
+    def __init__(self, content: memoryview, name: str) -> None:
+        self._content = content
+        self._name = name
+
+    def __iter__(self) -> Iterator[tuple[Record, int]]:
+        for header, records in read_batches(self._content):
+            if header.is_control:
+                continue
+            for record in records:
+                try:
+                    yield decode_metadata_record(record.value or b"")
+                except ProtocolError as error:
+                    raise SnapshotError(f"{self._name}: {error}") from error
 
 
 def write_snapshot(

@@ -283,3 +283,22 @@ def test_five_voters_lose_nothing_in_a_storm(seed: int) -> None:
     world = QuorumWorld(5, seed + 10_000)
     storm(world, rounds=25)
     assert settled(world)
+
+
+def test_records_of_an_older_epoch_are_not_committed_by_counting_them() -> None:
+    log = MemoryLog()
+    log.entries = [(1, "old")]
+    core = core_of(log=log, remembered=ElectionState(1))
+    core.start(0)
+    core.tick(10_000)
+    for voter in (2, 3):
+        core.step(10_000, VoteResponse(voter, 1, NO_LEADER, True, True, 1))
+    core.step(10_000, VoteResponse(2, 2, NO_LEADER, True, False, 2))
+    assert core.is_leader
+    log.entries.append((2, "leader"))
+    core.on_appended(10_000)
+    core.on_synced(10_000, 2)
+    core.step(10_001, FetchRequest(2, 2, 1, 1))
+    assert core.high_watermark == -1
+    core.step(10_002, FetchRequest(2, 2, 2, 2))
+    assert core.high_watermark == 2

@@ -1,0 +1,232 @@
+"""The driver over a real log on a simulated disk: commits, restarts, power cuts, snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.metadata.snapshot_generator import SnapshotGenerator
+from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.election_state import decode_quorum_state
+from barnabas.raft.errors import NotLeaderError, RaftError
+from barnabas.raft.listener import LeaderAndEpoch
+from barnabas.raft.opening import RaftOpening, bootstrap_records, open_raft
+from barnabas.raft.snapshot import list_snapshots
+from barnabas.sim.world import SimHost, SimWorld
+from barnabas.storage.doors import LogDoors
+from unit.metadata.clusters import topic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.listener import CommittedBatch, LoadedSnapshot
+
+DIRECTORY = "/data/__cluster_metadata-0"
+
+
+class Recorder:
+    """A listener that writes everything down."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.topics: list[str] = []
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        for batch in batches:
+            self.topics += [r.name for r, _ in batch.records if isinstance(r, TopicRecord)]
+            self.events.append(f"commit {batch.base_offset}-{batch.last_offset}@{batch.epoch}")
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        self.topics = [r.name for r, _ in snapshot.records if isinstance(r, TopicRecord)]
+        self.events.append(f"snapshot {snapshot.id.end_offset}-{snapshot.id.epoch}")
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self.events.append(f"leader {leader.leader_id}@{leader.epoch}")
+
+
+class Replica:
+    """One process on a simulated host."""
+
+    def __init__(self, world: SimWorld, snapshot_bytes: int = 1 << 30) -> None:
+        self.host: SimHost = world.host("a")
+        runtime = self.host.runtime
+        runtime.disk.make_directory("/data")
+        runtime.disk.sync_directory("/")
+        doors = LogDoors(runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng)
+        self.fatal: list[BaseException] = []
+        config = RaftConfig(1, (1,), snapshot_record_bytes=snapshot_bytes)
+        self.driver: RaftDriver = open_raft(
+            config,
+            RaftOpening("/data", doors, runtime.rng, self.fatal.append, {"metadata.version": 33}),
+        )
+        self.publisher = MetadataPublisher()
+        self.recorder = Recorder()
+        self.driver.add_listener(self.publisher)
+        self.generator = SnapshotGenerator(self.driver, self.publisher, config)
+        self.driver.add_listener(self.generator)
+        self.driver.add_listener(self.recorder)
+        self.committed: list[int] = []
+        self.failed: list[RaftError] = []
+        self.driver.start()
+
+    def append(self, *names: str) -> int:
+        records = [(topic(name, int.from_bytes(name.encode()[-6:], "big")), 0) for name in names]
+        return self.driver.append(records, self._on_committed)
+
+    def _on_committed(self, offset: int, error: RaftError | None) -> None:
+        if error is None:
+            self.committed.append(offset)
+        else:
+            self.failed.append(error)
+
+
+def settled(world: SimWorld, replica: Replica) -> None:
+    assert world.run_until(lambda: replica.driver.high_watermark == replica.driver.log_end_offset)
+
+
+def test_a_lone_voter_leads_and_commits() -> None:
+    world = SimWorld(1)
+    replica = Replica(world)
+    assert replica.driver.is_leader
+    settled(world, replica)
+    assert replica.recorder.events == ["leader 1@1"]
+    assert replica.append("a", "b") == 2
+    assert replica.committed == []
+    settled(world, replica)
+    assert replica.committed == [2]
+    assert replica.recorder.events == ["leader 1@1", "commit 1-2@1"]
+    assert replica.publisher.image.topics.by_name("b") is not None
+
+
+def test_appends_made_before_the_first_sync_are_committed_in_order() -> None:
+    world = SimWorld(2)
+    replica = Replica(world)
+    for name in "abc":
+        replica.append(name)
+    settled(world, replica)
+    assert replica.committed == [1, 2, 3]
+    assert replica.recorder.topics == ["a", "b", "c"]
+
+
+def test_the_election_is_on_disk_as_kafka_keeps_it() -> None:
+    replica = Replica(SimWorld(3))
+    state = decode_quorum_state(replica.host.disk.read(f"{DIRECTORY}/quorum-state"))
+    assert (state.leader_id, state.epoch) == (1, 1)
+
+
+def test_a_restart_replays_everything_before_it_tells_of_the_leadership() -> None:
+    world = SimWorld(4)
+    replica = Replica(world)
+    replica.append("a")
+    settled(world, replica)
+    replica.driver.shutdown()
+    replica.host.kill()
+    replica.host.start()
+    again = Replica(world)
+    settled(world, again)
+    assert again.recorder.events == ["commit 1-1@1", "leader 1@2"]
+    assert again.append("b") == 3
+
+
+def test_what_was_acknowledged_survives_the_loss_of_power() -> None:
+    for seed in range(20):
+        world = SimWorld(seed)
+        replica = Replica(world)
+        for number in range(30):
+            replica.append(f"t{number}")
+            world.run_for(world.host("a").rng.random() * 3)
+        acknowledged = len(replica.committed)
+        replica.host.lose_power()
+        replica.host.start()
+        again = Replica(world)
+        settled(world, again)
+        names = [f"t{number}" for number in range(30)]
+        assert len(again.recorder.topics) >= acknowledged
+        assert again.recorder.topics == names[: len(again.recorder.topics)]
+
+
+def test_a_snapshot_is_written_by_size_and_loaded_at_the_next_start() -> None:
+    world = SimWorld(5)
+    replica = Replica(world, snapshot_bytes=2000)
+    for number in range(60):
+        replica.append(f"t{number}")
+        settled(world, replica)
+    world.run_for(100)
+    snapshots = list_snapshots(replica.host.disk, DIRECTORY)
+    assert snapshots
+    assert snapshots[-1] == replica.driver.latest_snapshot
+    replica.driver.shutdown()
+    replica.host.kill()
+    replica.host.start()
+    again = Replica(world)
+    settled(world, again)
+    end = snapshots[-1].end_offset
+    assert again.recorder.events[0] == f"snapshot {end}-1"
+    assert sorted(again.recorder.topics) == sorted(f"t{number}" for number in range(60))
+    assert len(again.publisher.image.topics) == 60
+
+
+def test_old_snapshots_go() -> None:
+    world = SimWorld(6)
+    replica = Replica(world)
+    for number in range(5):
+        replica.append(f"t{number}")
+        settled(world, replica)
+        assert replica.generator.maybe_begin()
+        assert not replica.generator.maybe_begin()
+        world.run_for(100)
+    # The two latest; the bootstrap checkpoint stays while the log begins at 0.
+    assert len(list_snapshots(replica.host.disk, DIRECTORY)) == 3
+
+
+def test_a_snapshot_without_news_is_not_written() -> None:
+    world = SimWorld(7)
+    replica = Replica(world)
+    settled(world, replica)
+    assert not replica.generator.maybe_begin()
+
+
+def test_the_bootstrap_checkpoint_is_handed_out_and_is_no_state_of_the_log() -> None:
+    world = SimWorld(8)
+    replica = Replica(world)
+    settled(world, replica)
+    assert replica.publisher.image.features.finalized == {}
+    (record, version), *more = bootstrap_records(replica.driver)
+    assert (getattr(record, "name", None), version, more) == ("metadata.version", 0, [])
+
+
+def test_after_a_shutdown_appends_fail_and_waiting_ones_are_told() -> None:
+    world = SimWorld(9)
+    replica = Replica(world)
+    replica.append("a")
+    replica.driver.shutdown()
+    assert [type(error) for error in replica.failed] == [NotLeaderError]
+    with pytest.raises(NotLeaderError):
+        replica.append("b")
+    assert replica.recorder.events[-1] == "leader -1@1"
+
+
+def test_a_failed_sync_is_fatal_and_commits_nothing() -> None:
+    world = SimWorld(10)
+    replica = Replica(world)
+    settled(world, replica)
+    replica.append("a")
+    replica.driver.fail(OSError("disk"))
+    world.run_for(100)
+    assert len(replica.fatal) == 1
+    assert replica.committed == []
+    assert len(replica.failed) == 1
+
+
+def test_the_status_shows_leader_epoch_and_end() -> None:
+    world = SimWorld(11)
+    replica = Replica(world)
+    replica.append("a")
+    settled(world, replica)
+    status = replica.driver.status()
+    assert (status.leader_id, status.epoch, status.high_watermark) == (1, 1, 2)
+    assert [(each.id, each.log_end_offset) for each in status.voters] == [(1, 2)]
