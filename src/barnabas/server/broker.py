@@ -61,6 +61,10 @@ _log = logging.getLogger(__name__)
 # A full collection over many partitions takes milliseconds; most garbage dies by reference counts.
 GC_THRESHOLDS = (50_000, 20, 50)
 
+# How long, and how often, a stop waits for checkpoints that are being written.
+STOP_RETRY_MS = 5.0
+STOP_TRIES = 100
+
 
 class Broker:
     """A broker that is its own controller."""
@@ -126,6 +130,15 @@ class Broker:
             listener.close()
         self._registration.stop()
         self._replicas.shutdown()
+        self._finish_stop(on_stopped, STOP_TRIES)
+
+    def _finish_stop(self, on_stopped: Callable[[], None], tries: int) -> None:
+        """Close the logs once nobody else writes their checkpoints."""
+        if tries and self._logs.is_writing_checkpoints:
+            self._runtime.timer.call_later(
+                STOP_RETRY_MS, lambda: self._finish_stop(on_stopped, tries - 1)
+            )
+            return
         self._quorum.shutdown()
         self._logs.shutdown(self._registration.epoch)
         on_stopped()

@@ -64,6 +64,11 @@ class OffsetCheckpoint:
         self._is_writing = False
         self._is_waiting = False
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write off the loop is under way: the file must not be written meanwhile."""
+        return self._is_writing
+
     def read(self) -> dict[TopicPartition, int]:
         """The offsets; none if the file is absent or empty, as Kafka creates it.
 

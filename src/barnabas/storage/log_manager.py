@@ -107,6 +107,19 @@ class LogManager:
             self.expire_producers,
         )
 
+    @property
+    def is_writing_checkpoints(self) -> bool:
+        """Whether checkpoints are being written off the loop; `shutdown` has to wait for them."""
+        return any(
+            checkpoint.is_writing
+            for directory in self.directories
+            for checkpoint in (
+                directory.recovery_points,
+                directory.log_start_offsets,
+                directory.high_watermarks,
+            )
+        )
+
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Close every log, write the checkpoints and the marker of a clean stop, unlock.
 
