@@ -30,8 +30,8 @@ class LogAgainstList(RuleBasedStateMachine):
         self.epoch = 0
         self.sequence: dict[int, int] = {}
         self.counter = 0
-        # What the log held before cuts that no sync has followed: a loss of power may bring it back.
-        self.before_cuts: list[list[bytes]] = []
+        # What the log held before cuts that no sync followed: a loss of power may bring it back.
+        self.before_cuts: list[tuple[int, list[bytes]]] = []
 
     @property
     def end(self) -> int:
@@ -90,7 +90,7 @@ class LogAgainstList(RuleBasedStateMachine):
         target = self.start + int(part * len(self.values))
         log = self.bench.log
         was_cut = target < log.log_end_offset
-        self.before_cuts.append(list(self.values))
+        self.before_cuts.append((self.start, list(self.values)))
         assert log.truncate_to(target) == was_cut
         # A batch of up to five records goes as a whole.
         assert target - 5 < log.log_end_offset <= target
@@ -112,7 +112,10 @@ class LogAgainstList(RuleBasedStateMachine):
         log.delete_old_segments(self.bench.clock.wall_ms())
         gone = log.log_start_offset - self.start
         del self.values[:gone]
-        self.before_cuts = [values[gone:] for values in self.before_cuts]
+        self.before_cuts = [
+            (max(start, self.start + gone), values[max(0, self.start + gone - start) :])
+            for start, values in self.before_cuts
+        ]
         self.start = log.log_start_offset
 
     @rule()
@@ -142,10 +145,14 @@ class LogAgainstList(RuleBasedStateMachine):
         self.bench.open(recovery_point=synced, log_start_offset=self.start)
         end = self.bench.log.log_end_offset
         assert synced <= end
-        found = [record.value for record in all_records(self.bench.log)]
-        histories = [self.values, *self.before_cuts]
-        assert any(found == history[: len(found)] for history in histories)
-        self.values = found
+        records = all_records(self.bench.log)
+        histories = [(self.start, self.values), *self.before_cuts]
+        assert any(
+            [record.value for record in records if record.offset >= start]
+            == values[: max(0, end - start)]
+            for start, values in histories
+        )
+        self.values = [record.value for record in records]
         self.before_cuts.clear()
         self.epoch += 1
 

@@ -53,6 +53,11 @@ class Flushable(Protocol):
         """Exclusive end of what is known to be synced."""
         ...
 
+    @property
+    def cut_count(self) -> int:
+        """How often the log was cut; a sync that began before a cut says nothing of it."""
+        ...
+
     def prepare_flush(self) -> Callable[[], None]:
         """The work, for any thread, that syncs all that is written now."""
         ...
@@ -93,24 +98,26 @@ class Flusher:
 
     def _start(self) -> None:
         waiting, self._waiting = self._waiting, []
-        end_offset = self._log.log_end_offset
+        end_offset, cuts = self._log.log_end_offset, self._log.cut_count
         try:
             work = self._log.prepare_flush()
         except OSError as error:
-            self._finish(end_offset, waiting, error)
+            self._finish(end_offset, cuts, waiting, error)
             return
         self._is_running = True
-        self._executor.submit(work, lambda _, error: self._finish(end_offset, waiting, error))
+        self._executor.submit(work, lambda _, error: self._finish(end_offset, cuts, waiting, error))
 
     def _finish(
         self,
         end_offset: int,
+        cuts: int,
         waiting: list[Callable[[BaseException | None], None]],
         error: BaseException | None,
     ) -> None:
         self._is_running = False
         if error is None:
-            self._log.on_flushed(end_offset)
+            if cuts == self._log.cut_count:
+                self._log.on_flushed(end_offset)
         else:
             self._log.on_flush_failed(error)
         for on_done in waiting:

@@ -77,6 +77,11 @@ class LocalLog:
             segment = self.segments.higher(segment.base_offset)
         return ReadResult(b"", bound._replace(message_offset=offset))
 
+    def empty_at_end(self, is_committed_read: bool) -> ReadResult:
+        """What a read at the log end gives."""
+        aborted: list[AbortedTransaction] | None = [] if is_committed_read else None
+        return ReadResult(b"", self.end_metadata(), False, aborted)
+
     def _read_segment(
         self, segment: Segment, offset: int, max_bytes: int, limit: int, min_one_batch: bool
     ) -> ReadResult | None:

@@ -22,7 +22,7 @@ from barnabas.storage.errors import (
 )
 from barnabas.storage.flusher import Flusher
 from barnabas.storage.local_log import LocalLog
-from barnabas.storage.offset_search import find_by_timestamp
+from barnabas.storage.offset_search import find_by_timestamp, find_max_timestamp
 from barnabas.storage.partition_metadata import write_topic_id
 from barnabas.storage.read_result import AbortedTransaction, FetchIsolation, ReadResult
 from barnabas.storage.recovery import LogLoader
@@ -56,6 +56,7 @@ class Log:
         "_is_closed",
         "_local",
         "config",
+        "cut_count",
         "high_watermark",
         "last_flush_ms",
         "leader_epochs",
@@ -89,6 +90,8 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         # Offset of the next record.
         self.log_end_offset = loaded.log_end_offset
+        # How often the log was cut since it was opened.
+        self.cut_count = 0
         # Below it everything survived a sync; recovery starts there.
         self.recovery_point = loaded.recovery_point
         # Exclusive end of what every in-sync replica has; moved by the layer above.
@@ -324,8 +327,7 @@ class Log:
         if offset > end or offset < start:
             raise OffsetOutOfRangeError(f"offset {offset} lies outside [{start}, {end}]")
         if offset == end:
-            aborted = [] if isolation is FetchIsolation.TXN_COMMITTED else None
-            return ReadResult(b"", self._local.end_metadata(), False, aborted)
+            return self._local.empty_at_end(isolation is FetchIsolation.TXN_COMMITTED)
         if isolation is FetchIsolation.LOG_END:
             bound = self._local.end_metadata()
         elif isolation is FetchIsolation.HIGH_WATERMARK:
@@ -364,8 +366,7 @@ class Log:
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
         with self._guard:
-            latest = max((segment.max_timestamp for segment in self.segments), default=-1)
-        return self.offset_for_timestamp(latest) if latest >= 0 else None
+            return find_max_timestamp(self._local.segments, self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch <= `epoch`, its end offset); (-1, -1) if the log does not know it."""
@@ -386,11 +387,7 @@ class Log:
         return True
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
-        """Forget what lies below `offset`; returns whether the start moved.
-
-        Args:
-            offset: at most the high watermark.
-            reason: for the log of the broker.
+        """Forget what lies below `offset`, for `reason`; returns whether the start moved.
 
         Raises:
             OffsetOutOfRangeError: `offset` lies above the high watermark.
@@ -421,13 +418,14 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return True
         with self._guard:
-            # First, so that a crash in between finds the cut part above the recovery point.
             self._is_changed = True
-            self.recovery_point = min(self.recovery_point, offset)
+            self.cut_count += 1
+            # The whole segment that is cut: the next sync and the next recovery must include it.
+            segment = self._local.segments.floor(offset) or self._local.segments[0]
+            self.recovery_point = min(self.recovery_point, segment.base_offset)
             self.producer_state.remove_snapshots_above(offset)
             self._local.truncate_to(offset)
             self.log_end_offset = offset = self._local.log_end_offset
-            self.recovery_point = min(self.recovery_point, offset)
             self.leader_epochs.truncate_from_end(offset)
             self.log_start_offset = min(self.log_start_offset, offset)
             self._rebuild_producer_state()
@@ -438,6 +436,7 @@ class Log:
         """Drop everything; the log is empty and begins at `offset`."""
         assert offset >= 0, offset
         self._is_changed = True
+        self.cut_count += 1
         with self._guard:
             self.producer_state.remove_all_snapshots()
             self._local.start_at(
@@ -482,9 +481,7 @@ class Log:
         self._flusher.flush(lambda _: None)
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply retention by time, size and log start offset.
-
-        Only what lies below the high watermark goes.
+        """Apply retention by time, size and log start offset, below the high watermark only.
 
         Returns:
             The number of segments deleted.

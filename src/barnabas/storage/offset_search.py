@@ -27,6 +27,12 @@ def find_by_timestamp(
     return None
 
 
+def find_max_timestamp(segments: Segments, log_start_offset: int) -> tuple[int, int, int] | None:
+    """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+    latest = max((segment.max_timestamp for segment in segments), default=-1)
+    return find_by_timestamp(segments, latest, log_start_offset) if latest >= 0 else None
+
+
 def _find_in_segment(
     segment: Segment, timestamp: int, log_start_offset: int
 ) -> tuple[int, int, int] | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.storage.batch_scan import headers, valid_batches
+from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import CorruptRecordError, InconsistentTopicIdError
 from barnabas.storage.file_names import (
     CLEANED_FILE_SUFFIX,
@@ -210,6 +211,8 @@ class LogLoader:
         """
         point = self._opening.recovery_point
         first = max(0, sum(segment.base_offset <= point for segment in segments) - 1)
+        while first and self._overlaps(segments[first - 1], segments[first]):
+            first -= 1
         for segment in segments[:first]:
             if not segment.check():
                 segment.rebuild_indexes()
@@ -230,7 +233,8 @@ class LogLoader:
                 break
             self._producers.map_end_offset = segments[index].base_offset
             self._producers.take_snapshot()
-            end, is_whole = self._recover_segment(segments[index])
+            following = segments[index + 1].base_offset if index + 1 < len(segments) else LONG_MAX
+            end, is_whole = self._recover_segment(segments[index], following)
             if not is_whole:
                 self._drop(segments, index + 1)
                 break
@@ -245,8 +249,18 @@ class LogLoader:
         del segments[first:]
         self._disk.sync_directory(self._directory)
 
-    def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
+    def _overlaps(self, segment: Segment, following: Segment) -> bool:
+        """Whether a segment has what belongs to the next: a cut that did not reach the disk."""
+        try:
+            return segment.find_end()[1] > following.base_offset
+        except CorruptRecordError:
+            return True
+
+    def _recover_segment(self, segment: Segment, following: int) -> tuple[int, bool]:
         """Make indexes, epochs and aborted transactions new; cut at the first bad batch.
+
+        Args:
+            following: where the next segment begins; what reaches into it was cut off once.
 
         Returns:
             The end offset, and whether nothing was cut.
@@ -257,6 +271,10 @@ class LogLoader:
             # An older epoch behind a newer one: bytes of before a cut that did not reach the disk.
             if header.base_offset < end or 0 <= header.partition_leader_epoch < epoch:
                 break
+            if header.next_offset > following:
+                segment.seal()
+                segment.cut_at(position)
+                return end, True
             epoch = header.partition_leader_epoch
             segment.ensure_offset_fits(header.last_offset)
             segment.index_batch(at, header)
