@@ -1,0 +1,92 @@
+"""Arrow batches of a read: schema, nulls, headers, sizes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from barnabas.record.builder import BatchBuilder
+from barnabas.spark.rows import BYTES_MAX, ROWS_MIN, RowBatches
+
+SCHEMA = (
+    StructType()
+    .add("key", BinaryType())
+    .add("value", BinaryType())
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("offset", LongType())
+    .add("timestamp", TimestampType())
+    .add("timestampType", IntegerType())
+)
+HEADER = StructType().add("key", StringType()).add("value", BinaryType())
+WITH_HEADERS = StructType(list(SCHEMA.fields)).add("headers", ArrayType(HEADER))
+
+
+def rows(
+    schema: StructType, data: bytes, first: int = 0, end: int = 1 << 60
+) -> list[pa.RecordBatch]:
+    batches = RowBatches("t", 3, schema)
+    return [*batches.add(data, first, end), *batches.rest()]
+
+
+def test_columns_are_exactly_those_that_spark_expects() -> None:
+    builder = BatchBuilder(base_offset=9)
+    builder.append(1500, b"k", None)
+    builder.append(-1, None, b"v")
+    (batch,) = rows(SCHEMA, bytes(builder.build()))
+    assert batch.schema.equals(to_arrow_schema(SCHEMA, timezone="UTC"))
+    assert batch.column("key").to_pylist() == [b"k", None]
+    assert batch.column("value").to_pylist() == [None, b"v"]
+    assert batch.column("topic").to_pylist() == ["t", "t"]
+    assert batch.column("partition").to_pylist() == [3, 3]
+    assert batch.column("offset").to_pylist() == [9, 10]
+    assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [1_500_000, -1000]
+
+
+def test_headers_are_lists_and_null_where_there_are_none() -> None:
+    builder = BatchBuilder()
+    builder.append(1, None, b"v", [("a", b"x"), ("b", None)])
+    builder.append(1, None, b"v")
+    (batch,) = rows(WITH_HEADERS, bytes(builder.build()))
+    assert batch.schema.equals(to_arrow_schema(WITH_HEADERS, timezone="UTC"))
+    assert batch.column("headers").to_pylist() == [
+        [{"key": "a", "value": b"x"}, {"key": "b", "value": None}],
+        None,
+    ]
+
+
+def test_without_any_header_the_column_is_null() -> None:
+    builder = BatchBuilder()
+    builder.append(1, None, b"v")
+    (batch,) = rows(WITH_HEADERS, bytes(builder.build()))
+    assert batch.column("headers").to_pylist() == [None]
+
+
+def test_batches_have_many_rows_however_small_the_sets_are() -> None:
+    batches = RowBatches("t", 0, SCHEMA)
+    sizes = []
+    for number in range(13):
+        builder = BatchBuilder(base_offset=number * 10_000)
+        for _ in range(10_000):
+            builder.append(1, None, b"v")
+        sizes += [b.num_rows for b in batches.add(bytes(builder.build()), 0, 125_000)]
+    sizes += [b.num_rows for b in batches.rest()]
+    assert sizes == [ROWS_MIN, ROWS_MIN, 25_000]
+
+
+def test_large_values_make_batches_of_fewer_rows() -> None:
+    batches = RowBatches("t", 0, SCHEMA)
+    builder = BatchBuilder()
+    builder.append(1, None, bytes(BYTES_MAX // 4))
+    data = bytes(builder.build())
+    sizes = [b.num_rows for _ in range(4) for b in batches.add(data, 0, 1)]
+    assert sizes == [4]
