@@ -1,0 +1,153 @@
+"""Changing configs: operations on keys, checks of the outcome, each resource by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.controller.configs import ConfigOperation
+from barnabas.metadata.configs_image import BROKER, BROKER_LOGGER, TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from unit.controller.parts import applied, configs_of, kinds, view_of
+from unit.metadata.clusters import config, image_of, partition, three_brokers, topic, topic_id
+
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
+
+IMAGE = three_brokers(
+    topic("a", 1),
+    partition(1, 0, (1, 2, 3)),
+    topic("__consumer_offsets", 2),
+    partition(2),
+    config(TOPIC, "a", "retention.ms", "5"),
+)
+
+
+def resource(kind: int, name: str, *changes: tuple[str, int, str | None]) -> AlterConfigsResource:
+    return AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ],
+    )
+
+
+def request(
+    *resources: AlterConfigsResource, validate_only: bool = False
+) -> IncrementalAlterConfigsRequest:
+    return IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+
+
+def error_of(
+    *changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "a"
+) -> ErrorCode:
+    result = configs_of().alter(view_of(IMAGE), request(resource(kind, name, *changes)))
+    (answer,) = result.response.responses
+    assert bool(answer.error_message) == (answer.error_code != ErrorCode.NONE)
+    return ErrorCode(answer.error_code)
+
+
+def test_keys_are_set_and_removed() -> None:
+    changes = resource(TOPIC, "a", ("segment.ms", SET, "7"), ("retention.ms", DELETE, None))
+    result = configs_of().alter(view_of(IMAGE), request(changes))
+    assert kinds(result.records) == [("ConfigRecord", 0)] * 2
+    assert dict(applied(IMAGE, result.records).configs.get(TOPIC, "a")) == {"segment.ms": "7"}
+
+
+def test_what_is_so_already_writes_nothing() -> None:
+    changes = resource(TOPIC, "a", ("retention.ms", SET, "5"), ("segment.ms", DELETE, None))
+    result = configs_of().alter(view_of(IMAGE), request(changes))
+    assert result.records == []
+    assert result.response.responses[0].error_code == ErrorCode.NONE
+
+
+def test_lists_grow_and_shrink_from_what_holds_now() -> None:
+    name = "__consumer_offsets"
+    grown = resource(TOPIC, name, ("cleanup.policy", APPEND, "compact,delete"))
+    image = applied(IMAGE, configs_of().alter(view_of(IMAGE), request(grown)).records)
+    assert image.configs.get(TOPIC, name)["cleanup.policy"] == "delete,compact"
+    shrunk = resource(TOPIC, name, ("cleanup.policy", SUBTRACT, "delete"))
+    image = applied(image, configs_of().alter(view_of(image), request(shrunk)).records)
+    assert image.configs.get(TOPIC, name)["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (("retention.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (("no.such.key", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (("cleanup.policy", APPEND, "compact"), ErrorCode.INVALID_CONFIG),
+        (("cleanup.policy", SET, "compact"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+        (("no.such.key", DELETE, None), ErrorCode.NONE),
+    ],
+)
+def test_a_change_that_is_wrong_is_refused(
+    change: tuple[str, int, str | None], error: ErrorCode
+) -> None:
+    assert error_of(change) == error
+
+
+def test_one_wrong_key_leaves_its_whole_resource_as_it_was() -> None:
+    bad = resource(TOPIC, "a", ("segment.ms", SET, "7"), ("retention.ms", SET, "x"))
+    good = resource(BROKER, "1", ("message.max.bytes", SET, "7000"))
+    result = configs_of().alter(view_of(IMAGE), request(bad, good))
+    assert [each.error_code for each in result.response.responses] == [
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.NONE,
+    ]
+    assert len(result.records) == 1
+
+
+def test_a_key_or_a_resource_named_twice_is_an_invalid_request() -> None:
+    assert (
+        error_of(("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+        == ErrorCode.INVALID_REQUEST
+    )
+    twice = resource(TOPIC, "a", ("retention.ms", SET, "1"))
+    result = configs_of().alter(view_of(IMAGE), request(twice, twice))
+    assert [each.error_code for each in result.response.responses] == [ErrorCode.INVALID_REQUEST]
+    assert result.records == []
+
+
+def test_resources_that_do_not_exist_are_told() -> None:
+    change = ("retention.ms", SET, "1")
+    assert error_of(change, name="x") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert error_of(change, kind=BROKER, name="9") == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert error_of(change, kind=BROKER, name="one") == ErrorCode.INVALID_REQUEST
+    assert error_of(change, kind=BROKER_LOGGER, name="1") == ErrorCode.INVALID_REQUEST
+
+
+def test_a_broker_key_that_needs_a_restart_is_refused() -> None:
+    change = ("broker.session.timeout.ms", SET, "1")
+    assert error_of(change, kind=BROKER, name="") == ErrorCode.INVALID_REQUEST
+    assert error_of(("message.max.bytes", SET, "x"), kind=BROKER, name="") == (
+        ErrorCode.INVALID_CONFIG
+    )
+
+
+def test_only_checking_writes_nothing() -> None:
+    changes = resource(TOPIC, "a", ("segment.ms", SET, "7"))
+    result = configs_of().alter(view_of(IMAGE), request(changes, validate_only=True))
+    assert result.records == []
+    assert result.response.responses[0].error_code == ErrorCode.NONE
+
+
+def test_another_minimum_of_in_sync_replicas_clears_who_was_eligible() -> None:
+    image = image_of(
+        PartitionChangeRecord(
+            partition_id=0, topic_id=topic_id(1), isr=[1], eligible_leader_replicas=[2]
+        ),
+        base=IMAGE,
+    )
+    changes = resource(TOPIC, "a", ("min.insync.replicas", SET, "2"))
+    result = configs_of().alter(view_of(image), request(changes))
+    assert kinds(result.records) == [("ConfigRecord", 0), ("ClearElrRecord", 0)]
