@@ -1,0 +1,206 @@
+"""Registration, heartbeats, sessions and controlled shutdown; the records are Kafka's."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.controller.brokers import BrokerControl
+from barnabas.metadata.image import ClusterImage
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
+from unit.controller.parts import (
+    applied,
+    config_of,
+    elections_of,
+    heartbeat,
+    kinds,
+    registration,
+    view_of,
+)
+from unit.metadata.clusters import (
+    feature,
+    image_of,
+    partition,
+    three_brokers,
+    topic,
+)
+
+
+class Cluster:
+    """An image that the control's records are applied to."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
+        self.control = BrokerControl(config_of(), elections_of())
+        self.now_ms = 0.0
+        self.control.begin(image, 0.0)
+
+    def register(self, **options: int) -> int:
+        result = self.control.register(
+            view_of(self.image, self.now_ms),
+            registration(**options),  # type: ignore[arg-type]
+        )
+        assert result.response.error_code == ErrorCode.NONE
+        self.image = applied(self.image, result.records)
+        return result.response.broker_epoch
+
+    def beat(
+        self, epoch: int, **options: int
+    ) -> tuple[BrokerHeartbeatResponse, list[tuple[str, int]]]:
+        request = heartbeat(epoch, **options)  # type: ignore[arg-type]
+        result = self.control.heartbeat(view_of(self.image, self.now_ms), request)
+        self.image = applied(self.image, result.records)
+        return result.response, kinds(result.records)
+
+
+def empty() -> Cluster:
+    return Cluster(image_of(feature(), feature("eligible.leader.replicas.version", 1)))
+
+
+def test_a_broker_registers_fenced_under_the_offset_of_the_log_end() -> None:
+    cluster = empty()
+    assert cluster.register() == 2
+    broker = cluster.image.brokers[1]
+    assert (broker.epoch, broker.fenced) == (2, True)
+    assert broker.listeners["PLAINTEXT"].port == 9000
+
+
+def test_a_lost_answer_is_given_again_without_records() -> None:
+    cluster = empty()
+    epoch = cluster.register()
+    offset = cluster.image.provenance.offset
+    assert cluster.register() == epoch
+    assert cluster.image.provenance.offset == offset
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"max_metadata_version": 20}, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_a_broker_that_does_not_fit_is_refused(options: dict[str, str], error: ErrorCode) -> None:
+    cluster = empty()
+    request = registration(**options)  # type: ignore[arg-type]
+    result = cluster.control.register(view_of(cluster.image), request)
+    assert (result.records, result.response.error_code) == ([], error)
+
+
+def test_a_second_process_of_a_living_broker_is_refused_until_its_session_ends() -> None:
+    cluster = empty()
+    epoch = cluster.register(broker_id=2)
+    cluster.beat(epoch, broker_id=2)
+    again = registration(broker_id=2, incarnation=7)
+    result = cluster.control.register(view_of(cluster.image, 8999), again)
+    assert result.response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    result = cluster.control.register(view_of(cluster.image, 9000), again)
+    assert result.response.error_code == ErrorCode.NONE
+
+
+def test_the_own_node_is_taken_in_again_at_once() -> None:
+    cluster = empty()
+    cluster.beat(cluster.register())
+    epoch = cluster.register(incarnation=7)
+    assert cluster.image.brokers[1].epoch == epoch
+
+
+def test_a_broker_is_unfenced_when_it_has_read_its_own_registration() -> None:
+    cluster = empty()
+    epoch = cluster.register()
+    answer, records = cluster.beat(epoch, offset=epoch - 1)
+    assert (answer.is_fenced, answer.is_caught_up, records) == (True, False, [])
+    answer, records = cluster.beat(epoch, offset=epoch)
+    assert (answer.is_fenced, answer.is_caught_up) == (False, True)
+    assert records == [("BrokerRegistrationChangeRecord", 0)]
+    assert not cluster.image.brokers[1].fenced
+    assert cluster.beat(epoch)[1] == []
+
+
+def test_heartbeats_of_others_lives_are_refused() -> None:
+    cluster = empty()
+    epoch = cluster.register()
+    assert cluster.beat(epoch + 1)[0].error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert cluster.beat(epoch, broker_id=9)[0].error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_controlled_shutdown_hands_over_and_then_lets_go() -> None:
+    cluster = Cluster(
+        three_brokers(topic("a", 1), partition(1, 0, (1, 2)), topic("b", 2), partition(2))
+    )
+    answer, records = cluster.beat(5, shut_down=True)
+    assert not answer.should_shut_down
+    assert records[0] == ("BrokerRegistrationChangeRecord", 1)
+    shared, alone = (cluster.image.topics.partition(name, 0) for name in "ab")
+    assert shared is not None
+    assert alone is not None
+    assert (shared.leader, shared.isr) == (2, (2,))
+    assert (alone.leader, alone.isr, alone.elr) == (-1, (), (1,))
+    answer, records = cluster.beat(5, shut_down=True)
+    assert answer.should_shut_down
+    assert records == [("BrokerRegistrationChangeRecord", 0)]
+    assert cluster.image.brokers[1].fenced
+
+
+def test_a_clean_restart_leads_again_without_a_recovery() -> None:
+    cluster = Cluster(three_brokers(topic("b", 2), partition(2)))
+    cluster.beat(5, shut_down=True)
+    cluster.beat(5, shut_down=True)
+    epoch = cluster.register(previous_epoch=5)
+    cluster.beat(epoch)
+    found = cluster.image.topics.partition("b", 0)
+    assert found is not None
+    assert (found.leader, found.isr, found.elr) == (1, (1,), ())
+    assert found.leader_recovery_state == 0
+
+
+def test_a_restart_after_a_crash_leads_again_as_the_last_known_leader() -> None:
+    cluster = Cluster(three_brokers(topic("b", 2), partition(2)))
+    epoch = cluster.register()
+    found = cluster.image.topics.partition("b", 0)
+    assert found is not None
+    assert (found.leader, found.isr, found.elr, found.last_known_elr) == (-1, (), (), (1,))
+    cluster.beat(epoch)
+    found = cluster.image.topics.partition("b", 0)
+    assert found is not None
+    assert (found.leader, found.isr, found.leader_recovery_state) == (1, (1,), 1)
+
+
+def test_a_silent_broker_is_fenced_and_the_own_node_never() -> None:
+    cluster = Cluster(three_brokers(topic("a", 1), partition(1, 0, (2, 3, 1))))
+    assert cluster.control.next_deadline() == 9000
+    cluster.now_ms = 5000
+    cluster.beat(5, broker_id=3)
+    result = cluster.control.fence_silent(view_of(cluster.image, 9000))
+    assert result.response == 2
+    assert kinds(result.records) == [
+        ("PartitionChangeRecord", 2),
+        ("BrokerRegistrationChangeRecord", 0),
+    ]
+    image = applied(cluster.image, result.records)
+    found = image.topics.partition("a", 0)
+    assert found is not None
+    assert (found.leader, found.isr) == (3, (3, 1))
+    assert cluster.control.fence_silent(view_of(image, 9000)).records == []
+    assert cluster.control.fence_silent(view_of(image, 14_000)).response == 3
+    assert cluster.control.next_deadline() is None
+
+
+def test_a_broker_that_wants_to_be_fenced_is() -> None:
+    cluster = Cluster(three_brokers(topic("a", 1), partition(1, 0, (2, 3))))
+    answer, _ = cluster.beat(5, broker_id=2, fence=True)
+    assert answer.is_fenced
+    found = cluster.image.topics.partition("a", 0)
+    assert found is not None
+    assert found.leader == 3
+
+
+def test_cordoned_directories_are_written_once() -> None:
+    cluster = empty()
+    epoch = cluster.register()
+    request = heartbeat(epoch)
+    request.cordoned_log_dirs = []
+    result = cluster.control.heartbeat(view_of(cluster.image), request)
+    assert kinds(result.records)[-1] == ("BrokerRegistrationChangeRecord", 3)
+    image = applied(cluster.image, result.records)
+    assert cluster.control.heartbeat(view_of(image), request).records == []

@@ -1,0 +1,188 @@
+"""The active controller on a simulated host: answers only what is committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.controller.controller import Controller, ControllerParts
+from barnabas.metadata.broker_registration import ControllerRegistration
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.opening import RaftOpening, open_raft
+from barnabas.sim.world import SimWorld
+from barnabas.storage.doors import LogDoors
+from unit.controller.parts import (
+    CLUSTER_ID,
+    config_of,
+    creation,
+    heartbeat,
+    new_topic,
+    registration,
+)
+
+FEATURES = {"metadata.version": 33, "eligible.leader.replicas.version": 1}
+
+
+class Node:
+    """One process: quorum, publisher, controller."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self.world = world
+        self.host = world.host("a")
+        runtime = self.host.runtime
+        runtime.disk.make_directory("/data")
+        runtime.disk.sync_directory("/")
+        doors = LogDoors(runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng)
+        self.fatal: list[BaseException] = []
+        opening = RaftOpening("/data", doors, runtime.rng, self.fatal.append, FEATURES)
+        self.driver = open_raft(RaftConfig(1, (1,)), opening)
+        self.publisher = MetadataPublisher()
+        self.driver.add_listener(self.publisher)
+        registered = ControllerRegistration(1, bytes(16), {}, {})
+        self.controller = Controller(
+            config_of(), ControllerParts(self.driver, self.publisher, runtime.rng, registered)
+        )
+        self.driver.add_listener(self.controller)
+        self.driver.start()
+        self.answers: list[Any] = []
+
+    def wait(self, count: int = 1) -> Any:
+        wanted = len(self.answers) + count
+        assert self.world.run_until(lambda: len(self.answers) >= wanted)
+        return self.answers[-1]
+
+    def ready(self, **options: int) -> int:
+        """Active, with the own broker registered and unfenced; returns its epoch."""
+        assert self.world.run_until(lambda: self.controller.is_active)
+        self.controller.register_broker(
+            registration(**options),
+            self.answers.append,  # type: ignore[arg-type]
+        )
+        epoch: int = self.wait().broker_epoch
+        self.controller.broker_heartbeat(heartbeat(epoch), self.answers.append)
+        assert not self.wait().is_fenced
+        return epoch
+
+
+def test_a_new_cluster_begins_with_the_formatted_features_and_a_pinned_minimum() -> None:
+    world = SimWorld(1)
+    node = Node(world)
+    node.ready()
+    image = node.publisher.image
+    assert dict(image.features.finalized) == FEATURES
+    assert dict(image.configs.get(BROKER, ALL_BROKERS)) == {"min.insync.replicas": "1"}
+    assert list(image.controllers) == [1]
+    assert not image.brokers[1].fenced
+
+
+def test_a_controller_that_is_not_active_says_so() -> None:
+    world = SimWorld(2)
+    node = Node(world)
+    node.controller.create_topics(creation(new_topic("a")), node.answers.append)
+    (answer,) = node.answers
+    assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_whoever_waits_for_it_is_called_once_it_is_active() -> None:
+    world = SimWorld(3)
+    node = Node(world)
+    called: list[str] = []
+    node.controller.when_active(lambda: called.append("waited"))
+    assert called == []
+    assert world.run_until(lambda: bool(called))
+    node.controller.when_active(lambda: called.append("at once"))
+    assert called == ["waited", "at once"]
+
+
+def test_the_answer_comes_with_the_commit_and_not_before() -> None:
+    world = SimWorld(4)
+    node = Node(world)
+    node.ready()
+    count = len(node.answers)
+    node.controller.create_topics(creation(new_topic("a")), node.answers.append)
+    assert len(node.answers) == count
+    assert node.publisher.image.topics.by_name("a") is None
+    assert node.controller.image is not None
+    assert node.controller.image.topics.by_name("a") is not None
+    assert node.wait().topics[0].error_code == ErrorCode.NONE
+    assert node.publisher.image.topics.by_name("a") is not None
+
+
+def test_a_second_request_sees_the_first_one_before_it_is_committed() -> None:
+    world = SimWorld(5)
+    node = Node(world)
+    node.ready()
+    for _ in range(2):
+        node.controller.create_topics(creation(new_topic("a")), node.answers.append)
+    node.wait(2)
+    errors = [each.topics[0].error_code for each in node.answers[-2:]]
+    assert sorted(errors) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+def test_an_answer_without_records_waits_for_what_it_saw() -> None:
+    world = SimWorld(6)
+    node = Node(world)
+    node.ready()
+    order: list[str] = []
+    node.controller.create_topics(creation(new_topic("a")), lambda _: order.append("created"))
+    node.controller.create_topics(creation(new_topic("a")), lambda _: order.append("refused"))
+    assert order == []
+    world.run_until(lambda: len(order) == 2)
+    assert node.driver.high_watermark == node.driver.log_end_offset
+
+
+def test_what_is_not_committed_is_answered_with_not_controller_when_it_stops() -> None:
+    world = SimWorld(7)
+    node = Node(world)
+    node.ready()
+    answers: list[Any] = []
+    node.controller.create_topics(creation(new_topic("a")), answers.append)
+    node.controller.create_topics(creation(new_topic("a")), answers.append)
+    node.driver.shutdown()
+    errors = [each.topics[0].error_code for each in answers]
+    assert errors == [ErrorCode.NOT_CONTROLLER] * 2
+    assert not node.controller.is_active
+
+
+def test_everything_is_there_after_a_restart() -> None:
+    world = SimWorld(8)
+    node = Node(world)
+    epoch = node.ready()
+    node.controller.create_topics(creation(new_topic("a", 3)), node.answers.append)
+    topic_id = node.wait().topics[0].topic_id
+    node.host.lose_power()
+    node.host.start()
+    again = Node(world)
+    assert again.ready(incarnation=2) > epoch
+    found = again.publisher.image.topics.by_name("a")
+    assert found is not None
+    assert found.id == topic_id
+    assert [each.leader for each in found.partitions.values()] == [1, 1, 1]
+    assert again.fatal == []
+
+
+def test_registration_is_refused_to_another_cluster() -> None:
+    world = SimWorld(9)
+    node = Node(world)
+    world.run_until(lambda: node.controller.is_active)
+    assert CLUSTER_ID != "other"
+    node.controller.register_broker(registration(cluster_id="other"), node.answers.append)
+    world.run_for(50)
+    assert node.answers[0].error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_a_silent_broker_is_fenced_by_time_alone() -> None:
+    world = SimWorld(10)
+    node = Node(world)
+    node.ready()
+    node.controller.register_broker(registration(broker_id=2), node.answers.append)
+    epoch = node.wait().broker_epoch
+    node.controller.broker_heartbeat(heartbeat(epoch, broker_id=2), node.answers.append)
+    assert not node.wait().is_fenced
+    world.run_for(8000)
+    assert not node.publisher.image.brokers[2].fenced
+    world.run_for(2000)
+    assert node.publisher.image.brokers[2].fenced
+    assert not node.publisher.image.brokers[1].fenced

@@ -1,0 +1,101 @@
+"""AlterPartition: what a leader proposes, and what it may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.controller.in_sync_replicas import IsrControl
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from unit.controller.parts import applied, elections_of, view_of
+from unit.metadata.clusters import broker, image_of, partition, three_brokers, topic, topic_id
+
+IMAGE = three_brokers(topic("a", 1), partition(1, 0, (1, 2, 3)))
+
+
+def proposal(
+    isr: list[int],
+    leader_epoch: int = 0,
+    partition_epoch: int = 0,
+    index: int = 0,
+    recovery: int = 0,
+) -> PartitionDataRequest:
+    return PartitionDataRequest(
+        partition_index=index,
+        leader_epoch=leader_epoch,
+        new_isr_with_epochs=[BrokerState(broker_id=each, broker_epoch=5) for each in isr],
+        leader_recovery_state=recovery,
+        partition_epoch=partition_epoch,
+    )
+
+
+def request(
+    each: PartitionDataRequest, broker_id: int = 1, epoch: int = 5, number: int = 1
+) -> AlterPartitionRequest:
+    return AlterPartitionRequest(
+        broker_id=broker_id,
+        broker_epoch=epoch,
+        topics=[TopicDataRequest(topic_id=topic_id(number), partitions=[each])],
+    )
+
+
+def test_the_isr_shrinks_and_grows_in_the_order_of_the_replicas() -> None:
+    control = IsrControl(elections_of())
+    result = control.alter(view_of(IMAGE), request(proposal([3, 1])))
+    answer = result.response.topics[0].partitions[0]
+    assert (answer.error_code, answer.isr, answer.partition_epoch) == (0, [1, 3], 1)
+    image = applied(IMAGE, result.records)
+    found = image.topics.partition("a", 0)
+    assert found is not None
+    assert (found.isr, found.leader_epoch) == ((1, 3), 0)
+    result = control.alter(view_of(image), request(proposal([1, 2, 3], partition_epoch=1)))
+    assert result.response.topics[0].partitions[0].isr == [1, 2, 3]
+
+
+def test_what_is_so_already_is_answered_without_records() -> None:
+    result = IsrControl(elections_of()).alter(view_of(IMAGE), request(proposal([1, 2, 3])))
+    assert result.records == []
+    assert result.response.topics[0].partitions[0].partition_epoch == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (request(proposal([1]), number=9), ErrorCode.UNKNOWN_TOPIC_ID),
+        (request(proposal([1], index=9)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (request(proposal([1], leader_epoch=1)), ErrorCode.NOT_CONTROLLER),
+        (request(proposal([1], partition_epoch=1)), ErrorCode.NOT_CONTROLLER),
+        (request(proposal([1], leader_epoch=-1)), ErrorCode.FENCED_LEADER_EPOCH),
+        (request(proposal([1], partition_epoch=-1)), ErrorCode.INVALID_UPDATE_VERSION),
+        (request(proposal([2]), broker_id=2), ErrorCode.INVALID_REQUEST),
+        (request(proposal([2, 3])), ErrorCode.INVALID_REQUEST),
+        (request(proposal([1, 1])), ErrorCode.INVALID_REQUEST),
+        (request(proposal([1, 9])), ErrorCode.INVALID_REQUEST),
+        (request(proposal([1], recovery=1)), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_proposal_that_is_stale_or_wrong_is_refused(
+    asked: AlterPartitionRequest, error: ErrorCode
+) -> None:
+    result = IsrControl(elections_of()).alter(view_of(IMAGE), asked)
+    assert result.records == []
+    assert result.response.topics[0].partitions[0].error_code == error
+
+
+@pytest.mark.parametrize("changed", [broker(2, fenced=True), broker(2, epoch=6)])
+def test_a_fenced_or_restarted_replica_is_not_eligible(changed: object) -> None:
+    image = image_of(changed, base=IMAGE)  # type: ignore[arg-type]
+    result = IsrControl(elections_of()).alter(view_of(image), request(proposal([1, 2])))
+    answer = result.response.topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_an_earlier_life_of_a_broker_is_refused_as_a_whole() -> None:
+    asked = request(proposal([1]), epoch=4)
+    response = IsrControl(elections_of()).alter(view_of(IMAGE), asked).response
+    assert (response.error_code, response.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])

@@ -1,0 +1,125 @@
+"""Who leads: the ISR first, then the eligible, then (uncleanly) the last known or anybody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from barnabas.controller.partition_change import ElectionRules, changed_partition
+from barnabas.metadata.partition_registration import PartitionRegistration
+
+TOPIC_ID = bytes(15) + b"\x01"
+
+
+def partition(
+    replicas: tuple[int, ...] = (1, 2, 3),
+    isr: tuple[int, ...] | None = None,
+    leader: int = 1,
+    elr: tuple[int, ...] = (),
+    last_known_elr: tuple[int, ...] = (),
+) -> PartitionRegistration:
+    return PartitionRegistration(
+        replicas=replicas,
+        directories=(bytes(16),) * len(replicas),
+        isr=replicas if isr is None else isr,
+        leader=leader,
+        leader_epoch=4,
+        partition_epoch=9,
+        elr=elr,
+        last_known_elr=last_known_elr,
+    )
+
+
+def rules(*live: int, min_isr: int = 1) -> ElectionRules:
+    return ElectionRules(33, True, min_isr, lambda replica: replica in live)
+
+
+def change(
+    before: PartitionRegistration, target: tuple[int, ...], by: ElectionRules
+) -> PartitionRegistration:
+    made = changed_partition(0, TOPIC_ID, before, target, by)
+    return before if made is None else before.merge(made[0])
+
+
+def test_nothing_changes_while_the_leader_is_in_the_isr_and_live() -> None:
+    assert changed_partition(0, TOPIC_ID, partition(), (1, 2, 3), rules(1, 2, 3)) is None
+
+
+def test_a_smaller_isr_keeps_leader_and_leader_epoch() -> None:
+    after = change(partition(), (1, 3), rules(1, 3))
+    assert (after.isr, after.leader, after.leader_epoch) == ((1, 3), 1, 4)
+    assert after.partition_epoch == 10
+
+
+def test_the_first_live_replica_of_the_isr_takes_over() -> None:
+    after = change(partition((3, 1, 2), leader=3), (1, 2), rules(2))
+    assert (after.leader, after.leader_epoch) == (2, 5)
+
+
+def test_the_preferred_replica_leads_again_only_when_asked_to() -> None:
+    before = partition(leader=2)
+    assert change(before, (1, 2, 3), rules(1, 2, 3)).leader == 2
+    preferred = replace(rules(1, 2, 3), prefer_first=True)
+    assert change(before, (1, 2, 3), preferred).leader == 1
+
+
+def test_who_leaves_an_isr_below_the_minimum_stays_eligible() -> None:
+    after = change(partition(), (1,), rules(1, min_isr=2))
+    assert (after.isr, after.elr) == ((1,), (2, 3))
+    assert change(partition(), (1, 2), rules(1, 2, min_isr=2)).elr == ()
+
+
+def test_the_eligible_are_forgotten_when_the_isr_is_large_enough_again() -> None:
+    before = partition(isr=(1,), elr=(2, 3))
+    assert change(before, (1, 2), rules(1, 2, min_isr=2)).elr == ()
+
+
+def test_the_last_of_the_isr_leaves_it_empty_and_is_remembered() -> None:
+    after = change(partition((1,)), (), rules())
+    assert (after.isr, after.leader, after.elr, after.last_known_elr) == ((), -1, (1,), (1,))
+
+
+def test_an_eligible_replica_leads_cleanly() -> None:
+    before = partition((1,), isr=(), leader=-1, elr=(1,), last_known_elr=(1,))
+    after = change(before, (), rules(1))
+    assert (after.isr, after.leader, after.leader_recovery_state) == ((1,), 1, 0)
+    assert (after.elr, after.last_known_elr) == ((), ())
+
+
+def test_the_last_known_leader_leads_uncleanly_when_nobody_is_eligible() -> None:
+    before = partition((1,), isr=(), leader=-1, last_known_elr=(1,))
+    after = change(before, (), rules(1))
+    assert (after.isr, after.leader, after.leader_recovery_state) == ((1,), 1, 1)
+    assert after.last_known_elr == ()
+
+
+def test_the_last_known_leader_waits_while_somebody_is_eligible() -> None:
+    before = partition((1, 2), isr=(), leader=-1, elr=(2,), last_known_elr=(1,))
+    assert change(before, (), rules(1)).leader == -1
+
+
+def test_an_unclean_shutdown_costs_eligibility() -> None:
+    by = replace(rules(), unclean_shutdown=frozenset({1}))
+    after = change(partition((1,)), (), by)
+    assert (after.isr, after.elr, after.last_known_elr) == ((), (), (1,))
+
+
+def test_anybody_leads_where_the_topic_allows_it() -> None:
+    before = partition((1, 2), isr=(1,), leader=-1)
+    assert change(before, (1,), rules(2)).leader == -1
+    after = change(before, (1,), replace(rules(2), unclean_election=True))
+    assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), 1)
+
+
+def test_without_eligible_replicas_the_isr_never_gets_empty() -> None:
+    after = change(partition((1,)), (), replace(rules(), elr_enabled=False))
+    assert (after.isr, after.leader, after.elr) == ((1,), -1, ())
+
+
+@pytest.mark.parametrize(("level", "version"), [(33, 2), (17, 1), (7, 0)])
+def test_the_record_has_the_version_of_the_metadata_version(level: int, version: int) -> None:
+    by = replace(rules(1), metadata_version=level, elr_enabled=False)
+    made = changed_partition(0, TOPIC_ID, partition(), (1,), by)
+    assert made is not None
+    assert made[1] == version
