@@ -202,6 +202,12 @@ def _broker_key(
     return ConfigKey(name, kind, default, doc, limits, DynamicMode.READ_ONLY)
 
 
+def _dynamic_key(
+    name: str, kind: ConfigType, default: ConfigValue, doc: str, limits: Range | None = None
+) -> ConfigKey:
+    return ConfigKey(name, kind, default, doc, limits, DynamicMode.CLUSTER_WIDE)
+
+
 def _default_of(name: str, topic_key: ConfigKey) -> ConfigKey:
     """The broker key that is the default of a topic key, with the same range."""
     doc = f"Default of the topic's {topic_key.name}."
@@ -220,18 +226,18 @@ def _defaults_of_topics() -> list[ConfigKey]:
 BROKER_CONFIGS = ConfigDefinition(
     [
         *_defaults_of_topics(),
-        _broker_key("log.roll.ms", _LONG, None, "Default of segment.ms.", _POSITIVE),
+        _dynamic_key("log.roll.ms", _LONG, None, "Default of segment.ms.", _POSITIVE),
         _broker_key("log.roll.hours", _INT, 168, "Default of segment.ms, in hours.", _POSITIVE),
-        _broker_key("log.roll.jitter.ms", _LONG, None, "Default of segment.jitter.ms.",
-                    _NOT_NEGATIVE),
+        _dynamic_key("log.roll.jitter.ms", _LONG, None, "Default of segment.jitter.ms.",
+                     _NOT_NEGATIVE),
         _broker_key("log.roll.jitter.hours", _INT, 0, "Default of segment.jitter.ms, in hours.",
                     _NOT_NEGATIVE),
-        _broker_key("log.retention.ms", _LONG, None, "Default of retention.ms.", _FROM_MINUS_ONE),
+        _dynamic_key("log.retention.ms", _LONG, None, "Default of retention.ms.", _FROM_MINUS_ONE),
         _broker_key("log.retention.minutes", _INT, None, "Default of retention.ms, in minutes.",
                     _FROM_MINUS_ONE),
         _broker_key("log.retention.hours", _INT, 168, "Default of retention.ms, in hours.",
                     _FROM_MINUS_ONE),
-        _broker_key("log.flush.interval.ms", _LONG, None, "Default of flush.ms.", _NOT_NEGATIVE),
+        _dynamic_key("log.flush.interval.ms", _LONG, None, "Default of flush.ms.", _NOT_NEGATIVE),
         _broker_key("log.flush.scheduler.interval.ms", _LONG, LONG_MAX,
                     "How often logs are looked at whose flush.ms may be over.", _POSITIVE),
         _broker_key("log.flush.offset.checkpoint.interval.ms", _INT, MINUTE_MS,

@@ -77,8 +77,10 @@ class ApiVersionsHandler:
         if not (_SOFTWARE.fullmatch(request.client_software_name)
                 and _SOFTWARE.fullmatch(request.client_software_version)):
             return ErrorCode.INVALID_REQUEST
-        other_cluster = request.cluster_id is not None and request.cluster_id != self._cluster_id
-        other_node = request.node_id >= 0 and request.node_id != self._node_id
-        if other_cluster or other_node:
+        names_cluster, names_node = request.cluster_id is not None, request.node_id >= 0
+        if names_cluster != names_node:
+            return ErrorCode.INVALID_REQUEST
+        wanted = (request.cluster_id, request.node_id)
+        if names_cluster and wanted != (self._cluster_id, self._node_id):
             return ErrorCode.REBOOTSTRAP_REQUIRED
         return ErrorCode.NONE

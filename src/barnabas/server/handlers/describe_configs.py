@@ -60,7 +60,7 @@ class DescribeConfigsHandler:
     ) -> DescribeConfigsResult:
         result = DescribeConfigsResult(
             error_code=ErrorCode.NONE,
-            error_message=None,
+            error_message="",
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=[],

@@ -54,7 +54,7 @@ class DescribeQuorumHandler:
                 topic_name=topic.topic_name, partitions=partitions
             ))
         return messages.DescribeQuorumResponse(
-            error_code=ErrorCode.NONE, error_message=None, topics=topics, nodes=[]
+            error_code=ErrorCode.NONE, error_message="", topics=topics, nodes=[]
         )
 
     def _partition(
@@ -63,7 +63,7 @@ class DescribeQuorumHandler:
         return messages.PartitionDataResponse(
             partition_index=index,
             error_code=ErrorCode.NONE,
-            error_message=None,
+            error_message="",
             leader_id=status.leader_id,
             leader_epoch=status.epoch,
             high_watermark=status.high_watermark,
@@ -88,6 +88,6 @@ class DescribeQuorumHandler:
 
 def _failed(index: int, error: ErrorCode) -> messages.PartitionDataResponse:
     return messages.PartitionDataResponse(
-        partition_index=index, error_code=error, error_message=error.message, leader_id=_UNKNOWN,
-        leader_epoch=_UNKNOWN, high_watermark=_UNKNOWN, current_voters=[], observers=[],
+        partition_index=index, error_code=error, error_message=error.message, leader_id=0,
+        leader_epoch=0, high_watermark=0, current_voters=[], observers=[],
     )

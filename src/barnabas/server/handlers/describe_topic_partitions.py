@@ -105,4 +105,5 @@ def _failed(name: str) -> messages.DescribeTopicPartitionsResponseTopic:
         topic_id=ZERO_UUID,
         is_internal=name in INTERNAL_TOPICS,
         partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )

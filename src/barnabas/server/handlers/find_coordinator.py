@@ -15,6 +15,7 @@ from barnabas.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from barnabas.protocol.primitives import uuid_from_string
 from barnabas.server.auto_topics import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ class FindCoordinatorHandler:
     def _find(
         self, version: int, key_type: int, key: str, listener_name: str
     ) -> Coordinator:
-        if key_type not in (_GROUP, _TRANSACTION, _SHARE) or (
-            key_type == _SHARE and version < _SHARE_SINCE
-        ):
+        known = key_type in (_GROUP, _TRANSACTION) or (
+            key_type == _SHARE and version >= _SHARE_SINCE and _is_share_key(key)
+        )
+        if not known:
             return _failed(key, ErrorCode.INVALID_REQUEST)
         if key_type != _GROUP:
             return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -79,8 +81,20 @@ class FindCoordinatorHandler:
             return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return Coordinator(
             key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port,
-            error_code=ErrorCode.NONE, error_message=None,
+            error_code=ErrorCode.NONE,
+            error_message=ErrorCode.NONE.name if version < _BATCHED_SINCE else "",
         )
+
+
+def _is_share_key(key: str) -> bool:
+    """Whether it is GROUP:TOPIC_ID:PARTITION."""
+    group, _, rest = key.partition(":")
+    topic_id, _, partition = rest.rpartition(":")
+    try:
+        uuid_from_string(topic_id)
+    except ValueError:
+        return False
+    return bool(group) and partition.isdigit()
 
 
 def _failed(key: str, error: ErrorCode) -> Coordinator:

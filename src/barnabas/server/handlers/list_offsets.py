@@ -60,7 +60,7 @@ class ListOffsetsHandler:
                 _failed(partition, ErrorCode.INVALID_REQUEST)
                 if (topic.name, partition.partition_index) in twice
                 else self._list_offset(context.version, request, topic.name, partition)
-                for partition in topic.partitions
+                for partition in {each.partition_index: each for each in topic.partitions}.values()
             ])
             for topic in request.topics
         ])

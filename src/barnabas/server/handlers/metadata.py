@@ -51,6 +51,10 @@ class MetadataHandler:
         self, context: RequestContext, request: MetadataRequest
     ) -> MetadataResponse:
         """All topics, or those asked for."""
+        if context.version < _TOPIC_IDS_SINCE and any(
+            topic.topic_id != ZERO_UUID or topic.name is None for topic in request.topics or ()
+        ):
+            return _refused(request)
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
         response = MetadataResponse(
             brokers=[
@@ -74,10 +78,6 @@ class MetadataHandler:
             listener = context.listener_name
             return [self._topic(topic, listener, operations)
                     for topic in self._cluster.image.topics]
-        if context.version < _TOPIC_IDS_SINCE and any(
-            topic.topic_id != ZERO_UUID or topic.name is None for topic in asked
-        ):
-            return [_failed(topic, ErrorCode.INVALID_REQUEST, operations) for topic in asked]
         if any(topic.topic_id != ZERO_UUID for topic in asked):
             # As Kafka: a request that names topics by id is answered for those alone.
             asked = [topic for topic in asked if topic.topic_id != ZERO_UUID]
@@ -149,6 +149,16 @@ class MetadataHandler:
                 replica for replica in partition.replicas if not self._cluster.is_alive(replica)
             ],
         )
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    """The answer to a version that has no topic ids yet and is asked by id all the same."""
+    topics = [
+        _failed(topic, ErrorCode.INVALID_REQUEST, NOT_ASKED) for topic in request.topics or ()
+    ]
+    for topic in topics:
+        topic.name = topic.name or ""
+    return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
 
 
 def _failed(
