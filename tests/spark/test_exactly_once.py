@@ -26,13 +26,14 @@ KILLS = 4
 
 
 def start(bootstrap: str, topic: str, directory: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(JOB), bootstrap, topic, str(directory)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
+    with (directory / "job.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, str(JOB), bootstrap, topic, str(directory)],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
 
 
 def kill_after(process: subprocess.Popen[str], seconds: float) -> bool:
@@ -63,7 +64,7 @@ def test_no_row_is_missing_or_twice_after_kills(
         killed += 1
     last = start(bootstrap, topic, tmp_path)
     output, _ = last.communicate(timeout=200)
-    assert output.split() == ["started", "finished"]
+    assert output.split() == ["started", "finished"], (tmp_path / "job.log").read_text()[-5000:]
     assert killed, f"the job was done before its first kill (seed {seed})"
     written = spark.read.parquet(str(tmp_path / "out")).selectExpr("partition", "offset", "value")
     source = (
