@@ -76,6 +76,7 @@ def flight_events() -> Iterator[Event]:
     known_ms = table["known"].astype("int64") // 1_000_000
     columns = ["origin", "carrier", "flight", "tailnum", "dest", "dep_delay", "distance"]
     yield from _events(table[columns], scheduled, known_ms)
+    yield from closing_events()
 
 
 def weather_events() -> Iterator[Event]:
@@ -85,6 +86,7 @@ def weather_events() -> Iterator[Event]:
     observed_ms = table["observed"].astype("int64") // 1_000_000
     columns = ["origin", "temp", "wind_speed", "wind_gust", "precip", "visib"]
     yield from _events(table[columns], observed, observed_ms)
+    yield from closing_events()
 
 
 def _events(table: pd.DataFrame, times: pd.Series, times_ms: pd.Series) -> Iterator[Event]:
@@ -92,6 +94,10 @@ def _events(table: pd.DataFrame, times: pd.Series, times_ms: pd.Series) -> Itera
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     for row, time, ms in zip(rows, times, times_ms, strict=True):
         yield _event(row["origin"], {"time": time, **row}, int(ms))
+
+
+def closing_events() -> Iterator[Event]:
+    """An event for each airport that says that nothing of the year is to come."""
     closing_ms = pd.Timestamp(CLOSING_TIME).value // 1_000_000
     for airport in AIRPORTS:
         yield _event(airport, {"time": CLOSING_TIME, "origin": airport}, closing_ms)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.spark.session import spark_session
+from examples.flights import events
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,9 @@ WEATHER_SCHEMA = (
 # The longest delay of the year is 21 h 41 min: a day of patience loses nothing.
 LATENESS = "24 hours"
 DELAYED_MINUTES = 15
+# About the same span of time of both: the watermark is that of the slower topic.
 FLIGHTS_PER_TRIGGER = 40_000
+WEATHER_PER_TRIGGER = 4_000
 
 
 def session() -> SparkSession:
@@ -52,18 +55,17 @@ def session() -> SparkSession:
     return spark_session("flights", "local[2]", settings)
 
 
-def topic(spark: SparkSession, bootstrap: str, name: str, limit: int | None) -> DataFrame:
+def topic(spark: SparkSession, bootstrap: str, name: str, limit: int) -> DataFrame:
     """A topic as a stream; `limit` bounds the records of one trigger."""
-    reader = (
+    return (
         spark.readStream.format("barnabas")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", name)
         .option("startingOffsets", "earliest")
         .option("groupIdPrefix", "flights-demo")
+        .option("maxOffsetsPerTrigger", limit)
+        .load()
     )
-    if limit is not None:
-        reader = reader.option("maxOffsetsPerTrigger", limit)
-    return reader.load()
 
 
 def parsed(stream: DataFrame, schema: str) -> DataFrame:
@@ -137,13 +139,11 @@ def alerts(table: DataFrame) -> DataFrame:
 
 def start_table(spark: SparkSession, bootstrap: str, output: Path) -> StreamingQuery:
     """Topics to the Parquet table; ends by itself only when it is stopped."""
-    from examples.flights import events
-
     airlines = spark.createDataFrame(
         list(events.airlines().itertuples(index=False, name=None)), "carrier string, airline string"
     )
     flights = parsed(topic(spark, bootstrap, "flights", FLIGHTS_PER_TRIGGER), FLIGHT_SCHEMA)
-    weather = parsed(topic(spark, bootstrap, "weather", None), WEATHER_SCHEMA)
+    weather = parsed(topic(spark, bootstrap, "weather", WEATHER_PER_TRIGGER), WEATHER_SCHEMA)
     return (
         airport_hours(flights, weather, airlines)
         .writeStream.queryName("table")
@@ -179,31 +179,39 @@ def start_alerts(
     )
 
 
-def is_finished(query: StreamingQuery) -> bool:
-    """Whether the closing events have pushed the watermark past every real hour, and all is out."""
-    from examples.flights import events
+class TableProgress:
+    """Follows the batches of the table's query: prints each, and knows when all is out."""
 
-    progress = query.lastProgress
-    watermark = (progress or {}).get("eventTime", {}).get("watermark", "")
-    closed = watermark >= events.CLOSED_WATERMARK
-    return closed and not (query.status["isDataAvailable"] or query.status["isTriggerActive"])
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+        self._last_batch = -1
+        self._closed_batches = 0
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the watermark has passed every real hour, and what waited for that is out.
 
-def report(query: StreamingQuery, last_batch: int) -> int:
-    """Prints new progress of the table as a JSON line; returns the last batch printed."""
-    progress = query.lastProgress
-    if progress is None or progress["batchId"] == last_batch:
-        return last_batch
-    end = json.loads(progress["sources"][0]["endOffset"] or "{}")
-    line = {
-        "batch": progress["batchId"],
-        "rows": progress["numInputRows"],
-        "flights": sum(end.get("flights", {}).values()),
-        "watermark": progress.get("eventTime", {}).get("watermark"),
-        "late": sum(o["numRowsDroppedByWatermark"] for o in progress["stateOperators"]),
-    }
-    print(json.dumps(line), flush=True)
-    return int(progress["batchId"])
+        One batch closes the windows; what had no weather leaves the join in that or the next.
+        """
+        return self._closed_batches >= 2
+
+    def note(self) -> None:
+        """Prints a batch that has ended since the last call as a JSON line."""
+        progress = self._query.lastProgress
+        if progress is None or progress["batchId"] == self._last_batch:
+            return
+        self._last_batch = progress["batchId"]
+        watermark = progress.get("eventTime", {}).get("watermark", "")
+        self._closed_batches += watermark >= events.CLOSED_WATERMARK
+        ends = json.loads(progress["sources"][0]["endOffset"] or "{}")
+        line = {
+            "batch": self._last_batch,
+            "rows": progress["numInputRows"],
+            "flights": sum(ends.get("flights", {}).values()),
+            "watermark": watermark,
+            "late": sum(o["numRowsDroppedByWatermark"] for o in progress["stateOperators"]),
+        }
+        print(json.dumps(line), flush=True)
 
 
 def run(bootstrap: str, output: Path) -> None:
@@ -211,16 +219,15 @@ def run(bootstrap: str, output: Path) -> None:
     spark = session()
     table = start_table(spark, bootstrap, output)
     alerted = None
-    last_batch = -1
-    while not is_finished(table):
+    progress = TableProgress(table)
+    while not progress.is_finished:
         if (error := table.exception() or (alerted and alerted.exception())) is not None:
             raise error
         # Without the manifest a reader would take unfinished files for the table.
         if alerted is None and (output / "airport_hours" / "_spark_metadata" / "0").exists():
             alerted = start_alerts(spark, bootstrap, output)
-        last_batch = report(table, last_batch)
+        progress.note()
         time.sleep(0.2)
-    report(table, last_batch)
     table.stop()
     if alerted is not None:
         alerted.stop()

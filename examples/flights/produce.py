@@ -2,6 +2,9 @@
 
 `python -m examples.flights.produce --bootstrap 127.0.0.1:9092 --seconds 60`. A broker that dies
 on the way is waited for; nothing is sent twice.
+
+When the year is out, closing events go on, one a second: a restarted Spark query does not move its
+watermark before every topic has brought something new, so a topic must not fall silent.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ import time
 from collections.abc import Iterator
 
 from barnabas.client.facade import Client
-
+from barnabas.client.producer import Producer
 from examples.flights import events
 
 PIECES = 200
+CLOSING_SECONDS = 600
 
 
 def in_order() -> Iterator[tuple[str, events.Event]]:
@@ -25,8 +29,8 @@ def in_order() -> Iterator[tuple[str, events.Event]]:
     return heapq.merge(weather, flights, key=lambda pair: pair[1].timestamp_ms)
 
 
-def produce(bootstrap: str, seconds: float) -> int:
-    """Sends every event, spread over `seconds`; returns how many were acknowledged.
+def produce(bootstrap: str, seconds: float) -> None:
+    """Sends every event, spread over `seconds`, then closing events for some minutes.
 
     Raises: the client's delivery error for the first record that could not be delivered.
     """
@@ -41,18 +45,27 @@ def produce(bootstrap: str, seconds: float) -> int:
             delivery_timeout_ms=120_000,
         )
         for piece in range(PIECES):
-            for topic, event in everything[piece * step : (piece + 1) * step]:
-                producer.send(
-                    topic,
-                    event.value,
-                    key=event.key,
-                    partition=event.partition,
-                    timestamp_ms=event.timestamp_ms,
-                )
-            producer.flush()
+            send(producer, everything[piece * step : (piece + 1) * step])
             due = started + seconds * (piece + 1) / PIECES
             time.sleep(max(0.0, due - time.monotonic()))
-    return len(everything)
+        print(f"{len(everything):,} events acknowledged", flush=True)
+        closing = list(events.closing_events())
+        for _ in range(CLOSING_SECONDS):
+            time.sleep(1)
+            send(producer, [(name, event) for name in ("flights", "weather") for event in closing])
+
+
+def send(producer: Producer, pairs: list[tuple[str, events.Event]]) -> None:
+    """Sends some events and waits until all are acknowledged."""
+    for name, event in pairs:
+        producer.send(
+            name,
+            event.value,
+            key=event.key,
+            partition=event.partition,
+            timestamp_ms=event.timestamp_ms,
+        )
+    producer.flush()
 
 
 def main() -> None:
@@ -63,7 +76,7 @@ def main() -> None:
     parser.add_argument("--bootstrap", default="127.0.0.1:9092", help="HOST:PORT of a broker")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the year takes")
     options = parser.parse_args()
-    print(f"{produce(options.bootstrap, options.seconds):,} events acknowledged")
+    produce(options.bootstrap, options.seconds)
 
 
 if __name__ == "__main__":
