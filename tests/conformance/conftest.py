@@ -1,7 +1,7 @@
 """What conformance tests share: one broker, topics of their own, raw requests.
 
-With BARNABAS_CONFORMANCE_BOOTSTRAP=HOST:PORT the same tests run against that broker, an Apache Kafka
-for instance: a test that fails there expects something wrong.
+With BARNABAS_CONFORMANCE_BOOTSTRAP=HOST:PORT the same tests run against that broker, an Apache
+Kafka for instance: a test that fails there expects something wrong.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ connections are served and it is `ready`. Stop: the reverse, ending with the mar
 
 from __future__ import annotations
 
-import gc
 import logging
 from typing import TYPE_CHECKING
 
@@ -57,9 +56,6 @@ if TYPE_CHECKING:
     from barnabas.storage.log_directory import LogDirectory
 
 _log = logging.getLogger(__name__)
-
-# A full collection over many partitions takes milliseconds; most garbage dies by reference counts.
-GC_THRESHOLDS = (50_000, 20, 50)
 
 # How long, and how often, a stop waits for checkpoints that are being written.
 STOP_RETRY_MS = 5.0
@@ -260,10 +256,6 @@ class Broker:
         """The controller has let this broker in: begin to answer."""
         self._replicas.start()
         self._logs.start_tasks()
-        # What is there now stays: no collection needs to look at it again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         for listener in self._listeners:
             listener.serve()
         self._on_ready(self._bound[0].address)

@@ -38,6 +38,8 @@ def sync_files(
         finally:
             file.close()
     disk.sync_directory(directory)
+    # The log's own directory may be as new as the names in it.
+    disk.sync_directory(directory.rpartition("/")[0] or ".")
 
 
 class Flushable(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from barnabas.storage.checkpoint import (
@@ -68,6 +69,9 @@ class LogDirectory:
             if meta is None:
                 meta = MetaProperties(cluster_id, node_id, rng.uuid())
                 meta.write(disk, path)
+                # The directory itself may have been made just now.
+                with contextlib.suppress(PermissionError):
+                    disk.sync_directory(_parent(path))
             _check(path, meta, node_id, cluster_id)
         except BaseException:
             lock.release()
@@ -79,6 +83,11 @@ class LogDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _parent(path: str) -> str:
+    above, slash, _ = path.rstrip("/").rpartition("/")
+    return above or slash or "."
 
 
 def _check(path: str, meta: MetaProperties, node_id: int, cluster_id: str) -> None:

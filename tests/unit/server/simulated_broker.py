@@ -1,0 +1,146 @@
+"""A whole broker in virtual time, on a simulated host, and a client that asks it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.network.channel import Channel, ChannelDoors
+from barnabas.network.framed_protocol import new_receive_buffer
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.record.builder import BatchBuilder
+from barnabas.server.broker import Broker
+from barnabas.server.configuration import read_configuration
+from barnabas.sim.world import SimWorld
+from barnabas.waiting.timing_wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from barnabas.network.network_error import NetworkError
+    from barnabas.protocol.schema import Message
+    from barnabas.sim.world import SimHost
+
+HOST, PORT = "broker", 9092
+TIMEOUT_MS = 30_000
+
+
+class SimulatedBroker:
+    """Starts at once; `ask` lets time pass until the answer is there."""
+
+    def __init__(self, seed: int = 1, **settings: str) -> None:
+        self.world = SimWorld(seed)
+        self.host: SimHost = self.world.host(HOST)
+        self.settings = {"listeners": f"PLAINTEXT://{HOST}:{PORT}", "log.dirs": "/data"}
+        self.settings.update({key.replace("_", "."): value for key, value in settings.items()})
+        self.failures: list[BaseException] = []
+        self.ready: list[str] = []
+        self.broker = self.start()
+        self.client = SimulatedClient(self.world, "client")
+
+    def start(self) -> Broker:
+        """Start a process on the host's disk, and wait until it is ready."""
+        self.ready.clear()
+        self.broker = Broker(
+            read_configuration(self.settings), self.host.runtime, self.ready.append,
+            self.failures.append,
+        )
+        self.broker.start()
+        assert self.world.run_until(lambda: bool(self.ready)), self.failures
+        return self.broker
+
+    def stop(self) -> None:
+        """Stop cleanly, and end the process."""
+        stopped: list[bool] = []
+        self.broker.stop(lambda: stopped.append(True))
+        assert self.world.run_until(lambda: bool(stopped))
+        self.host.kill()
+
+    def restart(self) -> None:
+        """A new process on the same disk, and a new connection to it."""
+        self.host.start()
+        self.start()
+        self.client = SimulatedClient(self.world, f"client-{self.world.scheduler.now_ms}")
+
+    def ask(self, request: Message, version: int) -> Any:
+        """The answer to a request of the one client."""
+        return self.client.ask(request, version)
+
+    def make_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Create a topic."""
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(
+                name=name, num_partitions=partitions, replication_factor=1, assignments=[],
+                configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                         for key, value in configs.items()],
+            )],
+            timeout_ms=TIMEOUT_MS,
+        )
+        assert self.ask(request, 5).topics[0].error_code == 0
+
+    def metadata(self, *names: str, version: int = 12) -> Any:
+        """Metadata of topics."""
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        return self.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)
+
+    def produce(self, topic: str, *values: bytes, version: int = 9, **options: int) -> Any:
+        """Append one batch to partition 0; the partition's answer."""
+        request = produce_request(topic, self.batch(*values, **options))
+        return self.ask(request, version).responses[0].partition_responses[0]
+
+    def batch(self, *values: bytes, **options: int) -> bytes:
+        """A batch of these values."""
+        builder = BatchBuilder(**options)
+        for value in values:
+            builder.append(self.host.clock.wall_ms(), None, value)
+        return bytes(builder.build())
+
+
+class SimulatedClient:
+    """One connection from a host of its own."""
+
+    def __init__(self, world: SimWorld, name: str) -> None:
+        self._world = world
+        runtime = world.host(name).runtime
+        wheel = TimingWheel(runtime.clock, runtime.timer)
+        doors = ChannelDoors(
+            runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
+        )
+        self.closed: list[NetworkError] = []
+        self.channel = Channel(doors, name, lambda _, error: self.closed.append(error))
+        connected: list[NetworkError | None] = []
+        self.channel.connect(HOST, PORT, TIMEOUT_MS, connected.append)
+        assert world.run_until(lambda: bool(connected or self.closed))
+
+    def send(self, request: Message, version: int) -> list[tuple[Any, NetworkError | None]]:
+        """Send; the outcome appears in the list."""
+        outcome: list[tuple[Any, NetworkError | None]] = []
+        self.channel.send(
+            request, version, lambda *result: outcome.append(result), TIMEOUT_MS
+        )
+        return outcome
+
+    def ask(self, request: Message, version: int) -> Any:
+        """Send, let time pass, and return the answer."""
+        outcome = self.send(request, version)
+        assert self._world.run_until(lambda: bool(outcome))
+        response, error = outcome[0]
+        assert error is None, error
+        return response
+
+
+def produce_request(topic: str, records: bytes | None, acks: int = -1) -> ProduceRequest:
+    """One record set for partition 0."""
+    return ProduceRequest(
+        transactional_id=None, acks=acks, timeout_ms=TIMEOUT_MS,
+        topic_data=[TopicProduceData(
+            name=topic, partition_data=[PartitionProduceData(index=0, records=records)]
+        )],
+    )
