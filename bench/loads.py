@@ -121,7 +121,6 @@ def produce_request(topic: str) -> bytes:
         ProduceRequest,
         TopicProduceData,
     )
-
     from barnabas.record.builder import BatchBuilder
 
     batch = BatchBuilder()

@@ -52,13 +52,16 @@ def test_a_topic_is_made_once(admin: AdminClient, topic: str) -> None:
     assert code_of(raised) == KafkaError.TOPIC_ALREADY_EXISTS
 
 
-@pytest.mark.parametrize(("new", "code"), [
-    (NewTopic("bad/name", 1, 1), KafkaError.TOPIC_EXCEPTION),
-    (NewTopic("ok-name-1", 0, 1), KafkaError.INVALID_PARTITIONS),
-    (NewTopic("ok-name-2", 1, 9), KafkaError.INVALID_REPLICATION_FACTOR),
-    (NewTopic("ok-name-3", 1, 1, config={"retention.ms": "x"}), KafkaError.INVALID_CONFIG),
-    (NewTopic("ok-name-4", 1, 1, config={"no.such": "1"}), KafkaError.INVALID_CONFIG),
-])
+@pytest.mark.parametrize(
+    ("new", "code"),
+    [
+        (NewTopic("bad/name", 1, 1), KafkaError.TOPIC_EXCEPTION),
+        (NewTopic("ok-name-1", 0, 1), KafkaError.INVALID_PARTITIONS),
+        (NewTopic("ok-name-2", 1, 9), KafkaError.INVALID_REPLICATION_FACTOR),
+        (NewTopic("ok-name-3", 1, 1, config={"retention.ms": "x"}), KafkaError.INVALID_CONFIG),
+        (NewTopic("ok-name-4", 1, 1, config={"no.such": "1"}), KafkaError.INVALID_CONFIG),
+    ],
+)
 def test_a_wrong_topic_is_refused(admin: AdminClient, new: NewTopic, code: int) -> None:
     with pytest.raises(KafkaException) as raised:
         admin.create_topics([new])[new.topic].result(WAIT_S)
@@ -67,7 +70,8 @@ def test_a_wrong_topic_is_refused(admin: AdminClient, new: NewTopic, code: int) 
 
 def test_checking_alone_makes_nothing(admin: AdminClient) -> None:
     admin.create_topics([NewTopic("only-checked", 1, 1)], validate_only=True)[
-        "only-checked"].result(WAIT_S)
+        "only-checked"
+    ].result(WAIT_S)
     assert "only-checked" not in admin.list_topics(timeout=WAIT_S).topics
 
 
@@ -114,14 +118,23 @@ def test_configs_are_set_and_unset(admin: AdminClient, topic: str) -> None:
 def test_a_topics_defaults_are_kafkas(admin: AdminClient, topic: str) -> None:
     found = topic_config(admin, topic)
     expected = {
-        "cleanup.policy": "delete", "compression.type": "producer",
-        "delete.retention.ms": "86400000", "file.delete.delay.ms": "60000",
-        "flush.messages": "9223372036854775807", "flush.ms": "9223372036854775807",
-        "index.interval.bytes": "4096", "max.message.bytes": "1048588",
-        "message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": "3600000",
-        "min.cleanable.dirty.ratio": "0.5", "retention.bytes": "-1",
-        "retention.ms": "604800000", "segment.bytes": "1073741824",
-        "segment.index.bytes": "10485760", "segment.jitter.ms": "0", "segment.ms": "604800000",
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "delete.retention.ms": "86400000",
+        "file.delete.delay.ms": "60000",
+        "flush.messages": "9223372036854775807",
+        "flush.ms": "9223372036854775807",
+        "index.interval.bytes": "4096",
+        "max.message.bytes": "1048588",
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.after.max.ms": "3600000",
+        "min.cleanable.dirty.ratio": "0.5",
+        "retention.bytes": "-1",
+        "retention.ms": "604800000",
+        "segment.bytes": "1073741824",
+        "segment.index.bytes": "10485760",
+        "segment.jitter.ms": "0",
+        "segment.ms": "604800000",
         "unclean.leader.election.enable": "false",
     }
     assert {name: found[name].value for name in expected} == expected
@@ -145,9 +158,7 @@ def test_the_brokers_configs_are_described(admin: AdminClient) -> None:
 def test_the_cluster_is_described(admin: AdminClient) -> None:
     described = admin.describe_cluster().result(WAIT_S)
     assert described.cluster_id
-    assert [node.id for node in described.nodes] == list(
-        admin.list_topics(timeout=WAIT_S).brokers
-    )
+    assert [node.id for node in described.nodes] == list(admin.list_topics(timeout=WAIT_S).brokers)
 
 
 def test_topics_are_described_with_their_ids(admin: AdminClient, topic: str) -> None:

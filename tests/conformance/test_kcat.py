@@ -15,8 +15,12 @@ WAIT_S = 30
 
 def kcat(bootstrap: str, *words: str, text: str = "") -> str:
     done = subprocess.run(
-        ["kcat", "-b", bootstrap, *words], input=text, capture_output=True, text=True,
-        timeout=WAIT_S, check=False,
+        ["kcat", "-b", bootstrap, *words],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

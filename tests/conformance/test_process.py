@@ -41,7 +41,10 @@ def read(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
 def start(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "barnabas.cli.main", "start", "--listen", "127.0.0.1:0", *words],
-        capture_output=True, text=True, timeout=WAIT_S, check=False,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
     )
 
 
@@ -51,8 +54,13 @@ def test_acknowledged_records_and_committed_offsets_outlive_the_process(
 ) -> None:
     values = [b"%d" % number for number in range(1000)]
     write(broker_process, "kept", values)
-    consumer = Consumer({"bootstrap.servers": broker_process.bootstrap, "group.id": "g",
-                         "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker_process.bootstrap,
+            "group.id": "g",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.commit(offsets=[TopicPartition("kept", 0, 321)], asynchronous=False)
     port = broker_process.port
     end(broker_process)
@@ -92,22 +100,35 @@ def test_a_data_directory_of_another_node_is_refused(broker_process: BrokerProce
     assert "belongs to node 1" in done.stderr
 
 
-@pytest.mark.parametrize(("setting", "words"), [
-    ("num.partitions=none", ["num.partitions", "'none'", "int"]),
-    ("num.partitions=0", ["num.partitions", "'0'", "at least 1"]),
-    ("listeners=nonsense", ["listeners", "'nonsense'", "NAME://HOST:PORT"]),
-    ("listeners=PLAINTEXT://0.0.0.0:0", ["advertised.listeners"]),
-    ("controller.quorum.voters=7@127.0.0.1:1", ["controller.quorum.voters", "7@127.0.0.1:1"]),
-])
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("num.partitions=none", ["num.partitions", "'none'", "int"]),
+        ("num.partitions=0", ["num.partitions", "'0'", "at least 1"]),
+        ("listeners=nonsense", ["listeners", "'nonsense'", "NAME://HOST:PORT"]),
+        ("listeners=PLAINTEXT://0.0.0.0:0", ["advertised.listeners"]),
+        ("controller.quorum.voters=7@127.0.0.1:1", ["controller.quorum.voters", "7@127.0.0.1:1"]),
+    ],
+)
 def test_a_wrong_value_is_refused_by_key_value_and_range(
     tmp_path: Path, setting: str, words: list[str]
 ) -> None:
     file = tmp_path / "server.properties"
     file.write_text(setting + "\n")
     done = subprocess.run(
-        [sys.executable, "-m", "barnabas.cli.main", "start", str(file),
-         "--data-dir", str(tmp_path / "data")],
-        capture_output=True, text=True, timeout=WAIT_S, check=False,
+        [
+            sys.executable,
+            "-m",
+            "barnabas.cli.main",
+            "start",
+            str(file),
+            "--data-dir",
+            str(tmp_path / "data"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
     )
     assert done.returncode == 1
     assert all(word in done.stderr for word in words), done.stderr
@@ -115,14 +136,14 @@ def test_a_wrong_value_is_refused_by_key_value_and_range(
 
 
 def test_an_unknown_key_is_a_warning(
-    make_broker: Callable[[Mapping[str, str]], BrokerProcess]
+    make_broker: Callable[[Mapping[str, str]], BrokerProcess],
 ) -> None:
     broker = make_broker({"no.such.key": "1"}).start()
     assert "no.such.key" in broker.log()
 
 
 def test_settings_reach_the_topics(
-    make_broker: Callable[[Mapping[str, str]], BrokerProcess]
+    make_broker: Callable[[Mapping[str, str]], BrokerProcess],
 ) -> None:
     broker = make_broker({"num.partitions": "3", "auto.create.topics.enable": "true"}).start()
     producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -140,9 +161,19 @@ def test_a_port_that_is_taken_is_an_error(broker_process: BrokerProcess, tmp_pat
 
 def test_it_refuses_to_run_without_its_assertions(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-O", "-m", "barnabas.cli.main", "start", "--data-dir",
-         str(tmp_path / "data")],
-        capture_output=True, text=True, timeout=WAIT_S, check=False,
+        [
+            sys.executable,
+            "-O",
+            "-m",
+            "barnabas.cli.main",
+            "start",
+            "--data-dir",
+            str(tmp_path / "data"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
     )
     assert done.returncode == 1
     assert "-O" in done.stderr
@@ -151,7 +182,10 @@ def test_it_refuses_to_run_without_its_assertions(tmp_path: Path) -> None:
 def test_help_has_examples() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "barnabas.cli.main", "start", "--help"],
-        capture_output=True, text=True, timeout=WAIT_S, check=False,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
     )
     assert done.returncode == 0
     assert "barnabas start server.properties" in done.stdout

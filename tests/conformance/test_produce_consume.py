@@ -34,8 +34,9 @@ def consume(
     bootstrap: str, topic: str, count: int, offset: int = 0, **config: Any
 ) -> list[Message]:
     """The next `count` records of partition 0."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none",
-                         "enable.auto.commit": False, **config})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, **config}
+    )
     consumer.assign([TopicPartition(topic, 0, offset)])
     found: list[Message] = []
     deadline = time.monotonic() + WAIT_S
@@ -53,8 +54,12 @@ def test_every_compression_carries_records_unchanged(
     bootstrap: str, topic: str, compression: str
 ) -> None:
     values = [b"value-%d " % number * 10 for number in range(2000)]
-    produce(bootstrap, topic, [{"value": value} for value in values],
-            **{"compression.type": compression})
+    produce(
+        bootstrap,
+        topic,
+        [{"value": value} for value in values],
+        **{"compression.type": compression},
+    )
     messages = consume(bootstrap, topic, len(values))
     assert [message.value() for message in messages] == values
     assert [message.offset() for message in messages] == list(range(len(values)))
@@ -64,18 +69,26 @@ def test_idempotent_producer_gets_every_record_in_once_and_in_order(
     bootstrap: str, topic: str
 ) -> None:
     values = [b"%d" % number for number in range(5000)]
-    produce(bootstrap, topic, [{"value": value} for value in values],
-            **{"enable.idempotence": True, "batch.num.messages": 50})
+    produce(
+        bootstrap,
+        topic,
+        [{"value": value} for value in values],
+        **{"enable.idempotence": True, "batch.num.messages": 50},
+    )
     assert [message.value() for message in consume(bootstrap, topic, 5000)] == values
 
 
 def test_keys_values_and_headers_may_be_null_or_empty(bootstrap: str, topic: str) -> None:
     headers = [("a", b"1"), ("a", b"2"), ("empty", b""), ("null", None)]
-    produce(bootstrap, topic, [
-        {"key": None, "value": None},
-        {"key": b"", "value": b""},
-        {"key": b"k", "value": None, "headers": headers},
-    ])
+    produce(
+        bootstrap,
+        topic,
+        [
+            {"key": None, "value": None},
+            {"key": b"", "value": b""},
+            {"key": b"k", "value": None, "headers": headers},
+        ],
+    )
     first, second, third = consume(bootstrap, topic, 3)
     assert (first.key(), first.value()) == (None, None)
     assert (second.key(), second.value()) == (b"", b"")
@@ -103,8 +116,9 @@ def test_an_unknown_partition_is_refused(bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 3000})
     errors: list[KafkaError] = []
     try:
-        producer.produce(topic, b"x", partition=9,
-                         on_delivery=lambda error, _: errors.append(error))
+        producer.produce(
+            topic, b"x", partition=9, on_delivery=lambda error, _: errors.append(error)
+        )
     except KafkaException as refused:
         # librdkafka knows the topic's partitions already.
         errors.append(refused.args[0])
@@ -114,9 +128,7 @@ def test_an_unknown_partition_is_refused(bootstrap: str, topic: str) -> None:
 
 def test_reading_starts_at_any_offset(bootstrap: str, topic: str) -> None:
     produce(bootstrap, topic, [{"value": b"%d" % number} for number in range(1000)])
-    assert [m.value() for m in consume(bootstrap, topic, 3, offset=500)] == [
-        b"500", b"501", b"502"
-    ]
+    assert [m.value() for m in consume(bootstrap, topic, 3, offset=500)] == [b"500", b"501", b"502"]
 
 
 def test_times_are_found_as_offsets(bootstrap: str, topic: str) -> None:
@@ -125,8 +137,7 @@ def test_times_are_found_as_offsets(bootstrap: str, topic: str) -> None:
     for at in times:
         produce(bootstrap, topic, [{"value": b"v", "timestamp": at}])
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
-    asked = [(times[20], 20), (times[20] - 1, 20), (times[20] + 1, 21), (0, 0),
-             (times[-1] + 1, -1)]
+    asked = [(times[20], 20), (times[20] - 1, 20), (times[20] + 1, 21), (0, 0), (times[-1] + 1, -1)]
     for at, offset in asked:
         (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, at)], 10)
         assert found.offset == offset, at - times[0]
@@ -154,8 +165,9 @@ def test_an_offset_out_of_range_follows_the_reset_policy(bootstrap: str, topic: 
 def test_a_waiting_consumer_gets_a_record_as_soon_as_it_is_there(
     bootstrap: str, topic: str
 ) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none",
-                         "fetch.wait.max.ms": 10_000})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "none", "fetch.wait.max.ms": 10_000}
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     assert consumer.poll(1.0) is None
     started = time.monotonic()
@@ -176,8 +188,9 @@ def test_every_kind_of_acknowledgement_works(bootstrap: str, topic: str, acks: s
 def test_offsets_are_committed_and_found_again(bootstrap: str, topic: str) -> None:
     produce(bootstrap, topic, [{"value": b"v"}] * 10)
     group = f"group-of-{topic}"
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group,
-                         "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
+    )
     consumer.assign([TopicPartition(topic, 0)])
     assert consumer.committed([TopicPartition(topic, 0)], WAIT_S)[0].offset == -1001
     consumer.commit(offsets=[TopicPartition(topic, 0, 7, metadata="note")], asynchronous=False)

@@ -40,12 +40,14 @@ def batch(*values: bytes, **options: int) -> bytearray:
     return builder.build()
 
 
-def produce_request(topic: str, records: bytes, acks: int = 1, partition: int = 0) -> (
-    ProduceRequest
-):
+def produce_request(
+    topic: str, records: bytes, acks: int = 1, partition: int = 0
+) -> ProduceRequest:
     data = PartitionProduceData(index=partition, records=records)
     return ProduceRequest(
-        transactional_id=None, acks=acks, timeout_ms=5000,
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=5000,
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
 
@@ -174,12 +176,11 @@ def test_an_unknown_topic_is_refused(raw: RawClient) -> None:
 
 def test_one_bad_partition_does_not_fail_its_neighbour(raw: RawClient, topic: str) -> None:
     request = produce_request(topic, batch(b"a"))
-    request.topic_data[0].partition_data.append(
-        PartitionProduceData(index=7, records=batch(b"b"))
-    )
+    request.topic_data[0].partition_data.append(PartitionProduceData(index=7, records=batch(b"b")))
     answers = raw.ask(request, 9).responses[0].partition_responses
     assert {answer.index: answer.error_code for answer in answers} == {
-        0: ErrorCode.NONE, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        0: ErrorCode.NONE,
+        7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 
 
@@ -198,8 +199,9 @@ def test_a_sequence_is_taken_once_and_a_gap_is_refused(raw: RawClient, topic: st
     assert (made.error_code, made.producer_epoch) == (ErrorCode.NONE, 0)
 
     def send(sequence: int, epoch: int = 0) -> tuple[ErrorCode, int]:
-        records = batch(b"a", b"b", producer_id=made.producer_id, producer_epoch=epoch,
-                        base_sequence=sequence)
+        records = batch(
+            b"a", b"b", producer_id=made.producer_id, producer_epoch=epoch, base_sequence=sequence
+        )
         response = raw.ask(produce_request(topic, records, acks=-1), 9)
         answer = response.responses[0].partition_responses[0]
         return ErrorCode(answer.error_code), answer.base_offset
@@ -265,9 +267,12 @@ def test_every_list_offsets_version_finds_both_ends(
     for timestamp, offset in ((-2, 0), (-1, 3)):
         request = ListOffsetsRequest(
             replica_id=-1,
-            topics=[ListOffsetsTopic(name=topic, partitions=[
-                ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-            ])],
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)],
+                )
+            ],
         )
         answer = raw.ask(request, version).topics[0].partitions[0]
         assert (answer.error_code, answer.offset) == (ErrorCode.NONE, offset)
@@ -295,8 +300,10 @@ def test_metadata_without_creation_leaves_a_missing_topic_missing(raw: RawClient
 
 
 def test_metadata_asked_by_id_answers_for_ids_alone(raw: RawClient, topic: str) -> None:
-    asked = [MetadataRequestTopic(name=topic),
-             MetadataRequestTopic(topic_id=b"\x01" * 16, name=None)]
+    asked = [
+        MetadataRequestTopic(name=topic),
+        MetadataRequestTopic(topic_id=b"\x01" * 16, name=None),
+    ]
     (found,) = raw.ask(MetadataRequest(topics=asked), 12).topics
     assert (found.name, found.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
 

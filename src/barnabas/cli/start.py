@@ -24,12 +24,25 @@ Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start
 
 @click.command(epilog=EXAMPLES)
 @click.argument("properties_file", required=False, metavar="[SERVER.PROPERTIES]")
-@click.option("--listen", metavar="HOST:PORT", help="Where to accept clients; port 0 takes any "
-              "free port. Default: the file's listeners, else 127.0.0.1:9092.")
-@click.option("--data-dir", metavar="DIR", help="Where to keep everything; made and formatted "
-              "when empty. Default: the file's log.dirs, else ./barnabas-data.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True,
-              help="Set a Kafka broker key, over the file's value. May be repeated.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Where to accept clients; port 0 takes any "
+    "free port. Default: the file's listeners, else 127.0.0.1:9092.",
+)
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    help="Where to keep everything; made and formatted "
+    "when empty. Default: the file's log.dirs, else ./barnabas-data.",
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set a Kafka broker key, over the file's value. May be repeated.",
+)
 def start(
     properties_file: str | None,
     listen: str | None,

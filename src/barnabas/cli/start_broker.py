@@ -30,8 +30,10 @@ class StartError(Exception):
 def start_broker(options: StartOptions) -> int:
     """Run a broker until it is told to stop; returns the exit status."""
     if not __debug__:
-        return _complain("do not run with -O or PYTHONOPTIMIZE: the broker checks its own "
-                         "invariants by assertions and stops rather than serve a wrong log")
+        return _complain(
+            "do not run with -O or PYTHONOPTIMIZE: the broker checks its own "
+            "invariants by assertions and stops rather than serve a wrong log"
+        )
     logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT, stream=sys.stderr)
     try:
         return _run(_properties(options))
@@ -101,8 +103,9 @@ def _properties(options: StartOptions) -> dict[str, str]:
         properties.pop("log.dir", None)
         properties["log.dirs"] = options.data_dir
     elif "log.dirs" not in properties and "log.dir" not in properties:
-        sys.stderr.write(f"barnabas: data goes to ./{DEFAULT_DATA_DIR} (--data-dir DIR changes "
-                         "that)\n")
+        sys.stderr.write(
+            f"barnabas: data goes to ./{DEFAULT_DATA_DIR} (--data-dir DIR changes that)\n"
+        )
         properties["log.dirs"] = DEFAULT_DATA_DIR
     return properties
 

@@ -30,5 +30,7 @@ def version(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts))
         return
-    click.echo(f"barnabas {__version__} (behaves as Apache Kafka {KAFKA_BEHAVIOUR}; "
-               f"Python {facts['python']})")
+    click.echo(
+        f"barnabas {__version__} (behaves as Apache Kafka {KAFKA_BEHAVIOUR}; "
+        f"Python {facts['python']})"
+    )

@@ -26,9 +26,7 @@ def _compiled_module() -> ModuleType | None:
     package = importlib.machinery.PathFinder.find_spec(_PACKAGE)
     if package is None:
         return None
-    found = importlib.machinery.PathFinder.find_spec(
-        _COMPILED, package.submodule_search_locations
-    )
+    found = importlib.machinery.PathFinder.find_spec(_COMPILED, package.submodule_search_locations)
     if found is None or found.loader is None:
         return None
     module = importlib.util.module_from_spec(found)

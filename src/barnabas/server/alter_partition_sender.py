@@ -53,19 +53,23 @@ class ForwardedAlterPartition:
         return messages.AlterPartitionRequest(
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),
-            topics=[messages.TopicDataRequest(
-                topic_id=proposal.topic_id,
-                partitions=[messages.PartitionDataRequest(
-                    partition_index=proposal.topic_partition.partition,
-                    leader_epoch=proposal.leader_epoch,
-                    new_isr_with_epochs=[
-                        messages.BrokerState(broker_id=broker_id, broker_epoch=broker_epoch)
-                        for broker_id, broker_epoch in proposal.new_isr
+            topics=[
+                messages.TopicDataRequest(
+                    topic_id=proposal.topic_id,
+                    partitions=[
+                        messages.PartitionDataRequest(
+                            partition_index=proposal.topic_partition.partition,
+                            leader_epoch=proposal.leader_epoch,
+                            new_isr_with_epochs=[
+                                messages.BrokerState(broker_id=broker_id, broker_epoch=broker_epoch)
+                                for broker_id, broker_epoch in proposal.new_isr
+                            ],
+                            leader_recovery_state=proposal.leader_recovery_state,
+                            partition_epoch=proposal.partition_epoch,
+                        )
                     ],
-                    leader_recovery_state=proposal.leader_recovery_state,
-                    partition_epoch=proposal.partition_epoch,
-                )],
-            )],
+                )
+            ],
         )
 
 

@@ -28,9 +28,7 @@ class AutoTopics:
 
     __slots__ = ("_cluster", "_config", "_forwarding", "_in_flight")
 
-    def __init__(
-        self, config: ParsedConfig, cluster: ClusterView, forwarding: Forwarding
-    ) -> None:
+    def __init__(self, config: ParsedConfig, cluster: ClusterView, forwarding: Forwarding) -> None:
         self._config = config
         self._cluster = cluster
         self._forwarding = forwarding
@@ -41,7 +39,8 @@ class AutoTopics:
         """Begin to make the topics, if that is enabled; internal ones are made in any case."""
         enabled = self._config.boolean("auto.create.topics.enable")
         new = [
-            name for name in names
+            name
+            for name in names
             if name not in self._in_flight and (enabled or name == OFFSETS_TOPIC)
         ]
         if not new:
@@ -61,8 +60,12 @@ class AutoTopics:
             self._in_flight.difference_update(names)
             for topic in response.topics:
                 if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    _log.warning("Topic %s could not be created: %s %s", topic.name,
-                                 ErrorCode(topic.error_code).name, topic.error_message or "")
+                    _log.warning(
+                        "Topic %s could not be created: %s %s",
+                        topic.name,
+                        ErrorCode(topic.error_code).name,
+                        topic.error_message or "",
+                    )
 
         return on_done
 

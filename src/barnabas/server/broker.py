@@ -155,9 +155,7 @@ class Broker:
             fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
             election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
             request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
-            snapshot_record_bytes=config.integer(
-                "metadata.log.max.record.bytes.between.snapshots"
-            ),
+            snapshot_record_bytes=config.integer("metadata.log.max.record.bytes.between.snapshots"),
             snapshot_interval_ms=config.integer("metadata.log.max.snapshot.interval.ms"),
             segment_bytes=config.integer("metadata.log.segment.bytes"),
             segment_ms=config.integer("metadata.log.segment.ms"),
@@ -189,7 +187,9 @@ class Broker:
         self._groups = GroupCoordinator(
             group_config,
             DriverParts(
-                self._replicas, runtime.clock, runtime.timer,
+                self._replicas,
+                runtime.clock,
+                runtime.timer,
                 group_config.offsets_commit_timeout_ms,
                 group_config.offsets_topic_compression_codec,
             ),
@@ -223,7 +223,9 @@ class Broker:
             replicas=self._replicas,
             fetch_sessions=FetchSessionCache(
                 config.integer("max.incremental.fetch.session.cache.slots"),
-                FETCH_SESSION_EVICTION_MS, runtime.clock, runtime.rng,
+                FETCH_SESSION_EVICTION_MS,
+                runtime.clock,
+                runtime.rng,
             ),
             auto_topics=AutoTopics(config, self._cluster, self._forwarding),
             groups=self._groups,
@@ -244,8 +246,11 @@ class Broker:
             heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
         )
         return Registration(
-            registrant, self._forwarding, self._runtime.timer,
-            lambda: self._cluster.image.provenance.offset, self._serve,
+            registrant,
+            self._forwarding,
+            self._runtime.timer,
+            lambda: self._cluster.image.provenance.offset,
+            self._serve,
         )
 
     def _register(self) -> None:

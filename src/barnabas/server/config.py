@@ -31,51 +31,110 @@ def _roles_are_known(value: ConfigValue) -> bool:
 
 
 NODE_KEYS = [
-    ConfigKey("process.roles", LIST, ["broker", "controller"],
-              "What this process is. One process is always both for now.",
-              satisfying("broker,controller (a node is both)", _roles_are_known)),
+    ConfigKey(
+        "process.roles",
+        LIST,
+        ["broker", "controller"],
+        "What this process is. One process is always both for now.",
+        satisfying("broker,controller (a node is both)", _roles_are_known),
+    ),
     ConfigKey("node.id", I, 1, "The number of this node in its cluster.", at_least(0)),
     ConfigKey("broker.rack", S, None, "The rack or zone of this broker."),
-    ConfigKey("log.dir", LIST, ["barnabas-data"], "Where data is kept, when log.dirs is not set.",
-              not_empty()),
+    ConfigKey(
+        "log.dir",
+        LIST,
+        ["barnabas-data"],
+        "Where data is kept, when log.dirs is not set.",
+        not_empty(),
+    ),
     ConfigKey("log.dirs", LIST, None, "The directories that data is kept in.", not_empty()),
-    ConfigKey("metadata.log.dir", S, None,
-              "The directory of the metadata log; the first of log.dirs when not set."),
-    ConfigKey("controller.quorum.voters", LIST, [],
-              "The voters of the metadata quorum, ID@HOST:PORT each; this node when empty."),
-    ConfigKey("controller.listener.names", LIST, ["CONTROLLER"],
-              "The listeners that only controllers use; none is opened by a single node.",
-              not_empty()),
+    ConfigKey(
+        "metadata.log.dir",
+        S,
+        None,
+        "The directory of the metadata log; the first of log.dirs when not set.",
+    ),
+    ConfigKey(
+        "controller.quorum.voters",
+        LIST,
+        [],
+        "The voters of the metadata quorum, ID@HOST:PORT each; this node when empty.",
+    ),
+    ConfigKey(
+        "controller.listener.names",
+        LIST,
+        ["CONTROLLER"],
+        "The listeners that only controllers use; none is opened by a single node.",
+        not_empty(),
+    ),
 ]
 
 LISTENER_KEYS = [
-    ConfigKey("listeners", LIST, ["PLAINTEXT://127.0.0.1:9092"],
-              "Where to accept connections, NAME://HOST:PORT each; port 0 takes a free port.",
-              not_empty()),
-    ConfigKey("advertised.listeners", LIST, None,
-              "What clients are told to connect to; the same as listeners when not set."),
-    ConfigKey("inter.broker.listener.name", S, None,
-              "The listener that brokers use among themselves; the first one when not set."),
-    ConfigKey("socket.request.max.bytes", I, 100 << 20,
-              "The largest request taken; a larger one costs its sender the connection.",
-              at_least(1)),
-    ConfigKey("max.connections", I, INT_MAX,
-              "How many connections are open at most; further ones are closed at once.",
-              at_least(0)),
-    ConfigKey("max.connections.per.ip", I, INT_MAX,
-              "How many connections one address has open at most.", at_least(0)),
-    ConfigKey("connections.max.idle.ms", L, 600_000,
-              "A connection on which nothing came for so long is closed; negative: never."),
+    ConfigKey(
+        "listeners",
+        LIST,
+        ["PLAINTEXT://127.0.0.1:9092"],
+        "Where to accept connections, NAME://HOST:PORT each; port 0 takes a free port.",
+        not_empty(),
+    ),
+    ConfigKey(
+        "advertised.listeners",
+        LIST,
+        None,
+        "What clients are told to connect to; the same as listeners when not set.",
+    ),
+    ConfigKey(
+        "inter.broker.listener.name",
+        S,
+        None,
+        "The listener that brokers use among themselves; the first one when not set.",
+    ),
+    ConfigKey(
+        "socket.request.max.bytes",
+        I,
+        100 << 20,
+        "The largest request taken; a larger one costs its sender the connection.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "max.connections",
+        I,
+        INT_MAX,
+        "How many connections are open at most; further ones are closed at once.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "max.connections.per.ip",
+        I,
+        INT_MAX,
+        "How many connections one address has open at most.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "connections.max.idle.ms",
+        L,
+        600_000,
+        "A connection on which nothing came for so long is closed; negative: never.",
+    ),
 ]
 
 REQUEST_KEYS = [
-    ConfigKey("auto.create.topics.enable", B, True,
-              "Create a topic when a client asks for one that does not exist."),
-    ConfigKey("fetch.max.bytes", I, 55 << 20, "The most that one fetch answers with.",
-              at_least(1024)),
-    ConfigKey("max.request.partition.size.limit", I, 2000,
-              "How many partitions one DescribeTopicPartitions answers with at most.",
-              at_least(1)),
+    ConfigKey(
+        "auto.create.topics.enable",
+        B,
+        True,
+        "Create a topic when a client asks for one that does not exist.",
+    ),
+    ConfigKey(
+        "fetch.max.bytes", I, 55 << 20, "The most that one fetch answers with.", at_least(1024)
+    ),
+    ConfigKey(
+        "max.request.partition.size.limit",
+        I,
+        2000,
+        "How many partitions one DescribeTopicPartitions answers with at most.",
+        at_least(1),
+    ),
 ]
 
 SERVER_KEYS = ConfigDefinition([*NODE_KEYS, *LISTENER_KEYS, *REQUEST_KEYS])
@@ -98,6 +157,7 @@ def check_single_voter(config: ParsedConfig) -> None:
     for voter in config.strings("controller.quorum.voters"):
         if voter.partition("@")[0] != own:
             raise ConfigError(
-                "controller.quorum.voters", voter,
+                "controller.quorum.voters",
+                voter,
                 f"{own}@HOST:PORT alone (this node is the only voter of its quorum)",
             )

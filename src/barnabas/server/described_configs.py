@@ -98,8 +98,7 @@ class DescribedConfigs:
             (self._configuration.given, ConfigSource.STATIC_BROKER),
         ]
         values = [
-            SourcedValue(name, values[name], source) for values, source in sources
-            if name in values
+            SourcedValue(name, values[name], source) for values, source in sources if name in values
         ]
         key = self._broker_keys.get(name)
         if key is not None:

@@ -33,9 +33,7 @@ class HandlerTable:
 
     __slots__ = ("_parts", "_ready", "served")
 
-    def __init__(
-        self, parts: ServerParts, served: Mapping[int, ServedApi] = SERVED_APIS
-    ) -> None:
+    def __init__(self, parts: ServerParts, served: Mapping[int, ServedApi] = SERVED_APIS) -> None:
         self.served = served
         self._parts = parts
         self._ready: dict[int, tuple[int, int, type[Message], Handle]] = {}
@@ -81,8 +79,10 @@ class Dispatcher:
                 response = unsupported_api_versions(first_version, last_version)
                 connection.reserve().complete(encode_response(correlation_id, response, 0))
                 return
-            raise ProtocolError(f"API {api_key} is served in versions {first_version} to "
-                                f"{last_version}, not {version}")
+            raise ProtocolError(
+                f"API {api_key} is served in versions {first_version} to "
+                f"{last_version}, not {version}"
+            )
         request = decode(request_cls, version, frame, offset)
         context = RequestContext(connection, connection.reserve(), header, self._listener_name)
         answer = handle(context, request)
@@ -94,7 +94,5 @@ def unsupported_api_versions(first_version: int, last_version: int) -> Message:
     """The v0 answer to an ApiVersions that is newer than we know (KIP-511): which we do know."""
     from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 
-    known = ApiVersion(
-        api_key=_API_VERSIONS, min_version=first_version, max_version=last_version
-    )
+    known = ApiVersion(api_key=_API_VERSIONS, min_version=first_version, max_version=last_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])

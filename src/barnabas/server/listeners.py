@@ -32,8 +32,9 @@ def bound_endpoints(config: ParsedConfig) -> list[Endpoint]:
             raise ConfigError("listeners", text, "PLAINTEXT listeners only")
         endpoints.append(endpoint)
     if not endpoints:
-        raise ConfigError("listeners", ",".join(config.strings("listeners")),
-                          "at least one listener for clients")
+        raise ConfigError(
+            "listeners", ",".join(config.strings("listeners")), "at least one listener for clients"
+        )
     return endpoints
 
 
@@ -51,9 +52,12 @@ def advertised_endpoints(config: ParsedConfig, bound: list[Endpoint]) -> list[En
     advertised = [given.get(endpoint.name, endpoint) for endpoint in bound]
     for endpoint in advertised:
         if endpoint.host in _EVERY_INTERFACE:
-            raise ConfigError("advertised.listeners", str(endpoint),
-                              "an address that clients can connect to; set advertised.listeners "
-                              "when listening on every interface")
+            raise ConfigError(
+                "advertised.listeners",
+                str(endpoint),
+                "an address that clients can connect to; set advertised.listeners "
+                "when listening on every interface",
+            )
     return advertised
 
 

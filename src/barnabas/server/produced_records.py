@@ -42,17 +42,23 @@ def checked_records(records: Records | None, version: int) -> memoryview | Refus
     if size > len(records):
         return ErrorCode.INVALID_RECORD, "The batch is cut off."
     if magic != _MAGIC:
-        return (ErrorCode.INVALID_RECORD,
-                f"Produce v{version} takes batches of magic 2 only, not {magic}.")
+        return (
+            ErrorCode.INVALID_RECORD,
+            f"Produce v{version} takes batches of magic 2 only, not {magic}.",
+        )
     if attributes & _COMPRESSION_BITS == ZSTD and version < _ZSTD_SINCE:
-        return (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"Produce v{version} does not know zstd; v{_ZSTD_SINCE} does.")
+        return (
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce v{version} does not know zstd; v{_ZSTD_SINCE} does.",
+        )
     if attributes & _TRANSACTIONAL_BIT:
         return ErrorCode.INVALID_TXN_STATE, "The batch belongs to no known transaction."
     if size != len(records):
         if _is_complete(records, size):
-            return (ErrorCode.INVALID_RECORD,
-                    "A produce request takes exactly one batch per partition.")
+            return (
+                ErrorCode.INVALID_RECORD,
+                "A produce request takes exactly one batch per partition.",
+            )
         return records[:size]
     return records
 

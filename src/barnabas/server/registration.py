@@ -106,13 +106,17 @@ class Registration:
             cluster_id=me.cluster_id,
             incarnation_id=me.incarnation_id,
             listeners=[
-                Listener(name=each.name, host=each.host, port=each.port,
-                         security_protocol=_PLAINTEXT)
+                Listener(
+                    name=each.name, host=each.host, port=each.port, security_protocol=_PLAINTEXT
+                )
                 for each in me.endpoints
             ],
             features=[
-                Feature(name=name, min_supported_version=levels.min_level,
-                        max_supported_version=levels.max_level)
+                Feature(
+                    name=name,
+                    min_supported_version=levels.min_level,
+                    max_supported_version=levels.max_level,
+                )
                 for name, levels in SUPPORTED_FEATURES.items()
             ],
             rack=me.rack,
@@ -131,8 +135,9 @@ class Registration:
         if self._stopped:
             return
         if response.error_code:
-            _log.warning("The controller refuses the registration: %s",
-                         ErrorCode(response.error_code).name)
+            _log.warning(
+                "The controller refuses the registration: %s", ErrorCode(response.error_code).name
+            )
             self._later(_RETRY_MS, self._register)
             return
         self.epoch = response.broker_epoch
@@ -152,8 +157,9 @@ class Registration:
         if self._stopped:
             return
         if response.error_code:
-            _log.warning("The controller refuses a heartbeat: %s",
-                         ErrorCode(response.error_code).name)
+            _log.warning(
+                "The controller refuses a heartbeat: %s", ErrorCode(response.error_code).name
+            )
         let_in = not response.error_code and not response.is_fenced
         if let_in and not self._unfenced:
             self._unfenced = True

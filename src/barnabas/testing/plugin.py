@@ -1,7 +1,7 @@
 """Pytest fixtures: `pytest_plugins = ["barnabas.testing.plugin"]`, then ask for `broker`.
 
-    def test_my_pipeline(broker):
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
+def test_my_pipeline(broker):
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ class SimulatedBroker:
         """Start a process on the host's disk, and wait until it is ready."""
         self.ready.clear()
         self.broker = Broker(
-            read_configuration(self.settings), self.host.runtime, self.ready.append,
+            read_configuration(self.settings),
+            self.host.runtime,
+            self.ready.append,
             self.failures.append,
         )
         self.broker.start()
@@ -76,11 +78,18 @@ class SimulatedBroker:
     def make_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """Create a topic."""
         request = CreateTopicsRequest(
-            topics=[CreatableTopic(
-                name=name, num_partitions=partitions, replication_factor=1, assignments=[],
-                configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value)
-                         for key, value in configs.items()],
-            )],
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=1,
+                    assignments=[],
+                    configs=[
+                        CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                        for key, value in configs.items()
+                    ],
+                )
+            ],
             timeout_ms=TIMEOUT_MS,
         )
         assert self.ask(request, 5).topics[0].error_code == 0
@@ -122,9 +131,7 @@ class SimulatedClient:
     def send(self, request: Message, version: int) -> list[tuple[Any, NetworkError | None]]:
         """Send; the outcome appears in the list."""
         outcome: list[tuple[Any, NetworkError | None]] = []
-        self.channel.send(
-            request, version, lambda *result: outcome.append(result), TIMEOUT_MS
-        )
+        self.channel.send(request, version, lambda *result: outcome.append(result), TIMEOUT_MS)
         return outcome
 
     def ask(self, request: Message, version: int) -> Any:
@@ -139,8 +146,12 @@ class SimulatedClient:
 def produce_request(topic: str, records: bytes | None, acks: int = -1) -> ProduceRequest:
     """One record set for partition 0."""
     return ProduceRequest(
-        transactional_id=None, acks=acks, timeout_ms=TIMEOUT_MS,
-        topic_data=[TopicProduceData(
-            name=topic, partition_data=[PartitionProduceData(index=0, records=records)]
-        )],
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=TIMEOUT_MS,
+        topic_data=[
+            TopicProduceData(
+                name=topic, partition_data=[PartitionProduceData(index=0, records=records)]
+            )
+        ],
     )

@@ -23,9 +23,9 @@ from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
 def values_of(broker: SimulatedBroker, topic: str) -> list[bytes | None]:
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[
-        FetchTopic(topic=topic, partitions=[partition])
-    ])
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[partition])]
+    )
     records = broker.ask(request, 11).responses[0].partitions[0].records
     return [record.value for record in read_records(bytes(records))]
 
@@ -88,12 +88,20 @@ def test_the_epoch_of_the_leader_stays_over_a_restart_and_the_brokers_grows() ->
 def test_committed_offsets_are_there_after_a_kill() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
-    commit = OffsetCommitRequest(group_id="g", member_id="", topics=[
-        OffsetCommitRequestTopic(name="t", partitions=[
-            OffsetCommitRequestPartition(partition_index=0, committed_offset=7,
-                                         committed_metadata="note")
-        ])
-    ])
+    commit = OffsetCommitRequest(
+        group_id="g",
+        member_id="",
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t",
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=7, committed_metadata="note"
+                    )
+                ],
+            )
+        ],
+    )
     find = FindCoordinatorRequest(coordinator_keys=["g"], key_type=0)
 
     def coordinator() -> int:
@@ -117,7 +125,9 @@ def test_a_directory_in_use_is_refused() -> None:
     broker = SimulatedBroker()
     other = Broker(
         read_configuration({**broker.settings, "listeners": "PLAINTEXT://broker:9093"}),
-        broker.host.runtime, broker.ready.append, broker.failures.append,
+        broker.host.runtime,
+        broker.ready.append,
+        broker.failures.append,
     )
     with pytest.raises(DirectoryInUseError, match="used by another process"):
         other.start()
@@ -157,7 +167,9 @@ def test_a_connection_made_before_the_broker_is_ready_is_served_afterwards() -> 
     broker.stop()
     broker.host.start()
     broker.broker = Broker(
-        read_configuration(broker.settings), broker.host.runtime, broker.ready.append,
+        read_configuration(broker.settings),
+        broker.host.runtime,
+        broker.ready.append,
         broker.failures.append,
     )
     broker.ready.clear()

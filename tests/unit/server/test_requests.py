@@ -44,20 +44,32 @@ def fetch_request(offset: int, **options: int) -> FetchRequest:
 
 
 def alter(broker: SimulatedBroker, kind: int, name: str, key: str, value: str | None) -> int:
-    request = IncrementalAlterConfigsRequest(validate_only=False, resources=[
-        AlterConfigsResource(resource_type=kind, resource_name=name, configs=[
-            AlterableConfig(name=key, config_operation=DELETE if value is None else SET,
-                            value=value)
-        ])
-    ])
+    request = IncrementalAlterConfigsRequest(
+        validate_only=False,
+        resources=[
+            AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    AlterableConfig(
+                        name=key, config_operation=DELETE if value is None else SET, value=value
+                    )
+                ],
+            )
+        ],
+    )
     return broker.ask(request, 1).responses[0].error_code
 
 
 def describe(broker: SimulatedBroker, kind: int, name: str, key: str) -> tuple[str, int, list]:
     request = DescribeConfigsRequest(
-        resources=[DescribeConfigsResource(resource_type=kind, resource_name=name,
-                                           configuration_keys=[key])],
-        include_synonyms=True, include_documentation=True,
+        resources=[
+            DescribeConfigsResource(
+                resource_type=kind, resource_name=name, configuration_keys=[key]
+            )
+        ],
+        include_synonyms=True,
+        include_documentation=True,
     )
     (found,) = broker.ask(request, 4).results[0].configs
     assert found.documentation
@@ -103,8 +115,10 @@ def test_a_fetch_that_waited_in_vain_is_answered_empty(broker: SimulatedBroker) 
 def test_old_produce_versions_are_taken_and_converted(
     broker: SimulatedBroker, version: int, magic: int
 ) -> None:
-    records = [Record(offset=n, timestamp=1000, timestamp_type=0, key=b"k", value=b"%d" % n,
-                      headers=[]) for n in range(3)]
+    records = [
+        Record(offset=n, timestamp=1000, timestamp_type=0, key=b"k", value=b"%d" % n, headers=[])
+        for n in range(3)
+    ]
     request = produce_request("t", write_message_set(magic, records, 0), acks=1)
     answer = broker.ask(request, version).responses[0].partition_responses[0]
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
@@ -167,9 +181,7 @@ def test_no_topic_is_made_where_that_is_switched_off() -> None:
     broker = SimulatedBroker(auto_create_topics_enable="false")
     request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
     for _ in range(2):
-        assert broker.ask(request, 9).topics[0].error_code == (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        assert broker.ask(request, 9).topics[0].error_code == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         broker.world.run_for(100)
 
 
@@ -184,9 +196,16 @@ def test_a_topics_config_comes_from_topic_broker_all_brokers_file_or_default(
     assert alter(broker, BROKER, "1", synonym, "200000") == ErrorCode.NONE
     assert describe(broker, TOPIC, "t", key)[:2] == ("200000", 2)
     assert alter(broker, TOPIC, "t", key, "100000") == ErrorCode.NONE
-    assert describe(broker, TOPIC, "t", key) == ("100000", 1, [
-        (key, "100000", 1), (synonym, "200000", 2), (synonym, "300000", 3), default,
-    ])
+    assert describe(broker, TOPIC, "t", key) == (
+        "100000",
+        1,
+        [
+            (key, "100000", 1),
+            (synonym, "200000", 2),
+            (synonym, "300000", 3),
+            default,
+        ],
+    )
     assert alter(broker, TOPIC, "t", key, None) == ErrorCode.NONE
     assert describe(broker, TOPIC, "t", key)[:2] == ("200000", 2)
 

@@ -54,13 +54,13 @@ class ApiVersionsHandler:
         return ApiVersionsResponse(
             error_code=ErrorCode.NONE,
             api_keys=[
-                ApiVersion(api_key=key, min_version=api.first_version,
-                           max_version=api.last_version)
+                ApiVersion(api_key=key, min_version=api.first_version, max_version=api.last_version)
                 for key, api in SERVED_APIS.items()
             ],
             supported_features=[
-                SupportedFeatureKey(name=name, min_version=levels.min_level,
-                                    max_version=levels.max_level)
+                SupportedFeatureKey(
+                    name=name, min_version=levels.min_level, max_version=levels.max_level
+                )
                 for name, levels in SUPPORTED_FEATURES.items()
                 if context.version >= 4 or levels.min_level > 0
             ],
@@ -74,8 +74,10 @@ class ApiVersionsHandler:
     def _check(self, version: int, request: ApiVersionsRequest) -> ErrorCode:
         if version < 3:
             return ErrorCode.NONE
-        if not (_SOFTWARE.fullmatch(request.client_software_name)
-                and _SOFTWARE.fullmatch(request.client_software_version)):
+        if not (
+            _SOFTWARE.fullmatch(request.client_software_name)
+            and _SOFTWARE.fullmatch(request.client_software_version)
+        ):
             return ErrorCode.INVALID_REQUEST
         names_cluster, names_node = request.cluster_id is not None, request.node_id >= 0
         if names_cluster != names_node:

@@ -44,11 +44,16 @@ class DescribeClusterHandler:
             return DescribeClusterResponse(
                 error_code=error,
                 error_message="This listener belongs to a broker, not to a controller.",
-                endpoint_type=_BROKERS, cluster_id="", brokers=[],
+                endpoint_type=_BROKERS,
+                cluster_id="",
+                brokers=[],
             )
         brokers = [
             DescribeClusterBroker(
-                broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack,
+                broker_id=broker.id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=broker.rack,
                 is_fenced=broker.fenced,
             )
             for broker in self._cluster.image.brokers.values()
@@ -56,7 +61,9 @@ class DescribeClusterHandler:
             and (request.include_fenced_brokers or not broker.fenced)
         ]
         response = DescribeClusterResponse(
-            error_code=ErrorCode.NONE, cluster_id=self._cluster_id, controller_id=self._node_id,
+            error_code=ErrorCode.NONE,
+            cluster_id=self._cluster_id,
+            controller_id=self._node_id,
             brokers=brokers,
         )
         if request.include_cluster_authorized_operations:

@@ -88,8 +88,10 @@ class DescribeConfigsHandler:
         if not name:
             return self._configs.default_broker()
         if name != str(self._node_id):
-            return (ErrorCode.INVALID_REQUEST,
-                    f"Broker {self._node_id} was asked for the configs of broker {name!r}.")
+            return (
+                ErrorCode.INVALID_REQUEST,
+                f"Broker {self._node_id} was asked for the configs of broker {name!r}.",
+            )
         return self._configs.broker()
 
 

@@ -50,16 +50,14 @@ class DescribeQuorumHandler:
                     partitions.append(_failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER))
                 else:
                     partitions.append(self._partition(index, status))
-            topics.append(messages.TopicDataResponse(
-                topic_name=topic.topic_name, partitions=partitions
-            ))
+            topics.append(
+                messages.TopicDataResponse(topic_name=topic.topic_name, partitions=partitions)
+            )
         return messages.DescribeQuorumResponse(
             error_code=ErrorCode.NONE, error_message="", topics=topics, nodes=[]
         )
 
-    def _partition(
-        self, index: int, status: QuorumStatus
-    ) -> messages.PartitionDataResponse:
+    def _partition(self, index: int, status: QuorumStatus) -> messages.PartitionDataResponse:
         return messages.PartitionDataResponse(
             partition_index=index,
             error_code=ErrorCode.NONE,
@@ -88,6 +86,12 @@ class DescribeQuorumHandler:
 
 def _failed(index: int, error: ErrorCode) -> messages.PartitionDataResponse:
     return messages.PartitionDataResponse(
-        partition_index=index, error_code=error, error_message=error.message, leader_id=0,
-        leader_epoch=0, high_watermark=0, current_voters=[], observers=[],
+        partition_index=index,
+        error_code=error,
+        error_message=error.message,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
     )

@@ -55,13 +55,15 @@ class DescribeTopicPartitionsHandler:
             start = first_partition if name == first_name else 0
             indexes = [index for index in sorted(topic.partitions) if index >= start]
             if room == 0 and indexes:
-                response.next_cursor = messages.CursorResponse(topic_name=name,
-                                                       partition_index=indexes[0])
+                response.next_cursor = messages.CursorResponse(
+                    topic_name=name, partition_index=indexes[0]
+                )
                 break
             response.topics.append(self._topic(topic, indexes[:room]))
             if len(indexes) > room:
-                response.next_cursor = messages.CursorResponse(topic_name=name,
-                                                       partition_index=indexes[room])
+                response.next_cursor = messages.CursorResponse(
+                    topic_name=name, partition_index=indexes[room]
+                )
                 break
             room -= len(indexes)
         return response
@@ -99,7 +101,8 @@ class DescribeTopicPartitionsHandler:
 def _failed(name: str) -> messages.DescribeTopicPartitionsResponseTopic:
     legal = problem_of(name) is None
     return messages.DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if legal
         else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=name,
         topic_id=ZERO_UUID,

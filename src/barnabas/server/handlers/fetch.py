@@ -66,9 +66,7 @@ class FetchHandler:
         self._sessions = parts.fetch_sessions
         self._max_bytes = parts.config.integer("fetch.max.bytes")
 
-    def handle_fetch(
-        self, context: RequestContext, request: FetchRequest
-    ) -> FetchResponse | None:
+    def handle_fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
         """Answered now only if the session cannot be used; else when there is enough to read."""
         params = self._params(context.version, request)
         session = self._sessions.open(
@@ -76,8 +74,9 @@ class FetchHandler:
             self._cluster.topic_name,
         )
         if session.error is not ErrorCode.NONE:
-            return FetchResponse(error_code=session.error, session_id=session.session_id,
-                                 responses=[])
+            return FetchResponse(
+                error_code=session.error, session_id=session.session_id, responses=[]
+            )
         pending = PendingFetch(context, session, self._cluster)
         readable = pending.take(session.partitions())
         if readable:
@@ -127,8 +126,14 @@ class FetchHandler:
         for gone in request.forgotten_topics_data:
             topic_id, name = self._resolve(uses_topic_ids, gone.topic, gone.topic_id)
             forgotten += [TopicIdPartition(topic_id, name, index) for index in gone.partitions]
-        return SessionRequest(request.session_id, request.session_epoch, asked, forgotten,
-                              is_from_follower, uses_topic_ids)
+        return SessionRequest(
+            request.session_id,
+            request.session_epoch,
+            asked,
+            forgotten,
+            is_from_follower,
+            uses_topic_ids,
+        )
 
     def _resolve(self, uses_topic_ids: bool, name: str, topic_id: bytes) -> tuple[bytes, str]:
         """Id and name; the name of an unknown id is empty, names of old versions go unchecked."""
@@ -159,8 +164,11 @@ class PendingFetch:
             if not topic_partition.topic:
                 error = ErrorCode.UNKNOWN_TOPIC_ID
             elif topics.by_name(topic_partition.topic) is None:
-                error = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                         if topic_partition.topic_id == ZERO_UUID else ErrorCode.UNKNOWN_TOPIC_ID)
+                error = (
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if topic_partition.topic_id == ZERO_UUID
+                    else ErrorCode.UNKNOWN_TOPIC_ID
+                )
             else:
                 continue
             self._refused[topic_partition] = failed_fetch(error)
@@ -194,9 +202,11 @@ class PendingFetch:
             if topic != last:
                 last = topic
                 partitions = []
-                response.responses.append(FetchableTopicResponse(
-                    topic=asked.topic, topic_id=asked.topic_id, partitions=partitions
-                ))
+                response.responses.append(
+                    FetchableTopicResponse(
+                        topic=asked.topic, topic_id=asked.topic_id, partitions=partitions
+                    )
+                )
             data = partition_data(asked.partition, result)
             partitions.append(data)
             if result.error in _MOVED and self._context.version >= _LEADER_SINCE:
@@ -213,11 +223,14 @@ class PendingFetch:
         )
         endpoint = self._cluster.endpoint(partition.leader, self._context.listener_name)
         known = {node.node_id for node in response.node_endpoints}
-        if (endpoint is not None and self._context.version >= _ENDPOINTS_SINCE
-                and partition.leader not in known):
-            response.node_endpoints.append(NodeEndpoint(
-                node_id=partition.leader, host=endpoint.host, port=endpoint.port
-            ))
+        if (
+            endpoint is not None
+            and self._context.version >= _ENDPOINTS_SINCE
+            and partition.leader not in known
+        ):
+            response.node_endpoints.append(
+                NodeEndpoint(node_id=partition.leader, host=endpoint.host, port=endpoint.port)
+            )
 
 
 def partition_data(index: int, result: FetchResult) -> PartitionData:
@@ -230,12 +243,14 @@ def partition_data(index: int, result: FetchResult) -> PartitionData:
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
-        diverging_epoch=_NO_DIVERGENCE if diverging is None else EpochEndOffset(
-            epoch=diverging.epoch, end_offset=diverging.end_offset
-        ),
+        diverging_epoch=_NO_DIVERGENCE
+        if diverging is None
+        else EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset),
         current_leader=_NO_LEADER,
         snapshot_id=_NO_SNAPSHOT,
-        aborted_transactions=None if aborted is None else [
+        aborted_transactions=None
+        if aborted is None
+        else [
             AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
             for each in aborted
         ],

@@ -48,20 +48,20 @@ class FindCoordinatorHandler:
         """One coordinator per key."""
         version = context.version
         keys = request.coordinator_keys if version >= _BATCHED_SINCE else [request.key]
-        found = [
-            self._find(version, request.key_type, key, context.listener_name) for key in keys
-        ]
+        found = [self._find(version, request.key_type, key, context.listener_name) for key in keys]
         if version >= _BATCHED_SINCE:
             return FindCoordinatorResponse(coordinators=found)
         first = found[0]
         return FindCoordinatorResponse(
-            error_code=first.error_code, error_message=first.error_message,
-            node_id=first.node_id, host=first.host, port=first.port, coordinators=[],
+            error_code=first.error_code,
+            error_message=first.error_message,
+            node_id=first.node_id,
+            host=first.host,
+            port=first.port,
+            coordinators=[],
         )
 
-    def _find(
-        self, version: int, key_type: int, key: str, listener_name: str
-    ) -> Coordinator:
+    def _find(self, version: int, key_type: int, key: str, listener_name: str) -> Coordinator:
         known = key_type in (_GROUP, _TRANSACTION) or (
             key_type == _SHARE and version >= _SHARE_SINCE and _is_share_key(key)
         )
@@ -74,13 +74,16 @@ class FindCoordinatorHandler:
             self._auto_topics.create([OFFSETS_TOPIC])
             return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         partition = topic.partitions.get(partition_for(key, len(topic.partitions)))
-        endpoint = None if partition is None else self._cluster.endpoint(
-            partition.leader, listener_name
+        endpoint = (
+            None if partition is None else self._cluster.endpoint(partition.leader, listener_name)
         )
         if partition is None or endpoint is None:
             return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return Coordinator(
-            key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port,
+            key=key,
+            node_id=partition.leader,
+            host=endpoint.host,
+            port=endpoint.port,
             error_code=ErrorCode.NONE,
             error_message=ErrorCode.NONE.name if version < _BATCHED_SINCE else "",
         )

@@ -41,8 +41,9 @@ class InitProducerIdHandler:
     ) -> InitProducerIdResponse | None:
         """A new id with epoch 0, whatever id the producer had before."""
         if request.transactional_id is not None:
-            error = (ErrorCode.NOT_COORDINATOR if request.transactional_id
-                     else ErrorCode.INVALID_REQUEST)
+            error = (
+                ErrorCode.NOT_COORDINATOR if request.transactional_id else ErrorCode.INVALID_REQUEST
+            )
             return _failed(error)
         if (request.producer_id == _NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
             return _failed(ErrorCode.INVALID_REQUEST)
@@ -51,9 +52,11 @@ class InitProducerIdHandler:
             if error is not ErrorCode.NONE:
                 context.respond(_failed(error))
                 return
-            context.respond(InitProducerIdResponse(
-                error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
-            ))
+            context.respond(
+                InitProducerIdResponse(
+                    error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
+                )
+            )
 
         self._producer_ids.next_id(on_id)
         return None

@@ -53,17 +53,27 @@ class ListOffsetsHandler:
             for topic in request.topics
             for partition in topic.partitions
         ]
-        twice = {pair for pair in asked if asked.count(pair) > 1} if len(
-            set(asked)) != len(asked) else set()
-        return ListOffsetsResponse(topics=[
-            ListOffsetsTopicResponse(name=topic.name, partitions=[
-                _failed(partition, ErrorCode.INVALID_REQUEST)
-                if (topic.name, partition.partition_index) in twice
-                else self._list_offset(context.version, request, topic.name, partition)
-                for partition in {each.partition_index: each for each in topic.partitions}.values()
-            ])
-            for topic in request.topics
-        ])
+        twice = (
+            {pair for pair in asked if asked.count(pair) > 1}
+            if len(set(asked)) != len(asked)
+            else set()
+        )
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        _failed(partition, ErrorCode.INVALID_REQUEST)
+                        if (topic.name, partition.partition_index) in twice
+                        else self._list_offset(context.version, request, topic.name, partition)
+                        for partition in {
+                            each.partition_index: each for each in topic.partitions
+                        }.values()
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
 
     def _list_offset(
         self,

@@ -58,8 +58,9 @@ class MetadataHandler:
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
         response = MetadataResponse(
             brokers=[
-                MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port,
-                                       rack=broker.rack)
+                MetadataResponseBroker(
+                    node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
                 for broker, endpoint in self._cluster.live_brokers(context.listener_name)
             ],
             cluster_id=self._cluster_id,
@@ -76,8 +77,9 @@ class MetadataHandler:
         asked = request.topics
         if asked is None or (context.version == 0 and not asked):
             listener = context.listener_name
-            return [self._topic(topic, listener, operations)
-                    for topic in self._cluster.image.topics]
+            return [
+                self._topic(topic, listener, operations) for topic in self._cluster.image.topics
+            ]
         if any(topic.topic_id != ZERO_UUID for topic in asked):
             # As Kafka: a request that names topics by id is answered for those alone.
             asked = [topic for topic in asked if topic.topic_id != ZERO_UUID]
@@ -87,8 +89,10 @@ class MetadataHandler:
             key = topic.topic_id if topic.name is None else topic.name
             if key not in made:
                 made[key] = self._asked_topic(context, topic, operations)
-                if (made[key].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        and topic.name is not None):
+                if (
+                    made[key].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    and topic.name is not None
+                ):
                     missing.append(topic.name)
         if missing and (request.allow_auto_topic_creation or context.version < 4):
             self._auto_topics.create(missing)
@@ -108,7 +112,8 @@ class MetadataHandler:
                 legal = problem_of(asked.name) is None
                 return _failed(
                     asked,
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if legal
                     else ErrorCode.INVALID_TOPIC_EXCEPTION,
                     operations,
                 )

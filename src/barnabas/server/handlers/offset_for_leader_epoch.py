@@ -38,13 +38,15 @@ class OffsetForLeaderEpochHandler:
         request: OffsetForLeaderEpochRequest,
     ) -> OffsetForLeaderEpochResponse:
         """One answer per partition."""
-        return OffsetForLeaderEpochResponse(topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[self._end(topic.topic, asked) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ])
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic,
+                    partitions=[self._end(topic.topic, asked) for asked in topic.partitions],
+                )
+                for topic in request.topics
+            ]
+        )
 
     def _end(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
         end = self._replicas.epoch_end_offset(

@@ -60,7 +60,10 @@ class ProduceHandler:
             self._take_topic(pending, entries, request, topic)
         if entries:
             self._replicas.append_records(
-                request.timeout_ms, request.acks, entries, AppendOrigin.CLIENT,
+                request.timeout_ms,
+                request.acks,
+                entries,
+                AppendOrigin.CLIENT,
                 pending.on_appended,
             )
         else:
@@ -155,9 +158,9 @@ class PendingProduce:
         )
         endpoint = self._cluster.endpoint(partition.leader, self.context.listener_name)
         if endpoint is not None:
-            response.node_endpoints.append(NodeEndpoint(
-                node_id=partition.leader, host=endpoint.host, port=endpoint.port
-            ))
+            response.node_endpoints.append(
+                NodeEndpoint(node_id=partition.leader, host=endpoint.host, port=endpoint.port)
+            )
 
 
 def fill_answer(answer: PartitionProduceResponse, result: ProduceResult) -> None:
