@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from barnabas.server.configuration import BROKER_KEYS, read_configuration
+from barnabas.server.endpoint import Endpoint
+from barnabas.server.listeners import advertised_endpoints
+from barnabas.settings.definition import ConfigError
+
+
+def test_defaults_are_kafkas() -> None:
+    parsed = read_configuration({}).parsed
+    expected = {
+        "num.partitions": 1,
+        "default.replication.factor": 1,
+        "log.segment.bytes": 1 << 30,
+        "log.retention.hours": 168,
+        "message.max.bytes": 1_048_588,
+        "socket.request.max.bytes": 104_857_600,
+        "fetch.max.bytes": 57_671_680,
+        "offsets.topic.num.partitions": 50,
+        "offsets.topic.replication.factor": 3,
+        "connections.max.idle.ms": 600_000,
+        "auto.create.topics.enable": True,
+        "max.incremental.fetch.session.cache.slots": 1000,
+        "replica.lag.time.max.ms": 30_000,
+        "broker.heartbeat.interval.ms": 2000,
+        "broker.session.timeout.ms": 9000,
+    }
+    assert {name: parsed[name] for name in expected} == expected
+
+
+def test_the_old_name_of_the_node_id_is_known() -> None:
+    assert read_configuration({"broker.id": "7"}).node_id == 7
+
+
+def test_an_unknown_key_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        read_configuration({"no.such.key": "1"})
+    assert "no.such.key=1" in caplog.text
+
+
+def test_a_bad_value_is_an_error_that_names_key_value_and_range() -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_configuration({"num.partitions": "0"})
+    assert str(raised.value) == (
+        "num.partitions: '0' is not allowed; allowed: an int (-2147483648 to 2147483647), "
+        "at least 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("listeners", "nonsense"),
+        ("listeners", ""),
+        ("listeners", "A://h:1,A://h:2"),
+        ("listeners", "SSL://h:1"),
+        ("listeners", "CONTROLLER://h:1"),
+        ("advertised.listeners", "nonsense"),
+        ("process.roles", "broker"),
+        ("controller.quorum.voters", "2@h:9093"),
+    ],
+)
+def test_what_this_node_cannot_be_is_refused(key: str, value: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_configuration({key: value})
+    assert raised.value.key == key
+
+
+def test_a_single_nodes_quorum_may_name_this_node() -> None:
+    configuration = read_configuration(
+        {
+            "controller.quorum.voters": "1@h:9093",
+            "listeners": "PLAINTEXT://h:9092,CONTROLLER://h:9093",
+        }
+    )
+    assert configuration.endpoints == [Endpoint("PLAINTEXT", "h", 9092)]
+
+
+def test_clients_are_told_the_bound_port_unless_something_else_is_advertised() -> None:
+    parsed = read_configuration(
+        {"listeners": "PLAINTEXT://h:0,OTHER://h:0", "advertised.listeners": "OTHER://public:1234"}
+    ).parsed
+    bound = [Endpoint("PLAINTEXT", "h", 5001), Endpoint("OTHER", "h", 5002)]
+    assert advertised_endpoints(parsed, bound) == [
+        Endpoint("PLAINTEXT", "h", 5001),
+        Endpoint("OTHER", "public", 1234),
+    ]
+
+
+def test_every_interface_needs_an_advertised_address() -> None:
+    with pytest.raises(ConfigError, match=r"advertised\.listeners"):
+        read_configuration({"listeners": "PLAINTEXT://0.0.0.0:9092"})
+    read_configuration(
+        {"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised.listeners": "PLAINTEXT://public:9092"}
+    )
+
+
+def test_every_key_says_what_it_is_for() -> None:
+    assert all(key.doc.endswith(".") for key in BROKER_KEYS)
