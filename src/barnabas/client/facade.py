@@ -6,7 +6,6 @@ to the process that made it; one thread at a time may use it.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -32,6 +31,7 @@ from barnabas.client.record_stream import RecordStream
 from barnabas.client.retrying import RetryingCall
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.runtime.process import process_id
 from barnabas.runtime.stepper import LoopStepper
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Client:
 
     def __init__(self, bootstrap_servers: str | Sequence[str], /, **config: Any) -> None:
         self.config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
-        self._pid = os.getpid()
+        self._pid = process_id()
         self._stepper = LoopStepper()
         self._cluster = Cluster(self._stepper.runtime, self.config)
         self._groups = GroupOffsets(self._cluster)
@@ -94,7 +94,7 @@ class Client:
         """Close all connections; producers deliver what they hold first, unless `flush` is off."""
         if self._closed:
             return
-        if self._pid != os.getpid():
+        if self._pid != process_id():
             self._closed = True
             return
         try:
@@ -112,7 +112,7 @@ class Client:
         return f"Client({servers!r})"
 
     def _check_usable(self) -> None:
-        if self._pid != os.getpid():
+        if self._pid != process_id():
             raise ForkedClientError
         if self._closed:
             raise ClientClosedError("the client is closed")
