@@ -29,6 +29,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "RangeStalledError",
     "RecordTooLargeError",
+    "UnknownPartitionError",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "broker_error",
@@ -125,6 +126,17 @@ class UnknownTopicError(BrokerError):
         if known:
             hint = f"did you mean {', '.join(known)}? Otherwise {hint}"
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, f"no such topic; {hint}")
+
+
+class UnknownPartitionError(UnknownTopicError):
+    """The topic is there and has fewer partitions than that."""
+
+    def __init__(self, topic: str, partition: int, count: int) -> None:
+        has = f"0 to {count - 1}" if count > 1 else "0 only"
+        detail = f"{topic} has partitions {has}; `barnabas topics alter` adds more"
+        BrokerError.__init__(
+            self, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition}", detail
+        )
 
 
 class OffsetOutOfRangeError(BrokerError):

@@ -257,7 +257,11 @@ class Client:
 
         self._check_usable()
         producer = Producer(
-            self._cluster, self._stepper, self.config.override(config), self._check_usable
+            self._cluster,
+            self._stepper,
+            self.config.override(config),
+            self._check_usable,
+            self._producers.remove,
         )
         self._producers.append(producer)
         return producer

@@ -14,7 +14,7 @@ from barnabas.client.errors import (
     ClientClosedError,
     ClientError,
     ClientTimeoutError,
-    UnknownTopicError,
+    UnknownPartitionError,
 )
 from barnabas.client.partitioner import StickyPartitioner, partition_for_key
 from barnabas.client.sender import Sender
@@ -76,11 +76,13 @@ class Producer:
         stepper: LoopStepper,
         config: ClientConfig,
         check_usable: Callable[[], None],
+        on_closed: Callable[[Producer], None],
     ) -> None:
         self._cluster = cluster
         self._stepper = stepper
         self._config = config
         self._check_usable = check_usable
+        self._on_closed = on_closed
         self._clock = cluster.runtime.clock
         self._sender = Sender(cluster, config, self._on_settled)
         self._accumulator = Accumulator(
@@ -133,7 +135,10 @@ class Producer:
                 self.flush(timeout)
         finally:
             self._closed = True
+            # What is sent from now on has to look for its topic, and finds the producer closed.
+            self._targets.clear()
             self._sender.close()
+            self._on_closed(self)
 
     # Sending
 
@@ -157,7 +162,7 @@ class Producer:
         Raises:
             BufferFullError: no room within max.block.ms.
             RecordTooLargeError: over max.request.size.
-            UnknownTopicError: no such topic or partition.
+            UnknownTopicError: no such topic or partition, even in metadata asked for just now.
         """
         now = self._clock.wall_ms()
         target = self._target(topic)
@@ -168,7 +173,7 @@ class Producer:
                 size = _RECORD_OVERHEAD + (len(value) if value else 0)
                 partition = target.sticky.choose(size, target.available)
         elif not 0 <= partition < target.count:
-            raise UnknownTopicError(f"{topic}-{partition} ({topic} has {target.count} partitions)")
+            target = self._target_with(topic, partition)
         tp = target.partitions[partition]
         on_delivery = None
         record: BatchRecord = (key, value, [], None)
@@ -198,7 +203,7 @@ class Producer:
         target = self._target(topic)
         if partition is not None:
             if not 0 <= partition < target.count:
-                raise UnknownTopicError(f"{topic}-{partition} ({target.count} partitions)")
+                target = self._target_with(topic, partition)
             self._extend(target.partitions[partition], iter(records))
             return
         buckets: dict[int, list[BatchRecord]] = {}
@@ -296,16 +301,27 @@ class Producer:
         info = self._cluster.metadata.topics.get(topic)
         if info is None:
             info = self._learn(topic)
+        return self._new_target(info)
+
+    def _target_with(self, topic: str, partition: int) -> _Target:
+        """The target of a topic, with a partition that is not known yet: it may be a new one."""
+        self._check_open()
+        if partition < 0:
+            raise UnknownPartitionError(topic, partition, self._target(topic).count)
+        return self._new_target(self._learn(topic, partition))
+
+    def _new_target(self, info: TopicInfo) -> _Target:
+        target = self._targets.get(info.name)
         if target is not None:
             sticky = target.sticky
         else:
             sticky = StickyPartitioner(self._cluster.runtime.rng, self._config.batch_size)
         target = _Target(info, self._cluster.metadata.generation, sticky)
-        self._targets[topic] = target
+        self._targets[info.name] = target
         return target
 
-    def _learn(self, topic: str) -> TopicInfo:
-        """Wait for the topic's metadata; the broker may create it now."""
+    def _learn(self, topic: str, partition: int = 0) -> TopicInfo:
+        """Wait for metadata with the topic's partition; the broker may create the topic now."""
         cluster = self._cluster
         cluster.tracked.add(topic)
         cluster.allow_auto_creation = True
@@ -315,11 +331,13 @@ class Producer:
             [topic],
             self._config.max_block_ms,
             lambda found, error: outcome.append((found, error)),
+            partition=partition,
         ).start()
         self._stepper.run_until(lambda: bool(outcome))
         found, error = outcome[0]
         if found is None:
-            cluster.tracked.discard(topic)
+            if topic not in cluster.metadata.topics:
+                cluster.tracked.discard(topic)
             assert error is not None
             raise error
         return found[topic]

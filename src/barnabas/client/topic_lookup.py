@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.errors import ClientError, UnknownTopicError, broker_error
+from barnabas.client.errors import (
+    ClientError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    broker_error,
+)
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -23,7 +28,8 @@ _UNKNOWN_ATTEMPTS = 5
 class TopicLookup:
     """Refreshes metadata until it has all `topics` with a leader for every partition, or an error.
 
-    With `wait_for_leaders` off a topic counts as found whatever its leaders.
+    With `wait_for_leaders` off a topic counts as found whatever its leaders. With `partition` each
+    topic must have a partition of that number: it may have been added a moment ago.
     """
 
     def __init__(
@@ -34,12 +40,14 @@ class TopicLookup:
         on_done: OnDone[dict[str, TopicInfo]],
         *,
         wait_for_leaders: bool = False,
+        partition: int = 0,
     ) -> None:
         self._cluster = cluster
         self._topics = list(dict.fromkeys(topics))
         self._deadline_ms = cluster.runtime.clock.monotonic_ms() + timeout_ms
         self._on_done = on_done
         self._wait_for_leaders = wait_for_leaders
+        self._partition = partition
         self._attempts = 0
 
     def start(self) -> None:
@@ -75,6 +83,8 @@ class TopicLookup:
             topic = metadata.topics.get(name)
             if topic is None:
                 return UnknownTopicError(name, metadata.similar(name))
+            if self._partition >= len(topic.partitions):
+                return UnknownPartitionError(name, self._partition, len(topic.partitions))
             if self._wait_for_leaders and len(topic.available) < len(topic.partitions):
                 return broker_error(ErrorCode.LEADER_NOT_AVAILABLE, name)
         return None

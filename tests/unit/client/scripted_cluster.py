@@ -57,11 +57,25 @@ class ScriptedCluster:
         self.tracked: set[str] = set()
         self.metadata = MetadataCache()
         self.metadata.nodes = {1: NodeInfo(1, "h", 1)}
-        partitions = {number: PartitionInfo(number, 1, 4) for number in range(2)}
-        self.metadata.topics = {"t": TopicInfo("t", TOPIC_ID, False, partitions)}
+        self.set_partitions(2)
         self.metadata.names = {TOPIC_ID: "t"}
         self.calls: list[Call] = []
         self.updates_requested = 0
+        # What each refresh that is still to come does to the cluster.
+        self.on_refresh: list[Callable[[], None]] = []
+        self.refreshes = 0
+        self.allow_auto_creation = False
+
+    def set_partitions(self, count: int) -> None:
+        partitions = {number: PartitionInfo(number, 1, 4) for number in range(count)}
+        self.metadata.topics = {"t": TopicInfo("t", TOPIC_ID, False, partitions)}
+        self.metadata.generation += 1
+
+    def refresh(self, _topics: object, on_done: Callable[[None, None], None]) -> None:
+        self.refreshes += 1
+        if self.on_refresh:
+            self.on_refresh.pop(0)()
+        on_done(None, None)
 
     def call(self, _node_id: int, call: Call) -> None:
         self.calls.append(call)
