@@ -16,6 +16,7 @@ from barnabas.coordinator.config import GroupCoordinatorConfig
 from barnabas.coordinator.driver import DriverParts
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.metadata.publisher import MetadataPublisher
+from barnabas.metadata.snapshot_generator import SnapshotGenerator
 from barnabas.network.connection import ConnectionDoors
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
@@ -101,7 +102,8 @@ class Broker:
         self._doors = LogDoors(
             runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
         )
-        self._quorum = self._open_quorum()
+        raft_config = self._raft_config()
+        self._quorum = self._open_quorum(raft_config)
         publisher = MetadataPublisher()
         self._controller = Controller(
             ControllerConfig(self._configuration.node_id, self._cluster_id, self._config),
@@ -113,6 +115,7 @@ class Broker:
         self._registration = self._make_registration()
         publisher.add_listener(self._follower.on_image)
         self._quorum.add_listener(publisher)
+        self._quorum.add_listener(SnapshotGenerator(self._quorum, publisher, raft_config))
         self._quorum.add_listener(self._controller)
         self._controller.when_active(self._register)
         self._quorum.start()
@@ -146,9 +149,9 @@ class Broker:
     def _broker_epoch(self) -> int:
         return self._registration.epoch
 
-    def _open_quorum(self) -> RaftDriver:
+    def _raft_config(self) -> RaftConfig:
         config, node_id = self._config, self._configuration.node_id
-        raft_config = RaftConfig(
+        return RaftConfig(
             node_id=node_id,
             voters=(node_id,),
             election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
@@ -161,7 +164,10 @@ class Broker:
             segment_ms=config.integer("metadata.log.segment.ms"),
             retention_bytes=config.integer("metadata.max.retention.bytes"),
         )
-        directory = config.optional_string("metadata.log.dir") or self._directories[0].path
+
+    def _open_quorum(self, raft_config: RaftConfig) -> RaftDriver:
+        given = self._config.optional_string("metadata.log.dir")
+        directory = given or self._directories[0].path
         opening = RaftOpening(
             directory, self._doors, self._runtime.rng, self._fail, BOOTSTRAP_FEATURES
         )
