@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from barnabas.client.batch_split import split
 from barnabas.client.errors import RecordTooLargeError
 from barnabas.client.producer_batch import ProducerBatch
 from barnabas.record.compression import CODES
@@ -89,6 +90,16 @@ class PartitionQueue:
             later.append(self.closed.popleft())
         self.closed.appendleft(batch)
         self.closed.extendleft(reversed(later))
+
+    def number_again_behind(self, number: int) -> None:
+        """Make the number behind `number` free, for the second half of a batch that is split."""
+        batches = [*self.in_flight, *self.closed]
+        if self.open is not None:
+            batches.append(self.open)
+        for batch in batches:
+            if batch.number > number:
+                batch.number += 1
+        self.next_number += 1
 
 
 class Accumulator:
@@ -257,6 +268,15 @@ class Accumulator:
         """Give back the memory of a batch that was delivered or given up."""
         self.reserved_bytes -= batch.reserved_bytes
         batch.reserved_bytes = 0
+
+    def split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Queue the halves of a batch that the broker finds too large in its place."""
+        self.release(batch)
+        queue.number_again_behind(batch.number)
+        for half in split(batch, self._compression, self._config.compression_level):
+            self.reserved_bytes += half.reserved_bytes
+            queue.put_back(half)
+        self.ready[queue] = None
 
     def make_all_due(self) -> None:
         """Let every open batch go now: a flush."""

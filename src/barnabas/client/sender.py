@@ -268,11 +268,17 @@ class Sender:
         queue = self.accumulator.queue(batch.tp)
         queue.in_flight.remove(batch)
         batch.last_error = error
-        if self._may_retry(queue, batch, error):
+        if error.error_code == ErrorCode.MESSAGE_TOO_LARGE and self._may_split(batch):
+            self.accumulator.split(queue, batch)
+        elif self._may_retry(queue, batch, error):
             queue.put_back(batch)
             self._delay(queue, batch.attempts)
         else:
             self._give_up(batch, error)
+
+    def _may_split(self, batch: ProducerBatch) -> bool:
+        age_ms = self._cluster.runtime.clock.monotonic_ms() - batch.created_ms
+        return batch.count > 1 and age_ms < self._config.delivery_timeout_ms
 
     def _may_retry(self, queue: PartitionQueue, batch: ProducerBatch, error: ClientError) -> bool:
         age_ms = self._cluster.runtime.clock.monotonic_ms() - batch.created_ms

@@ -43,6 +43,13 @@ class Setup:
         self.accumulator.make_all_due()
         self.sender.pump()
 
+    def send_together(self, count: int) -> None:
+        """One batch of `count` records."""
+        for _ in range(count):
+            self.accumulator.append(TP, (None, b"x", (), None), 0, None)
+        self.accumulator.close_open(self.accumulator.queue(TP))
+        self.sender.pump()
+
     def give_id(self) -> None:
         request, answer = self.cluster.take(4)
         assert request.transactional_id is None
@@ -174,3 +181,46 @@ def test_without_idempotence_batches_have_no_sequence() -> None:
     setup = Setup(acks=1)
     setup.send(1)
     assert setup.produced()[0] == (-1, -1)
+
+
+def test_a_batch_that_is_too_large_goes_as_two_halves_before_those_behind_it() -> None:
+    setup = Setup()
+    setup.send_together(3)
+    setup.send_together(2)
+    setup.give_id()
+    (_, first), (_, second) = setup.produced(), setup.produced()
+    first(ErrorCode.MESSAGE_TOO_LARGE)
+    second(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    setup.cluster.time.advance(2000)
+    sequences = []
+    for _ in range(3):
+        assert len(setup.cluster.calls) == 1
+        sequence, settle = setup.produced()
+        sequences.append(sequence)
+        settle()
+    assert sequences == [(0, 0), (0, 1), (0, 3)]
+    assert setup.settled == [(1, None), (2, None), (2, None)]
+    assert setup.accumulator.is_empty
+
+
+def test_halves_are_halved_until_a_single_record_is_refused() -> None:
+    setup = Setup(acks=1)
+    setup.send_together(4)
+    for _ in range(3):
+        setup.produced()[1](ErrorCode.MESSAGE_TOO_LARGE)
+    ((count, error),) = setup.settled
+    assert count == 1
+    assert error is not None
+    assert error.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    setup.produced()[1]()
+    setup.produced()[1]()
+    assert setup.settled[1:] == [(1, None), (2, None)]
+    assert setup.accumulator.is_empty
+
+
+def test_a_batch_is_not_split_after_its_delivery_timeout() -> None:
+    setup = Setup(acks=1, delivery_timeout_ms=5000)
+    setup.send_together(4)
+    setup.cluster.time.advance(6000)
+    setup.produced()[1](ErrorCode.MESSAGE_TOO_LARGE)
+    assert setup.settled[0][0] == 4
