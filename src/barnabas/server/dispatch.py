@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
@@ -15,15 +15,13 @@ from barnabas.server.handlers.table import SERVED_APIS
 from barnabas.server.request import RequestContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from barnabas.network.connection import Connection
     from barnabas.protocol.schema import Message
     from barnabas.server.handlers.table import ServedApi
     from barnabas.server.parts import ServerParts
-
-    # A response, or None when the request is parked: then context.respond is called later.
-    Handle = Callable[[RequestContext, Any], Message | None]
+    from barnabas.server.request import Handle
 
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.headers import encode_response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.network.connection import Connection, ResponseSlot
     from barnabas.protocol.schema import Message
+
+    # A response, or None when the request is parked: then context.respond is called later.
+    Handle = Callable[["RequestContext", Any], Message | None]
 
 
 class RequestContext:

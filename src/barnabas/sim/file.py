@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.runtime.disk import Bytes
     from barnabas.runtime.rng import Rng
-    from barnabas.sim.disk import SimDisk
+
+
+class Medium(Protocol):
+    """The disk, as far as its files know it."""
+
+    # Counts the losses of power: files opened before one are dead.
+    generation: int
+
+    def check(self, operation: str, path: str) -> None:
+        """Raise the fault that lies on this path, if one does."""
+        ...
+
+    def room(self) -> int:
+        """Bytes until the disk is full."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Now, for times of change."""
+        ...
 
 
 class Inode:
@@ -75,7 +93,7 @@ class SimFile:
 
     __slots__ = ("_disk", "_generation", "_inode", "path")
 
-    def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
+    def __init__(self, disk: Medium, path: str, inode: Inode) -> None:
         self.path = path
         self._disk = disk
         self._inode: Inode | None = inode

@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.runtime.sockets import Chunk, StreamHandler
     from barnabas.runtime.timer import Timer
-    from barnabas.sim.network import SimNetwork
 
 # What the kernels of both sides hold before a sender notices.
 WINDOW_BYTES = 256 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
 LOW_WATER_BYTES = 256 * 1024
+
+
+class Wire(Protocol):
+    """The network, as far as its streams know it."""
+
+    def carry(
+        self, source: str, target: str, not_before_ms: float, arrive: Callable[[], None]
+    ) -> float:
+        """Let something travel; returns the moment of its arrival."""
+        ...
+
+    def forget(self, stream: SimStream) -> None:
+        """A stream has ended."""
+        ...
+
+    def draws_read_size(self, available: int) -> int:
+        """How much one read gets."""
+        ...
+
+    def draws_pause_ms(self) -> float:
+        """Time between two reads."""
+        ...
+
+    def draws_reset(self) -> bool:
+        """Whether this write meets a reset."""
+        ...
 
 
 class SimStream:
@@ -41,9 +66,7 @@ class SimStream:
         "peer",
     )
 
-    def __init__(
-        self, network: SimNetwork, timer: Timer, handler: StreamHandler, host: str
-    ) -> None:
+    def __init__(self, network: Wire, timer: Timer, handler: StreamHandler, host: str) -> None:
         self._network = network
         # The owning process's: what is called through it dies with the process.
         self._timer = timer

@@ -7,13 +7,20 @@ caller that forces it. There is one thread, so that a flag is all the locking th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from barnabas.waiting.purgatory import Purgatory
     from barnabas.waiting.timing_wheel import WheelEntry
+
+
+class Watcher(Protocol):
+    """The purgatory, as far as an operation knows it."""
+
+    def forget(self, operation: DelayedOperation) -> None:
+        """Take a completed operation out of all its keys."""
+        ...
 
 
 class DelayedOperation(ABC):
@@ -26,7 +33,7 @@ class DelayedOperation(ABC):
         self.delay_ms = delay_ms
         self._completed = False
         # Set by the purgatory while it waits there.
-        self._purgatory: Purgatory | None = None
+        self._purgatory: Watcher | None = None
         self._keys: list[Hashable] = []
         self._entry: WheelEntry | None = None
 

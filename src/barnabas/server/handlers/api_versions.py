@@ -21,9 +21,8 @@ from barnabas.server.features import SUPPORTED_FEATURES
 from barnabas.server.handlers.table import SERVED_APIS
 
 if TYPE_CHECKING:
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -13,9 +13,8 @@ from barnabas.protocol.messages.describe_cluster import (
 from barnabas.server.authorized_operations import CLUSTER_OPERATIONS
 
 if TYPE_CHECKING:
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 _BROKERS = 1
 

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.server.described_configs import DescribedConfig
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 Refusal = tuple[ErrorCode, str]
 

@@ -10,9 +10,8 @@ from barnabas.storage.log_manager import CLUSTER_METADATA
 
 if TYPE_CHECKING:
     from barnabas.raft.quorum_status import QuorumStatus, ReplicaStatus
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 _UNKNOWN = -1
 

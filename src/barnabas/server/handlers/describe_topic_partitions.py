@@ -13,9 +13,8 @@ from barnabas.server.authorized_operations import TOPIC_OPERATIONS
 if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 
 def handler(parts: ServerParts) -> Handle:

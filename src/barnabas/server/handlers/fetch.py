@@ -31,9 +31,8 @@ from barnabas.storage.topic_partition import TopicIdPartition
 if TYPE_CHECKING:
     from barnabas.replication.fetch_context import FetchContext
     from barnabas.server.cluster_view import ClusterView
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
     Asked = tuple[TopicIdPartition, FetchPartitionData]
     Answered = tuple[TopicIdPartition, FetchResult]

@@ -19,9 +19,8 @@ from barnabas.protocol.primitives import uuid_from_string
 from barnabas.server.auto_topics import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _SHARE_SINCE = 6

@@ -15,9 +15,8 @@ from barnabas.protocol.messages.init_producer_id import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 _NO_PRODUCER_ID = -1
 _NO_EPOCH = -1

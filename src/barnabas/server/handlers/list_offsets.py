@@ -21,9 +21,8 @@ from barnabas.replication.fetch_params import DEBUGGING_REPLICA_ID, fetch_isolat
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 # Special timestamp -> the version that brought it.
 _SPECIAL_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}

@@ -24,9 +24,8 @@ from barnabas.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED,
 if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 _TOPIC_IDS_SINCE = 12
 

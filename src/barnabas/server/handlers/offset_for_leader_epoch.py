@@ -14,9 +14,8 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 
 def handler(parts: ServerParts) -> Handle:

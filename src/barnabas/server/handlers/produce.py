@@ -29,9 +29,8 @@ from barnabas.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from barnabas.replication.results import ProduceResult
     from barnabas.server.cluster_view import ClusterView
-    from barnabas.server.dispatch import Handle
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import RequestContext
+    from barnabas.server.request import Handle, RequestContext
 
 _TOPIC_IDS_SINCE = 13
 _LEADER_SINCE = 10
