@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import sys
@@ -61,8 +62,10 @@ def _run(properties: dict[str, str]) -> int:
 
     try:
         run(main)
-    except (StorageError, OSError) as error:
+    except StorageError as error:
         return _complain(str(error))
+    except OSError as error:
+        return _complain(_with_remedy(error))
     if failure:
         return _complain(str(failure[0]))
     return 0
@@ -76,6 +79,17 @@ def _say_ready(address: str) -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     sys.stdout.write(f"ready {address}\n")
     sys.stdout.flush()
+
+
+def _with_remedy(error: OSError) -> str:
+    remedies = {
+        errno.EADDRINUSE: "stop what listens there, or take another port with --listen HOST:PORT "
+        "(port 0 is any free one)",
+        errno.EADDRNOTAVAIL: "this machine has no such address; --listen HOST:PORT takes another",
+        errno.EACCES: "choose a directory or a port that this user may use",
+    }
+    remedy = remedies.get(error.errno or 0)
+    return f"{error}; {remedy}" if remedy else str(error)
 
 
 def _complain(text: str) -> int:
