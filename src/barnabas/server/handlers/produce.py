@@ -36,9 +36,6 @@ _TOPIC_IDS_SINCE = 13
 _LEADER_SINCE = 10
 _ADMIN_CLIENT_ID = "__admin_client"
 
-# What most partitions answer; shared, since nobody changes it.
-_NO_LEADER = LeaderIdAndEpoch()
-
 
 def handler(parts: ServerParts) -> Handle:
     """The handler of this API."""
@@ -95,9 +92,7 @@ class ProduceHandler:
         answers: list[PartitionProduceResponse] = []
         pending.add_topic(name or "", topic, answers)
         for data in topic.partition_data:
-            answer = PartitionProduceResponse(
-                index=data.index, error_code=refused, base_offset=-1, current_leader=_NO_LEADER
-            )
+            answer = PartitionProduceResponse(index=data.index, error_code=refused, base_offset=-1)
             answers.append(answer)
             if refused is not ErrorCode.NONE:
                 continue
