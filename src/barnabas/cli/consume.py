@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import sys
 import time
 from datetime import datetime
@@ -53,7 +54,14 @@ class Start(NamedTuple):
 @click.option("--from-beginning", is_flag=True, help="Start at the first record there is.")
 @click.option("-o", "--offset", metavar="N|-N|earliest|latest", help="Start there; -N: N from end.")
 @click.option("-t", "--timestamp", metavar="MS|ISO", help="Start at the first record as late.")
-@click.option("-p", "--partition", "partitions", type=click.IntRange(0), multiple=True)
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Only these; may be given several times.",
+)
 @click.option("-n", "--max-records", type=click.IntRange(1), help="End after so many.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="End where the topics now end.")
 @click.option("-g", "--group", help="Start where this group was, and commit its offsets.")
@@ -78,6 +86,8 @@ def consume(
         raise click.UsageError("give one of --from-beginning, --offset and --timestamp")
     if template is not None and as_json:
         raise click.UsageError("give --format or --json, not both")
+    if group == "":
+        raise click.UsageError("--group needs a name")
     start = Start(from_beginning, offset, timestamp)
     show = _json_line if as_json else compile_template(template or "%s\\n")
     with connected(bootstrap, properties) as client:
@@ -117,6 +127,7 @@ class _Printer:
         while not stream.is_finished:
             records = stream.poll_records(_POLL_MS)
             if not records:
+                _check_reader(output.fileno())
                 self._printed.update(stream.positions if stream.is_finished else {})
                 self._maybe_commit()
                 continue
@@ -141,6 +152,18 @@ class _Printer:
         if self._group is not None and self._printed:
             printed, self._printed = self._printed, {}
             self._client.commit_offsets(self._group, printed)
+
+
+def _check_reader(descriptor: int) -> None:
+    """Notice that who reads our output has gone, though there is nothing to write.
+
+    Raises:
+        BrokenPipeError: it has.
+    """
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        raise BrokenPipeError
 
 
 # Where to read

@@ -36,6 +36,8 @@ are sent as UTF-8, null as null, other values as JSON; "value_base64" and "key_b
 _CHUNK_BYTES = 1 << 18
 # An open line that comes slowly is sent after this long without input, in s.
 _IDLE_S = 0.05
+_INT32_MAX = (1 << 31) - 1
+_INT64_MAX = (1 << 63) - 1
 
 Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int | None]
 
@@ -56,7 +58,9 @@ class Options(NamedTuple):
 @click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE...]")
 @click.option("-k", "--key-separator", help="What stands between key and value in a line.")
 @click.option("--key", help="The key of every record.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Of every record."
+)
 @click.option("-p", "--partition", type=click.IntRange(0), help="[default: by key, else any]")
 @click.option(
     "-z",
@@ -170,23 +174,47 @@ def _json_record(line: bytes, options: Options) -> tuple[Record, int | None]:
         raise ValueError(f"not a JSON line: {line[:80]!r} ({error})") from None
     if not isinstance(fields, dict) or not ("value" in fields or "value_base64" in fields):
         raise ValueError(f'a JSON line is an object with "value": {line[:80]!r}')
-    given = fields.get("headers") or []
-    pairs = given.items() if isinstance(given, dict) else given
-    headers = options.headers + [(str(name), _json_value(value)) for name, value in pairs]
-    key = _json_member(fields, "key")
-    record = (
-        options.key if key is None else key,
-        _json_member(fields, "value"),
-        headers,
-        fields.get("timestamp"),
-    )
-    partition = options.partition
-    return record, fields.get("partition") if partition is None else partition
+    try:
+        headers = options.headers + _json_headers(fields.get("headers"))
+        key = _json_member(fields, "key")
+        value = _json_member(fields, "value")
+        timestamp = _json_number(fields, "timestamp", _INT64_MAX)
+        partition = _json_number(fields, "partition", _INT32_MAX)
+    except ValueError as error:
+        raise ValueError(f"{error}: {line[:80]!r}") from None
+    record = (options.key if key is None else key, value, headers, timestamp)
+    return record, partition if options.partition is None else options.partition
+
+
+def _json_headers(given: Any) -> list[tuple[str, bytes | None]]:
+    """Headers as an object, or as a list of pairs, in which a name may come twice."""
+    pairs = list(given.items()) if isinstance(given, dict) else given or []
+    if not isinstance(pairs, list) or any(
+        not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
+    ):
+        raise ValueError('"headers" is neither an object nor a list of [name, value]')
+    return [(str(name), _json_value(value)) for name, value in pairs]
+
+
+def _json_number(fields: dict[str, Any], name: str, most: int) -> int | None:
+    number = fields.get(name)
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= most:
+        raise ValueError(f'"{name}" is no whole number from 0 to {most}')
+    return number
 
 
 def _json_member(fields: dict[str, Any], name: str) -> bytes | None:
     encoded = fields.get(f"{name}_base64")
-    return base64.b64decode(encoded) if encoded is not None else _json_value(fields.get(name))
+    return _json_value(fields.get(name)) if encoded is None else _decoded(encoded)
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raise ValueError(f"{text!r} is not base64") from None
 
 
 def _json_value(value: Any) -> bytes | None:
@@ -195,7 +223,7 @@ def _json_value(value: Any) -> bytes | None:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and list(value) == ["base64"]:
-        return base64.b64decode(value["base64"])
+        return _decoded(value["base64"])
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,11 @@ def list_topics(
     as_json: bool,
 ) -> None:
     """List topics, those whose whole name matches PATTERN (a regular expression) if given."""
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise click.UsageError(f"{pattern} is no regular expression: {error}") from None
     with connected(bootstrap, properties) as client:
         names = client.topics(pattern, internal=internal)
         if not (is_long or as_json):
@@ -159,7 +165,7 @@ def _replication_factor(topic: TopicInfo) -> int:
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("-p", "--partitions", type=click.IntRange(1), help="[default: the broker's]")
 @click.option("-r", "--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
-@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE")
+@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Of the topic.")
 @click.option("--if-not-exists", is_flag=True, help="No error if the topic is there already.")
 @client_options
 def create_topics(
@@ -211,7 +217,7 @@ def delete_topics(
 )
 @click.argument("name", metavar="TOPIC")
 @click.option("-p", "--partitions", type=click.IntRange(1), help="Raise their number to this.")
-@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE")
+@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Of the topic.")
 @click.option("--delete-config", "deleted", multiple=True, metavar="KEY", help="Back to default.")
 @client_options
 def alter_topic(
@@ -230,6 +236,8 @@ def alter_topic(
         raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
     results: dict[str, BrokerError | None] = {name: None}
     with connected(bootstrap, properties) as client:
+        # A name that is wrong is found out at once: changes are tried again while it may be new.
+        client.describe_topics([name])
         if changes:
             client.alter_topic_configs(name, changes)
         if partitions is not None:

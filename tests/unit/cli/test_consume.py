@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 import pytest
+from click.testing import CliRunner
 
-from barnabas.cli.consume import compile_template
+from barnabas.cli.consume import _check_reader, compile_template, consume
 from barnabas.client.record_decoding import ConsumedRecord
 
 RECORD = ConsumedRecord("t", 3, 42, 1000, 0, b"key", b"value", [("a", b"b"), ("c", None)])
@@ -32,3 +35,20 @@ def test_a_null_key_has_length_minus_one() -> None:
 def test_an_unknown_letter_is_an_error_that_names_it() -> None:
     with pytest.raises(click.UsageError, match="%q"):
         compile_template("%q")
+
+
+def test_a_reader_that_has_gone_is_noticed_without_writing() -> None:
+    reading, writing = os.pipe()
+    try:
+        _check_reader(writing)
+        os.close(reading)
+        with pytest.raises(BrokenPipeError):
+            _check_reader(writing)
+    finally:
+        os.close(writing)
+
+
+def test_a_group_needs_a_name() -> None:
+    done = CliRunner().invoke(consume, ["t", "-g", ""])
+    assert done.exit_code == 2
+    assert "--group needs a name" in done.output

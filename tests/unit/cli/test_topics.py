@@ -1,0 +1,34 @@
+"""`barnabas topics`: wrong usage is told before anything is dialled."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli.consume import consume
+from barnabas.cli.produce import produce
+from barnabas.cli.topics import topics
+
+NOBODY = ("-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
+
+
+def test_a_pattern_that_is_no_regular_expression_is_wrong_usage() -> None:
+    done = CliRunner().invoke(topics, ["list", "[", *NOBODY])
+    assert done.exit_code == 2
+    assert "[ is no regular expression" in done.output
+
+
+def test_a_topic_that_cannot_be_looked_for_ends_with_status_one() -> None:
+    done = CliRunner().invoke(topics, ["alter", "t", "-c", "retention.ms=1", *NOBODY])
+    assert done.exit_code == 1
+    assert "Connection refused" in done.output
+
+
+@pytest.mark.parametrize("name", sorted(topics.commands))
+def test_every_command_shows_an_example(name: str) -> None:
+    assert f"barnabas topics {name}" in CliRunner().invoke(topics, [name, "--help"]).output
+
+
+@pytest.mark.parametrize("command", [produce, consume])
+def test_records_commands_show_examples(command) -> None:  # type: ignore[no-untyped-def]
+    assert "Examples:" in CliRunner().invoke(command, ["--help"]).output
