@@ -20,7 +20,6 @@ from barnabas.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
-    SnapshotId,
 )
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.replication.fetch_params import FetchParams, FetchPartitionData, fetch_isolation
@@ -43,10 +42,8 @@ _ENDPOINTS_SINCE = 16
 _LEADER_SINCE = 12
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
-# What most partitions answer in these fields; shared, since nobody changes an answer.
-_NO_DIVERGENCE = EpochEndOffset()
-_NO_LEADER = LeaderIdAndEpoch()
-_NO_SNAPSHOT = SnapshotId()
+# What most partitions answer: the very struct by which the encoder knows that nothing is there.
+_NO_DIVERGENCE: EpochEndOffset = EpochEndOffset.default_instance()
 
 
 def handler(parts: ServerParts) -> Handle:
@@ -245,8 +242,6 @@ def partition_data(index: int, result: FetchResult) -> PartitionData:
         diverging_epoch=_NO_DIVERGENCE
         if diverging is None
         else EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset),
-        current_leader=_NO_LEADER,
-        snapshot_id=_NO_SNAPSHOT,
         aborted_transactions=None
         if aborted is None
         else [
