@@ -41,6 +41,9 @@ ACKS_ALL = -1
 # Above every offset: nothing waits for a sync.
 NOTHING_TO_SYNC = 0x7FFF_FFFF_FFFF_FFFF
 
+# Looking a member up in its enum costs 100 ns, as much as a call.
+_NONE = ErrorCode.NONE
+
 
 class FollowerUpdate(NamedTuple):
     """What a follower's fetch moved."""
@@ -194,7 +197,7 @@ class Partition:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if only_leader and not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.NONE
+        return _NONE
 
     # Appending.
 
@@ -268,21 +271,21 @@ class Partition:
             StorageError: the disk failed.
         """
         error = self.check_access(data.current_leader_epoch, params.fetch_only_leader)
-        if error is ErrorCode.NONE and params.replica_id >= 0:
+        if error is _NONE and params.replica_id >= 0:
             error = self._check_replica(params.replica_id, data.current_leader_epoch)
-        if error is not ErrorCode.NONE:
+        if error is not _NONE:
             return failed_fetch(error)
         log = self.log
         # All noted before the read: taken afterwards, a follower that read to the end would seem
         # behind by what was appended meanwhile.
         result = FetchResult(
-            ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, b""
+            _NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, b""
         )
         result.leader_log_end_offset = log.log_end_offset
         result.is_reassignment = params.replica_id in self.adding_replicas
         if data.last_fetched_epoch >= 0:
             error = self._note_divergence(data, result)
-            if error is not ErrorCode.NONE:
+            if error is not _NONE:
                 return failed_fetch(error)
             if result.diverging_epoch is not None:
                 return result
@@ -298,7 +301,7 @@ class Partition:
 
     def _check_replica(self, broker_id: int, current_leader_epoch: int) -> ErrorCode:
         if broker_id in self.remote_replicas:
-            return ErrorCode.NONE
+            return _NONE
         # A follower that knows a reassignment before us waits; one that does not name an epoch may
         # be anything.
         if current_leader_epoch >= 0:
@@ -314,7 +317,7 @@ class Partition:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         if end.epoch < data.last_fetched_epoch or end.end_offset < data.fetch_offset:
             result.diverging_epoch = end
-        return ErrorCode.NONE
+        return _NONE
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """Where an epoch ends in our log, without any check."""
@@ -326,7 +329,7 @@ class Partition:
     ) -> EpochEndOffset:
         """Where an epoch ends, or why the asker may not know."""
         error = self.check_access(current_leader_epoch, only_leader)
-        if error is not ErrorCode.NONE:
+        if error is not _NONE:
             return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, error)
         return self.end_of_epoch(leader_epoch)
 
@@ -451,7 +454,7 @@ class Partition:
             return None
         if len(self.isr_state.maximal_isr) < self.effective_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
+        return _NONE
 
     # The ISR.
 
@@ -502,7 +505,7 @@ class Partition:
             return AnswerOutcome(moved=self.maybe_increment_high_watermark(), retry=False)
         if answer.error in OUTDATED:
             return AnswerOutcome(moved=False, retry=False)
-        if answer.error is not ErrorCode.NONE:
+        if answer.error is not _NONE:
             return AnswerOutcome(moved=False, retry=True)
         if answer.leader_epoch > self.leader_epoch or answer.partition_epoch < self.partition_epoch:
             return AnswerOutcome(moved=False, retry=False)

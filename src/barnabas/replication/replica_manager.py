@@ -59,6 +59,8 @@ _log = logging.getLogger(__name__)
 
 _VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
 _NO_TOPIC_ID = bytes(16)
+# Looking a member up in its enum costs 100 ns, as much as a call.
+_NONE = ErrorCode.NONE
 
 Asked = tuple["TopicIdPartition", "FetchPartitionData"]
 Answered = tuple["TopicIdPartition", FetchResult]
@@ -263,7 +265,7 @@ class ReplicaManager:
                 results[key] = ProduceResult(info)
                 continue
             result = results[key] = ProduceResult(
-                ErrorCode.NONE,
+                _NONE,
                 info.first_offset,
                 info.last_offset,
                 info.log_append_time,
@@ -469,7 +471,7 @@ class ReplicaManager:
         if isinstance(partition, ErrorCode):
             return ListOffsetResult(partition)
         error = partition.check_access(current_leader_epoch, only_leader)
-        if error is not ErrorCode.NONE:
+        if error is not _NONE:
             return ListOffsetResult(error)
         return list_offset(partition, timestamp, isolation)
 
@@ -518,7 +520,7 @@ def _answers_at_once(params: FetchParams, results: list[Answered]) -> bool:
     size = 0
     for _, result in results:
         if (
-            result.error is not ErrorCode.NONE
+            result.error is not _NONE
             or result.diverging_epoch is not None
             or result.preferred_read_replica >= 0
         ):

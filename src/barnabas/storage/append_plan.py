@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from barnabas.storage.segment import PlacedBatch
     from barnabas.storage.validator import Batches
 
+_RAFT = AppendOrigin.RAFT
+
 Change: TypeAlias = tuple[ProducerEntry, CompletedTxn | None]
 
 
@@ -54,7 +56,7 @@ class AppendPlan:
             if header.producer_id != NO_PRODUCER_ID:
                 batch = records[position : position + header.size]
                 self._stage(batch, header, next_offset, origin, producers)
-            if origin is AppendOrigin.RAFT and header.base_offset != next_offset:
+            if origin is _RAFT and header.base_offset != next_offset:
                 raise InvalidRecordError(
                     f"batch of offset {header.base_offset}, the log ends at {next_offset}"
                 )

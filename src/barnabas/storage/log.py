@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from barnabas.storage.segment import PlacedBatch, Segment
     from barnabas.storage.segments import Segments
 
+_CLIENT = AppendOrigin.CLIENT
+
 
 class Log:
     """The records of one partition on one broker."""
@@ -230,7 +232,7 @@ class Log:
             raise RecordBatchTooLargeError(
                 f"{len(records)} bytes in one append, segment.bytes is {config.segment_bytes}"
             )
-        if origin is AppendOrigin.CLIENT and note_duplicate(found, self.producer_state, info):
+        if origin is _CLIENT and note_duplicate(found, self.producer_state, info):
             if config.has_log_append_time:
                 info.log_append_time = info.max_timestamp
             return info

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 
 Batches: TypeAlias = list[tuple[int, BatchHeader]]
 
+# Looking a member up in its enum costs 100 ns, as much as a call.
+_CLIENT = AppendOrigin.CLIENT
+_RAFT = AppendOrigin.RAFT
+
 _PRODUCER = "producer"
 _CREATE_TIME = "CreateTime"
 _COMPRESSION_MAX = ZSTD
@@ -107,14 +111,14 @@ def validate(
         found = read_batches(records)
     for _, header in found:
         _check(header, config, origin, now_ms)
-    if origin is AppendOrigin.CLIENT and (
+    if origin is _CLIENT and (
         config.is_compacted or config.message_timestamp_before_max_ms != LONG_MAX
     ):
         for position, header in found:
             _check_records(records, position, header, config, now_ms)
     if config.compression_type != _PRODUCER:
         records, found = _recompressed(records, found, config)
-    if config.message_timestamp_type != _CREATE_TIME and origin is not AppendOrigin.RAFT:
+    if config.message_timestamp_type != _CREATE_TIME and origin is not _RAFT:
         for position, _ in found:
             set_log_append_time(records, position, now_ms)
         found = [(position, read_header(records, position)) for position, _ in found]
@@ -131,7 +135,7 @@ def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms:
     attributes = header.attributes
     if attributes & COMPRESSION_MASK > _COMPRESSION_MAX:
         raise UnsupportedCompressionTypeError(f"there is no compression {header.compression}")
-    if origin is AppendOrigin.RAFT:
+    if origin is _RAFT:
         return
     if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
         raise RecordTooLargeError(
@@ -145,7 +149,7 @@ def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms:
             )
         if attributes & TIMESTAMP_TYPE_FLAG:
             raise InvalidTimestampError("a producer must not claim log append time")
-    if origin is AppendOrigin.CLIENT:
+    if origin is _CLIENT:
         if attributes & CONTROL_FLAG:
             raise InvalidRecordError("clients must not write control records")
         if header.base_offset:

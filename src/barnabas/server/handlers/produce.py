@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _TOPIC_IDS_SINCE = 13
 _LEADER_SINCE = 10
 _ADMIN_CLIENT_ID = "__admin_client"
+# Looking a member up in its enum costs 100 ns, as much as a call.
+_NONE = ErrorCode.NONE
+_CLIENT = AppendOrigin.CLIENT
+_UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def handler(parts: ServerParts) -> Handle:
@@ -62,7 +66,7 @@ class ProduceHandler:
                 request.timeout_ms,
                 request.acks,
                 entries,
-                AppendOrigin.CLIENT,
+                _CLIENT,
                 pending.on_appended,
             )
         else:
@@ -77,11 +81,11 @@ class ProduceHandler:
     ) -> None:
         version = pending.context.version
         name: str | None = topic.name
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = _UNKNOWN_TOPIC_OR_PARTITION
         if version >= _TOPIC_IDS_SINCE:
             name = self._cluster.topic_name(topic.topic_id)
             unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        refused = ErrorCode.NONE
+        refused = _NONE
         if name is None or self._cluster.topic_id(name) is None:
             refused = unknown
         elif name in INTERNAL_TOPICS and pending.context.client_id != _ADMIN_CLIENT_ID:
@@ -94,7 +98,7 @@ class ProduceHandler:
         for data in topic.partition_data:
             answer = PartitionProduceResponse(index=data.index, error_code=refused, base_offset=-1)
             answers.append(answer)
-            if refused is not ErrorCode.NONE:
+            if refused is not _NONE:
                 continue
             records = checked_records(data.records, version)
             if isinstance(records, tuple):
