@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -91,6 +92,7 @@ def connected(
     try:
         with Client(bootstrap, **config) as client:
             yield client
+        sys.stdout.flush()
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     except ClientError as error:
@@ -99,8 +101,9 @@ def connected(
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # Who read our output has had enough. What is buffered cannot be written any more.
-        sys.stderr.close()
+        # Who read our output has had enough, which is no failure of ours. What is still buffered is
+        # written when the process ends: to nowhere, so that this does not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 
 

@@ -185,8 +185,8 @@ def create_topics(
     new = [NewTopic(name, partitions or -1, replication_factor or -1, pairs) for name in names]
     with connected(bootstrap, properties) as client:
         results = client.create_topics(new)
-    allowed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
-    _report(results, "created", allowed, as_json=as_json)
+        allowed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
+        _report(results, "created", allowed, as_json=as_json)
 
 
 @topics.command("delete", epilog="\b\nExamples:\n  barnabas topics delete flights --yes\n")
@@ -207,8 +207,8 @@ def delete_topics(
         click.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
     with connected(bootstrap, properties) as client:
         results = client.delete_topics(names)
-    allowed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None
-    _report(results, "deleted", allowed, as_json=as_json)
+        allowed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None
+        _report(results, "deleted", allowed, as_json=as_json)
 
 
 @topics.command(
@@ -242,7 +242,7 @@ def alter_topic(
             client.alter_topic_configs(name, changes)
         if partitions is not None:
             results = client.create_partitions({name: partitions})
-    _report(results, "altered", None, as_json=as_json)
+        _report(results, "altered", None, as_json=as_json)
 
 
 def _report(
