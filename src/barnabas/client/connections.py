@@ -6,6 +6,7 @@ pool's; this adds the versions, and turns what can go wrong into `ClientError`s.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.errors import (
@@ -14,6 +15,7 @@ from barnabas.client.errors import (
     DisconnectedError,
     UnsupportedVersionError,
 )
+from barnabas.client.output_gauge import OutputGauge
 from barnabas.client.versions import VersionTable
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
@@ -68,7 +70,9 @@ class Connections:
             idle_max_ms=config.connections_max_idle_ms,
             backoff=ReconnectBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
         )
-        self._pool = ConnectionPool(runtime, settings, self._prepare)
+        self._gauge = OutputGauge(runtime.sockets)
+        watched = replace(runtime, sockets=self._gauge)
+        self._pool = ConnectionPool(watched, settings, self._prepare)
         # Addresses whose answer to ApiVersions v3 was not understood: brokers before 2.4 answer in
         # version 0, so that is what they are asked next time.
         self._old: set[str] = set()
@@ -132,7 +136,22 @@ class Connections:
             call.on_done(None, UnsupportedVersionError(address, call.api_key.name, reason))
             return
         if not call.expects_answer:
-            self._timer.call_soon(lambda: call.on_done(None, None))
+            # In the next turn, when the request was handed to the stream.
+            self._timer.call_soon(lambda: self._when_sent(channel, address, call))
+
+    def _when_sent(self, channel: Channel, address: str, call: Call) -> None:
+        """End a call without an answer when its connection has room for the next one."""
+
+        def on_drained(drained: bool) -> None:
+            if drained:
+                call.on_done(None, None)
+            elif self._closed:
+                call.on_done(None, ClientClosedError("the client was closed"))
+            else:
+                gone = DisconnectedError(address, "the connection ended before all was sent")
+                call.on_done(None, gone)
+
+        self._gauge.when_drained(channel, on_drained)
 
     def _prepare(self, channel: Channel, done: Callable[[NetworkError | None], None]) -> None:
         """Learn the broker's versions before anything else is sent."""
