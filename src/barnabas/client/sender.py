@@ -342,6 +342,8 @@ class Sender:
             return
         limit = self._cluster.runtime.clock.monotonic_ms() - self._config.delivery_timeout_ms
         for queue in self.accumulator.queues.values():
+            if queue.open is not None and queue.open.created_ms <= limit:
+                self.accumulator.close_open(queue)
             while queue.closed and queue.closed[0].created_ms <= limit:
                 batch = queue.closed.popleft()
                 self._give_up(batch, self._expired(batch))

@@ -224,3 +224,17 @@ def test_a_batch_is_not_split_after_its_delivery_timeout() -> None:
     setup.cluster.time.advance(6000)
     setup.produced()[1](ErrorCode.MESSAGE_TOO_LARGE)
     assert setup.settled[0][0] == 4
+
+
+def test_an_open_batch_is_given_up_too_when_no_new_epoch_can_be_had() -> None:
+    setup = Setup(delivery_timeout_ms=5000)
+    setup.send(1)
+    setup.give_id()
+    setup.produced()[1](ErrorCode.INVALID_RECORD)
+    setup.send(1)
+    for _ in range(30):
+        setup.cluster.time.advance(500)
+        if setup.cluster.calls:
+            setup.cluster.disconnect()
+    assert [count for count, error in setup.settled if error is not None] == [1, 1]
+    assert setup.accumulator.is_empty
