@@ -73,6 +73,12 @@ def test_a_shared_default_struct_is_write_protected() -> None:
     assert data.diverging_epoch.epoch == 3
 
 
+def test_structs_that_are_left_out_are_all_the_same_one() -> None:
+    one = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=None)
+    other = PartitionData(partition_index=1, error_code=0, high_watermark=0, records=None)
+    assert one.diverging_epoch is other.diverging_epoch is EpochEndOffset.default_instance()
+
+
 def test_structs_can_be_copied_and_pickled() -> None:
     data = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=b"x")
     assert copy.deepcopy(data) == data
