@@ -127,6 +127,8 @@ def _deliver(
                 for lines, size in _chunks(file):
                     if lines:
                         _send(producer, topic, lines, options)
+                        # Lines that come steadily and slowly leave after linger.ms too.
+                        producer.poll(0)
                     else:
                         producer.flush()
                     advance(size)
