@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from barnabas.cli.produce import Options, _json_record
+from barnabas.cli.produce import Options, _deliver, _json_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 OPTIONS = Options(None, None, [], empty_is_null=False, from_json=True, partition=None)
 
@@ -41,3 +47,26 @@ def test_a_wrong_line_is_an_error_that_shows_it(line: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said) as raised:
         _json_record(line, OPTIONS)
     assert repr(line) in str(raised.value)
+
+
+class CountingProducer:
+    """Counts what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def send_batch(self, *_arguments: object) -> None:
+        self.asked.append("send_batch")
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_arguments, **_options: self.asked.append(name)
+
+
+def test_lines_are_polled_out_though_input_makes_no_pause(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"1\n2\n")
+    producer: Any = CountingProducer()
+    with path.open("rb") as file:
+        assert _deliver(producer, "t", [file], OPTIONS) is None
+    assert producer.asked[:2] == ["send_batch", "poll"]
+    assert producer.asked[-1] == "close"
