@@ -67,6 +67,6 @@ def test_lines_are_polled_out_though_input_makes_no_pause(tmp_path: Path) -> Non
     path.write_bytes(b"1\n2\n")
     producer: Any = CountingProducer()
     with path.open("rb") as file:
-        assert _deliver(producer, "t", [file], OPTIONS) is None
+        assert _deliver(producer, "t", [file], OPTIONS._replace(from_json=False)) is None
     assert producer.asked[:2] == ["send_batch", "poll"]
     assert producer.asked[-1] == "close"
