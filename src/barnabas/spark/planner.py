@@ -22,6 +22,9 @@ class Planner:
     def __init__(self, client: Client, options: SourceOptions) -> None:
         self._client = client
         self._options = options
+        # The id of each topic as it was last seen: a topic made anew under its name has another.
+        self._ids: dict[str, bytes] = {}
+        self._recreated: set[str] = set()
 
     def partitions(self) -> list[TopicPartition]:
         """All partitions selected now, sorted; a pattern may match new topics each time.
@@ -37,7 +40,7 @@ class Planner:
             topics = {tp.topic for tp in selection.partitions}
         found = {
             TopicPartition(topic, partition)
-            for topic, partitions in self._client.partitions_for(topics).items()
+            for topic, partitions in self._described(topics).items()
             for partition in partitions
         }
         if not selection.partitions:
@@ -46,6 +49,20 @@ class Planner:
             if tp not in found:
                 raise UnknownTopicError(f"partition {tp} of option assign")
         return list(selection.partitions)
+
+    def _described(self, topics: Iterable[str]) -> dict[str, Iterable[int]]:
+        infos = self._client.describe_topics(topics)
+        for name, info in infos.items():
+            if self._ids.setdefault(name, info.topic_id) != info.topic_id:
+                self._ids[name] = info.topic_id
+                self._recreated.add(name)
+        return {name: info.partitions for name, info in infos.items()}
+
+    def recreated(self) -> list[str]:
+        """Topics that were deleted and created again since they were first seen; told once."""
+        names = sorted(self._recreated)
+        self._recreated.clear()
+        return names
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The end of each partition: high watermark, or last stable offset with read_committed."""

@@ -120,7 +120,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return now - self._triggered_ms < self._options.max_trigger_delay_ms
 
     def _checked(self, begin: Offsets, latest: Offsets) -> Offsets:
-        """`latest`, if nothing that was read before went away or became shorter."""
+        """`latest`, if nothing that was read before went away, became shorter or another topic."""
+        for name in self._planning().recreated():
+            self._lost(
+                f"Topic {name} was deleted and created again while the query was reading it."
+            )
         gone = sorted(tp for tp in begin if tp not in latest)
         if gone:
             names = ", ".join(map(str, gone[:5]))

@@ -24,9 +24,13 @@ class FixedPlanner:
     def __init__(self, ends: Offsets) -> None:
         self.ends = ends
         self.starts: Offsets = {}
+        self.made_anew: list[str] = []
 
     def partitions(self) -> list[TopicPartition]:
         return sorted(self.ends)
+
+    def recreated(self) -> list[str]:
+        return self.made_anew
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return {tp: self.ends[tp] for tp in partitions}
@@ -122,6 +126,13 @@ def test_lost_partitions_and_offsets_fail_the_query(start: dict[str, int], words
         stream.latestOffset({"t": start}, ReadAllAvailable())
     lenient, _, _ = reader({A: 10}, failondataloss="false")
     assert lenient.latestOffset({"t": start}, ReadAllAvailable()) == {"t": {"0": 10}}
+
+
+def test_a_topic_made_anew_fails_the_query_however_long_it_is() -> None:
+    stream, planner, _ = reader({A: 10})
+    planner.made_anew = ["t"]
+    with pytest.raises(DataLossError, match="Topic t was deleted and created again"):
+        stream.latestOffset({"t": {"0": 4}}, ReadAllAvailable())
 
 
 def test_the_same_offsets_give_the_same_ranges() -> None:
