@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.facade import Client
-from barnabas.protocol.api_keys import ApiKey
 
 pytestmark = pytest.mark.spark
 
@@ -139,19 +137,14 @@ def test_an_unknown_topic_is_named(read: Read) -> None:
         read(subscribe="no-such-topic-here").count()
 
 
-def delete_before(bootstrap: str, topic: str, partition: int, offset: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
-        future.result(20)
-
-
 def test_lost_records_fail_the_query_or_are_left_out(
-    read: Read, fill: Fill, bootstrap: str, topic: str, served: frozenset[int]
+    read: Read, fill: Fill, client: Client, topic: str
 ) -> None:
-    if ApiKey.DELETE_RECORDS not in served:
-        pytest.skip("the broker does not serve DeleteRecords")
-    fill(topic, 0, numbered(10))
-    delete_before(bootstrap, topic, 0, 6)
+    fill(topic, 0, numbered(6))
+    client.alter_topic_configs(topic, {"retention.ms": "3600000"})
+    within(60, lambda: client.list_offsets({(topic, 0): "earliest"})[topic, 0].offset == 6)
+    client.alter_topic_configs(topic, {"retention.ms": "-1"})
+    fill(topic, 0, numbered(4))
     start = json.dumps({topic: {"0": 2, "1": 0, "2": 0}})
     with pytest.raises(Exception, match="failOnDataLoss=false"):
         read(subscribe=topic, startingOffsets=start).count()
@@ -159,20 +152,9 @@ def test_lost_records_fail_the_query_or_are_left_out(
     assert offsets(kept) == [(0, offset) for offset in range(6, 10)]
 
 
-def test_aborted_transactions_are_left_out_with_read_committed(
-    read: Read, bootstrap: str, topic: str, served: frozenset[int]
-) -> None:
-    if ApiKey.END_TXN not in served:
-        pytest.skip("the broker does not serve transactions")
-
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(20)
-    for kind in ("abort", "commit"):
-        producer.begin_transaction()
-        for _ in range(3):
-            producer.produce(topic, kind.encode(), partition=0)
-        producer.flush(20)
-        getattr(producer, f"{kind}_transaction")(20)
-    committed = read(subscribe=topic, **{"kafka.isolation.level": "read_committed"})
-    assert [row.value for row in committed.collect()] == [b"commit"] * 3
-    assert read(subscribe=topic).count() == 6
+def within(seconds: float, condition: Callable[[], bool]) -> None:
+    """Wait for what the cluster does by itself."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)

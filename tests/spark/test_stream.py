@@ -164,6 +164,28 @@ def test_a_shorter_topic_fails_the_query(
     assert query.isStreaming
 
 
+def test_a_topic_made_anew_fails_a_running_query(
+    stream: Stream, fill: Fill, client: Client, topic: str, tmp_path: Path
+) -> None:
+    fill(topic, 0, numbered(5))
+    query = (
+        stream.frame(topic)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(processingTime="5 seconds")
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        assert client.delete_topics([topic])[topic] is None
+        within(20, lambda: client.create_topics([NewTopic(topic, 3, 1)])[topic] is None)
+        fill(topic, 0, numbered(9))
+        with pytest.raises(Exception, match="deleted and created again"):
+            query.awaitTermination(60)
+    finally:
+        query.stop()
+
+
 def within(seconds: float, condition: Callable[[], bool]) -> None:
     """Wait for what the cluster does after its answer."""
     deadline = time.monotonic() + seconds
