@@ -5,6 +5,7 @@ It is the death of processes that this shows, not the loss of power.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
 import pytest
 from pyspark.sql import SparkSession
@@ -21,32 +23,60 @@ from barnabas.client.facade import Client
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 JOB = Path(__file__).with_name("job_to_parquet.py")
+# 20 batches of the job.
 RECORDS = 100_000
-KILLS = 4
+BATCHES_BEFORE_KILL = (0, 1, 4)
+TIMEOUT_S = 100
 
 
-def start(bootstrap: str, topic: str, directory: Path) -> subprocess.Popen[str]:
-    with (directory / "job.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, str(JOB), bootstrap, topic, str(directory)],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            start_new_session=True,
-        )
+class Job:
+    """One life of the job, in a process group of its own."""
 
+    def __init__(self, bootstrap: str, topic: str, directory: Path) -> None:
+        self._commits = directory / "checkpoint" / "commits"
+        self._log = directory / "job.log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(JOB), bootstrap, topic, str(directory)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
 
-def kill_after(process: subprocess.Popen[str], seconds: float) -> bool:
-    """Kill the job's whole process group some time after its query started; False if it ended."""
-    assert process.stdout is not None
-    assert process.stdout.readline().strip() == "started"
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return True
-    return False
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def committed(self) -> int:
+        """Batches that the checkpoint has as done."""
+        return sum(path.name.isdigit() for path in self._commits.glob("*"))
+
+    def run_on(self, batches: int, seconds: float) -> None:
+        """Let so many more batches be done, then wait into the middle of another."""
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "started\n", self.log()
+        goal = self.committed() + batches
+        deadline = time.monotonic() + TIMEOUT_S
+        while self._process.poll() is None and self.committed() < goal:
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.01)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        assert self._process.poll() is None, f"it ended before its kill\n{self.log()}"
+
+    def finish(self) -> None:
+        """Let it come to its end."""
+        output, _ = self._process.communicate(timeout=TIMEOUT_S)
+        assert output.split() == ["started", "finished"], self.log()
+
+    def log(self) -> str:
+        """The end of what its lives have written."""
+        return self._log.read_text()[-10_000:]
 
 
 def test_no_row_is_missing_or_twice_after_kills(
@@ -56,16 +86,13 @@ def test_no_row_is_missing_or_twice_after_kills(
         producer.send_batch(topic, [(b"%d" % i, b"v%d" % i, [], None) for i in range(RECORDS)])
     seed = time.time_ns()
     chance = random.Random(seed)
-    killed = 0
-    while killed < KILLS:
-        process = start(bootstrap, topic, tmp_path)
-        if not kill_after(process, chance.uniform(1.5, 5.0)):
-            break
-        killed += 1
-    last = start(bootstrap, topic, tmp_path)
-    output, _ = last.communicate(timeout=200)
-    assert output.split() == ["started", "finished"], (tmp_path / "job.log").read_text()[-5000:]
-    assert killed, f"the job was done before its first kill (seed {seed})"
+    print("seed", seed)
+    # At any point of the first batch, in which all is set up, and in later ones.
+    for batches in BATCHES_BEFORE_KILL:
+        with Job(bootstrap, topic, tmp_path) as job:
+            job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
+    with Job(bootstrap, topic, tmp_path) as job:
+        job.finish()
     written = spark.read.parquet(str(tmp_path / "out")).selectExpr("partition", "offset", "value")
     source = (
         spark.read.format("barnabas")
@@ -74,6 +101,6 @@ def test_no_row_is_missing_or_twice_after_kills(
         .load()
         .selectExpr("partition", "offset", "value")
     )
-    assert written.count() == RECORDS, f"seed {seed}, {killed} kills"
+    assert written.count() == RECORDS
     assert written.exceptAll(source).count() == 0
     assert source.exceptAll(written).count() == 0
