@@ -20,8 +20,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from conformance.raw_client import RawClient
 
-pytest_plugins = ["barnabas.testing.plugin"]
-
 _numbers = itertools.count(1)
 
 

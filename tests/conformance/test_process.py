@@ -155,7 +155,7 @@ def test_settings_reach_the_topics(
 def test_a_port_that_is_taken_is_an_error(broker_process: BrokerProcess, tmp_path: Path) -> None:
     other = BrokerProcess(tmp_path / "other")
     other.port = broker_process.port
-    with pytest.raises(BrokerStartError, match="in use.*--listen"):
+    with pytest.raises(BrokerStartError, match=r"in use.*--listen"):
         other.start()
 
 
