@@ -61,7 +61,7 @@ class FetchParams:
 
     @property
     def has_hard_byte_limit(self) -> bool:
-        """Whether an answer may be empty because its first batch is larger than the limit."""
+        """Whether the byte limits hold for the first batch too, which is then cut (fetch v0-v2)."""
         return self.version <= 2
 
 

@@ -295,7 +295,8 @@ class Partition:
             return failed_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
         result.position = read.position
         result.aborted_transactions = read.aborted_transactions
-        if not (read.first_batch_incomplete and params.has_hard_byte_limit):
+        # A cut batch is only for those whose limit is a hard one: they ask again with a larger one.
+        if params.has_hard_byte_limit or not read.first_batch_incomplete:
             result.records = read.records
         return result
 
