@@ -1,7 +1,7 @@
 """What conformance tests share: one broker, topics of their own, raw requests.
 
-With BARNABAS_CONFORMANCE_BOOTSTRAP=HOST:PORT the same tests run against that broker, an Apache
-Kafka for instance: a test that fails there expects something wrong.
+With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka the same tests run against an Apache Kafka, with HOST:PORT
+against that broker: a test that fails on Apache Kafka expects something wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """HOST:PORT of the broker under test."""
     given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
-    return given or request.getfixturevalue("broker").bootstrap
+    if given and given != "kafka":
+        return given
+    process = request.getfixturevalue("reference_broker" if given else "broker")
+    address: str = process.bootstrap
+    return address
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,8 @@ import uuid
 import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
-from conformance.client_brokers import KafkaProcess, broker
+from conformance.client_brokers import broker
+from jvm.kafka_process import KafkaProcess
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broker"]

@@ -1,4 +1,4 @@
-"""The blocking client against our broker and, where its jars are, against Apache Kafka."""
+"""The blocking client against our broker and against Apache Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from barnabas.client.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
-from conformance.client_brokers import KafkaProcess, broker
+from conformance.client_brokers import broker
+from jvm.kafka_process import KafkaProcess
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broker"]

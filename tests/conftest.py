@@ -1,0 +1,69 @@
+"""What all tests share beside `barnabas.testing`: Apache Kafka, its tools and its jars.
+
+Where Java or Maven is missing, tests that ask for these are skipped, with CI=true they fail.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from jvm.java import run_java
+from jvm.kafka_process import KafkaProcess
+from jvm.maven import class_path
+
+TOOLS = "org.apache.kafka.tools."
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Callable[[str], str]:
+    """The class path of a folder of tests/jvm: "kafka" (4.4.0), "kafka-tools" (4.3.1)."""
+    class_path("kafka")
+    return class_path
+
+
+@pytest.fixture(scope="session")
+def kafka_tools(
+    kafka_jars: Callable[[str], str],
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a class of Kafka's shell tools: kafka_tools("DumpLogSegments", "--files", path)."""
+    kafka_jars("kafka-tools")
+
+    def run(
+        tool: str, *arguments: str, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return run_java("kafka-tools", TOOLS + tool, *arguments, stdin=stdin)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def reference_broker(
+    kafka_jars: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaProcess]:
+    """One running Apache Kafka 4.4.0 for the whole session; tests use topics of their own."""
+    process = KafkaProcess(tmp_path_factory.mktemp("kafka"))
+    try:
+        yield process.start()
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def make_kafka(
+    kafka_jars: Callable[[str], str], tmp_path: Path
+) -> Iterator[Callable[..., KafkaProcess]]:
+    """Makes Kafkas with settings (and jars) of their own, not yet started; all are ended after."""
+    made: list[KafkaProcess] = []
+
+    def make(settings: Mapping[str, str] | None = None, jars: str = "kafka") -> KafkaProcess:
+        process = KafkaProcess(tmp_path / f"kafka-{len(made)}", settings, jars)
+        made.append(process)
+        return process
+
+    yield make
+    for process in made:
+        process.close()

@@ -1,0 +1,41 @@
+"""How Java is run in tests: little memory, a quick start, words on standard error."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from jvm.maven import class_path
+
+HEAP = "512m"
+TIMEOUT_S = 120
+_LOGGING = Path(__file__).parent / "log4j2.properties"
+
+
+def java_command(jars: str, log_level: str = "WARN") -> list[str]:
+    """The words before a class name: `java` with the jars of tests/jvm/JARS."""
+    # The quick compiler alone: a test's process is over before the other one pays.
+    return [
+        "java",
+        f"-Xmx{HEAP}",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        f"-Dlog4j2.configurationFile={_LOGGING}",
+        f"-Dbarnabas.log.level={log_level}",
+        "-cp",
+        class_path(jars),
+    ]
+
+
+def run_java(
+    jars: str, main_class: str, *arguments: str, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a class to its end; what it printed and its status are the caller's to judge."""
+    return subprocess.run(
+        [*java_command(jars), main_class, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )

@@ -1,0 +1,177 @@
+"""A real Apache Kafka on free ports: formatted, started, stopped, killed, restarted.
+
+It has the face of `barnabas.testing.BrokerProcess`, so that tests can run on either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from jvm.java import java_command
+
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 30.0
+CLUSTER_ID = "QdpNxGgtTRWZIrBfgrTZkg"
+
+
+class KafkaStartError(RuntimeError):
+    """The process ended, or did not answer in time; the message has its log."""
+
+
+class KafkaProcess:
+    """One Apache Kafka, broker and controller, on a directory of its own.
+
+    Args:
+        directory: where data, settings and the log file lie.
+        settings: broker keys, over those that make a small single node.
+        jars: the folder of tests/jvm whose versions are used.
+    """
+
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, jars: str = "kafka"
+    ) -> None:
+        self.directory = directory
+        self.data_directory = directory / "data"
+        self.log_file = directory / "kafka.log"
+        self.host = "127.0.0.1"
+        self.port, self._controller_port = _free_ports(2)
+        self._java = java_command(jars, log_level="INFO")
+        self._settings = dict(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT, what clients call bootstrap.servers."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process is not None, "Kafka does not run"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def settings(self) -> dict[str, str]:
+        """All of server.properties."""
+        controller = f"{self.host}:{self._controller_port}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data_directory),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "3",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            **self._settings,
+        }
+
+    def launch(self) -> None:
+        """Format the directory if it is empty, and start; does not wait (`await_ready` does)."""
+        assert not self.is_running, "Kafka runs already"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = self.directory / "server.properties"
+        lines = [f"{key}={value}" for key, value in self.settings().items()]
+        properties.write_text("\n".join(lines) + "\n")
+        with self.log_file.open("ab") as log:
+            if not (self.data_directory / "meta.properties").exists():
+                words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
+                subprocess.run(
+                    [*self._java, *words, "-c", str(properties)],
+                    stdout=log,
+                    stderr=log,
+                    check=True,
+                    timeout=START_TIMEOUT_S,
+                )
+            self._process = subprocess.Popen(
+                [*self._java, "kafka.Kafka", str(properties)],
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+            )
+
+    def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> Self:
+        """Wait until the listener accepts, which Kafka opens when the broker is unfenced.
+
+        Raises:
+            KafkaStartError: it ended, or took longer than `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if not self.is_running:
+                raise KafkaStartError(f"Kafka ended\n{self.log()[-4000:]}")
+            try:
+                socket.create_connection((self.host, self.port), 1).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return self
+        self.kill()
+        raise KafkaStartError(f"Kafka did not answer in time\n{self.log()[-4000:]}")
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> Self:
+        """Start and wait until it answers."""
+        self.launch()
+        return self.await_ready(timeout_s)
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Ask it to stop, and wait; returns its exit status. Killed when it takes too long."""
+        return self._end(signal.SIGTERM, timeout_s)
+
+    def kill(self) -> int:
+        """End it at once, as kill -9 does; returns its exit status."""
+        return self._end(signal.SIGKILL, STOP_TIMEOUT_S)
+
+    def restart(self) -> Self:
+        """Stop if it runs, then start on the same directory and ports."""
+        if self.is_running:
+            self.stop()
+        return self.start()
+
+    def log(self) -> str:
+        """What it has written, over all its lives."""
+        return self.log_file.read_text() if self.log_file.exists() else ""
+
+    def close(self) -> None:
+        """Kill it if it runs."""
+        if self.is_running:
+            self.kill()
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> int:
+        process = self._process
+        if process is None:
+            return 0
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
+        self._process = None
+        return status
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free now, all different. KRaft's voters need theirs known before it starts."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
