@@ -1,7 +1,7 @@
 """One partition's log (Kafka's UnifiedLog): the only place where offsets are assigned.
 
 Bytes come in by call and are written in one go; offset and leader epoch are patched in place, both
-lie outside the CRC. Bytes go out as slices of the file. Every failure of the disk is told once to
+lie outside the CRC; reading is inherited from `ReadableLog`. Every failure of the disk is told once to
 `LogDoors.on_disk_failure` and raised as KafkaStorageError; after it the log takes nothing more.
 """
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from barnabas.record.batch import UnsupportedMagicError
 from barnabas.storage.append_info import AppendInfo, AppendOrigin
 from barnabas.storage.append_plan import AppendPlan, check_offsets, note_duplicate, place
-from barnabas.storage.disk_guard import DiskGuard
 from barnabas.storage.errors import (
     InconsistentTopicIdError,
     KafkaStorageError,
@@ -21,10 +20,8 @@ from barnabas.storage.errors import (
     UnsupportedForMessageFormatError,
 )
 from barnabas.storage.flusher import Flusher
-from barnabas.storage.local_log import LocalLog
-from barnabas.storage.offset_search import find_by_timestamp, find_max_timestamp
 from barnabas.storage.partition_metadata import write_topic_id
-from barnabas.storage.read_result import AbortedTransaction, FetchIsolation, ReadResult
+from barnabas.storage.readable_log import ReadableLog
 from barnabas.storage.recovery import LogLoader
 from barnabas.storage.retention import expired_segments
 from barnabas.storage.segment import roll_jitter
@@ -36,39 +33,17 @@ if TYPE_CHECKING:
 
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors, LogOpening
-    from barnabas.storage.leader_epoch_cache import LeaderEpochCache
-    from barnabas.storage.offset_metadata import LogOffsetMetadata
-    from barnabas.storage.producer_state import CompletedTxn, ProducerState
+    from barnabas.storage.producer_state import CompletedTxn
     from barnabas.storage.recovery import LoadedLog
     from barnabas.storage.segment import PlacedBatch, Segment
-    from barnabas.storage.segments import Segments
 
 _CLIENT = AppendOrigin.CLIENT
 
 
-class Log:
+class Log(ReadableLog):
     """The records of one partition on one broker."""
 
-    __slots__ = (
-        "_doors",
-        "_flusher",
-        "_guard",
-        "_high_watermark_metadata",
-        "_is_changed",
-        "_is_closed",
-        "_local",
-        "config",
-        "cut_count",
-        "high_watermark",
-        "last_flush_ms",
-        "leader_epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "producer_state",
-        "recovery_point",
-        "topic_id",
-        "topic_partition",
-    )
+    __slots__ = ("_flusher", "_is_changed", "_is_closed", "cut_count", "last_flush_ms")
 
     def __init__(
         self,
@@ -78,31 +53,10 @@ class Log:
         opening: LogOpening,
         loaded: LoadedLog,
     ) -> None:
-        self._doors = doors
-        self._local = LocalLog(directory, config, doors, loaded.segments, loaded.log_end_offset)
+        super().__init__(directory, config, doors, opening, loaded)
         self._flusher = Flusher(self, doors.executor)
-        self._guard = DiskGuard(directory, doors.on_disk_failure)
-        self.config = config
-        self.topic_partition = opening.topic_partition
-        # 16 bytes; None while nobody has said it.
-        self.topic_id = loaded.topic_id
-        self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
-        self.producer_state: ProducerState = loaded.producer_state
-        # First offset that may be read; moves up only, but for a full truncation.
-        self.log_start_offset = loaded.log_start_offset
-        # Offset of the next record.
-        self.log_end_offset = loaded.log_end_offset
         # How often the log was cut since it was opened.
         self.cut_count = 0
-        # Below it everything survived a sync; recovery starts there.
-        self.recovery_point = loaded.recovery_point
-        # Exclusive end of what every in-sync replica has; moved by the layer above.
-        self.high_watermark = min(
-            max(opening.high_watermark, self.log_start_offset), self.log_end_offset
-        )
-        # Where it lies; None until somebody asks.
-        self._high_watermark_metadata: LogOffsetMetadata | None = None
-        self.producer_state.on_high_watermark_updated(self.high_watermark)
         self.last_flush_ms = doors.clock.monotonic_ms()
         # Whether anything was written since it was opened; if not, closing needs no sync.
         self._is_changed = not opening.clean_shutdown
@@ -122,66 +76,7 @@ class Log:
             doors.on_disk_failure(directory, error)
             raise KafkaStorageError(f"{directory}: {error}") from error
 
-    # -- facts -------------------------------------------------------------------------------
-
-    @property
-    def directory(self) -> str:
-        """Where the files lie."""
-        return self._local.directory
-
-    @property
-    def segments(self) -> Segments:
-        """All segments, the active one last."""
-        return self._local.segments
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return self._local.segments.size
-
-    @property
-    def latest_epoch(self) -> int | None:
-        """Leader epoch of the last batch; None if the log has no epoch."""
-        return self.leader_epochs.latest_epoch
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Below it no transaction is undecided; never above the high watermark."""
-        if self.producer_state.has_transactions:
-            first = self.producer_state.first_unstable_offset()
-            if first is not None and first < self.high_watermark:
-                return max(first, self.log_start_offset)
-        return self.high_watermark
-
-    @property
-    def is_flush_due(self) -> bool:
-        """Whether flush.messages records wait for a sync."""
-        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
-
-    def end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end and where it lies."""
-        return self._local.end_metadata()
-
-    def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark and where it lies."""
-        if self.high_watermark == self.log_end_offset:
-            return self._local.end_metadata()
-        known = self._high_watermark_metadata
-        if known is None or known.message_offset != self.high_watermark:
-            known = self._high_watermark_metadata = self.metadata_of(self.high_watermark)
-        return known
-
-    def last_stable_offset_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset and where it lies."""
-        offset = self.last_stable_offset
-        if offset == self.high_watermark:
-            return self.high_watermark_metadata()
-        return self.metadata_of(offset)
-
-    def metadata_of(self, offset: int) -> LogOffsetMetadata:
-        """Where an offset between log start and log end lies."""
-        with self._guard:
-            return self._local.metadata_of(offset)
+    # -- configuration -----------------------------------------------------------------------
 
     def update_config(self, config: LogConfig) -> None:
         """The topic's configuration has changed."""
@@ -308,71 +203,6 @@ class Log:
         )
         with self._guard:
             self._local.segments.active.txn_index.append(entry)
-
-    # -- reading -----------------------------------------------------------------------------
-
-    def read(
-        self, offset: int, max_bytes: int, isolation: FetchIsolation, min_one_batch: bool
-    ) -> ReadResult:
-        """A slice of the file from the batch that holds `offset` on.
-
-        Args:
-            offset: between log start and log end, both allowed.
-            max_bytes: limit of the slice; the last batch may be cut off by it.
-            isolation: how far the read may see.
-            min_one_batch: give the whole first batch, however large.
-
-        Raises:
-            OffsetOutOfRangeError: `offset` lies outside [log start, log end].
-        """
-        end, start = self.log_end_offset, self.log_start_offset
-        if offset > end or offset < start:
-            raise OffsetOutOfRangeError(f"offset {offset} lies outside [{start}, {end}]")
-        if offset == end:
-            return self._local.empty_at_end(isolation is FetchIsolation.TXN_COMMITTED)
-        if isolation is FetchIsolation.LOG_END:
-            bound = self._local.end_metadata()
-        elif isolation is FetchIsolation.HIGH_WATERMARK:
-            bound = self.high_watermark_metadata()
-        else:
-            return self._read_committed(offset, max_bytes, min_one_batch)
-        return self._read_below(offset, max_bytes, bound, min_one_batch)
-
-    def _read_below(
-        self, offset: int, max_bytes: int, bound: LogOffsetMetadata, min_one_batch: bool
-    ) -> ReadResult:
-        if offset >= bound.message_offset:
-            return ReadResult(b"", self.metadata_of(offset))
-        try:
-            return self._local.read(offset, max_bytes, bound, min_one_batch)
-        except OSError as error:
-            raise self._guard.failure(error) from error
-
-    def _read_committed(self, offset: int, max_bytes: int, min_one_batch: bool) -> ReadResult:
-        bound = self.last_stable_offset_metadata()
-        result = self._read_below(offset, max_bytes, bound, min_one_batch)
-        aborted: list[AbortedTransaction] = []
-        if len(result.records):
-            with self._guard:
-                aborted = self._local.aborted_within(result, bound.message_offset)
-        return result._replace(aborted_transactions=aborted)
-
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`.
-
-        Offsets below the log start are not found; None if no record is that late.
-        """
-        with self._guard:
-            return find_by_timestamp(self._local.segments, timestamp, self.log_start_offset)
-
-    def max_timestamp_offset(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
-        with self._guard:
-            return find_max_timestamp(self._local.segments, self.log_start_offset)
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch <= `epoch`, its end offset); (-1, -1) if the log does not know it."""
-        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     # -- watermarks --------------------------------------------------------------------------
 
@@ -514,6 +344,11 @@ class Log:
             self._local.release_idle(self.recovery_point)
 
     # -- durability --------------------------------------------------------------------------
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether flush.messages records wait for a sync."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def flush(self, force: bool = False) -> None:
         """Sync all up to the log end, in this turn; with `force` even if nothing is new."""
