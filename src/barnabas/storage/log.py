@@ -1,8 +1,8 @@
 """One partition's log (Kafka's UnifiedLog): the only place where offsets are assigned.
 
 Bytes come in by call and are written in one go; offset and leader epoch are patched in place, both
-lie outside the CRC; reading is inherited from `ReadableLog`. Every failure of the disk is told once to
-`LogDoors.on_disk_failure` and raised as KafkaStorageError; after it the log takes nothing more.
+lie outside the CRC. Reading is inherited from `ReadableLog`. Every failure of the disk is told once
+to `LogDoors.on_disk_failure` and raised as KafkaStorageError; after it the log takes nothing more.
 """
 
 from __future__ import annotations
