@@ -245,7 +245,7 @@ class Partition:
         log = self.log
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if not log.config.deletes:
+        if log.config.is_compacted and not log.config.deletes:
             return ErrorCode.POLICY_VIOLATION
         wanted = log.high_watermark if offset == UNKNOWN_OFFSET else offset
         if not 0 <= wanted <= log.high_watermark:

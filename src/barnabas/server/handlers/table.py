@@ -30,6 +30,7 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.API_VERSIONS: ServedApi(0, 5, "api_versions"),
     ApiKey.CREATE_TOPICS: ServedApi(2, 7, "create_topics"),
     ApiKey.DELETE_TOPICS: ServedApi(1, 6, "delete_topics"),
+    ApiKey.DELETE_RECORDS: ServedApi(0, 2, "delete_records"),
     ApiKey.INIT_PRODUCER_ID: ServedApi(0, 5, "init_producer_id"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(2, 4, "offset_for_leader_epoch"),
     ApiKey.DESCRIBE_CONFIGS: ServedApi(1, 4, "describe_configs"),
@@ -37,5 +38,6 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ServedApi(0, 1, "incremental_alter_configs"),
     ApiKey.DESCRIBE_QUORUM: ServedApi(0, 2, "describe_quorum"),
     ApiKey.DESCRIBE_CLUSTER: ServedApi(0, 2, "describe_cluster"),
+    ApiKey.DESCRIBE_PRODUCERS: ServedApi(0, 0, "describe_producers"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "describe_topic_partitions"),
 }

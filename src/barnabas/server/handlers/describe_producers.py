@@ -1,0 +1,88 @@
+"""DescribeProducers: key 61, v0. Who writes to a partition, and open transactions (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import Handle, RequestContext
+    from barnabas.storage.producer_entry import ProducerEntry
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return DescribeProducersHandler(parts).handle_describe_producers
+
+
+class DescribeProducersHandler:
+    """Answers from the producer state of the partitions that this broker leads."""
+
+    __slots__ = ("_cluster", "_replicas")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+        self._replicas = parts.replicas
+
+    def handle_describe_producers(
+        self,
+        context: RequestContext,  # noqa: ARG002
+        request: DescribeProducersRequest,
+    ) -> DescribeProducersResponse:
+        """One answer per partition."""
+        return DescribeProducersResponse(
+            topics=[
+                TopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        self._partition(TopicPartition(topic.name, index))
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _partition(self, key: TopicPartition) -> PartitionResponse:
+        if self._cluster.topic_id(key.topic) is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return _failed(key, unknown, unknown.message)
+        partition = self._replicas.partition(key)
+        if isinstance(partition, ErrorCode):
+            return _failed(key, partition)
+        if not partition.is_leader:
+            return _failed(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return PartitionResponse(
+            partition_index=key.partition,
+            error_code=ErrorCode.NONE,
+            active_producers=[
+                _producer(entry) for entry in partition.log.producer_state.entries.values()
+            ],
+        )
+
+
+def _failed(key: TopicPartition, error: ErrorCode, message: str | None = None) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=key.partition, error_code=error, error_message=message, active_producers=[]
+    )
+
+
+def _producer(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.txn_first_offset,
+    )
