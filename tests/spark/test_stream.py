@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from barnabas.client.admin import NewTopic
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 
 pytestmark = pytest.mark.spark

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.runtime.loop import Runtime
 
-__all__ = ["Call", "Connections"]
+__all__ = ["SOFTWARE_NAME", "SOFTWARE_VERSION", "Call", "Connections"]
 
-_SOFTWARE_NAME = "barnabas"
-_SOFTWARE_VERSION = "0.1.0"
+SOFTWARE_NAME = "barnabas"
+SOFTWARE_VERSION = "0.1.0"
 _API_VERSIONS_FIRST = 3
 
 
@@ -157,7 +157,7 @@ class Connections:
         """Learn the broker's versions before anything else is sent."""
         version = 0 if channel.address in self._old else _API_VERSIONS_FIRST
         request = ApiVersionsRequest(
-            client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION
+            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
         )
 
         def on_response(response: Any, error: NetworkError | None) -> None:

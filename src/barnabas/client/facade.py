@@ -9,35 +9,29 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from barnabas.client.admin import (
-    BROKER_RESOURCE,
-    TOPIC_RESOURCE,
-    Admin,
-    ClusterDescription,
-    ConfigEntry,
-    NewTopic,
-)
+from barnabas.client.admin.admin_client import AdminClient
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.config import ClientConfig
-from barnabas.client.errors import (
-    ClientClosedError,
-    ClientError,
-    ClientTimeoutError,
-    ForkedClientError,
-)
+from barnabas.client.coordinators import Coordinators
+from barnabas.client.errors import ClientClosedError, ClientError, ForkedClientError
 from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.list_offsets import ListedOffset, OffsetLookup, offset_spec
 from barnabas.client.record_stream import RecordStream
 from barnabas.client.retrying import RetryingCall
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.waiter import Waiter
 from barnabas.runtime.process import process_id
 from barnabas.runtime.stepper import LoopStepper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from barnabas.client.admin.cluster_info import ClusterDescription
+    from barnabas.client.admin.configs import ConfigEntry
     from barnabas.client.errors import BrokerError
     from barnabas.client.fetcher import RecordSet
     from barnabas.client.metadata_cache import TopicInfo
@@ -51,8 +45,6 @@ __all__ = ["Client"]
 T = TypeVar("T")
 # A TopicPartition or a plain (topic, partition).
 K = TypeVar("K", bound="tuple[str, int]")
-# Beyond the time-out that a call keeps itself: time for its own error to arrive.
-_GRACE_MS = 5_000.0
 
 
 class Client:
@@ -71,8 +63,13 @@ class Client:
         self._pid = process_id()
         self._stepper = LoopStepper()
         self._cluster = Cluster(self._stepper.runtime, self.config)
-        self._groups = GroupOffsets(self._cluster)
-        self._admin = Admin(self._cluster)
+        coordinators = Coordinators(self._cluster)
+        self._groups = GroupOffsets(self._cluster, coordinators)
+        timeout_ms = self.config.default_api_timeout_ms
+        self._waiter = Waiter(self._stepper, self._check_usable, timeout_ms)
+        self._wait = self._waiter.wait
+        # All admin calls; those below are the ones that every program needs.
+        self.admin = AdminClient(self._cluster, coordinators, self._waiter)
         self._producers: list[Producer] = []
         self._streams: list[RecordStream] = []
         self._closed = False
@@ -116,24 +113,6 @@ class Client:
             raise ForkedClientError
         if self._closed:
             raise ClientClosedError("the client is closed")
-
-    def _wait(self, start: Callable[[OnDone[T]], None], what: str) -> T:
-        """Start a call and run the loop until it is done."""
-        self._check_usable()
-        outcome: list[tuple[T | None, ClientError | None]] = []
-
-        def on_done(result: T | None, error: ClientError | None) -> None:
-            outcome.append((result, error))
-
-        start(on_done)
-        limit = self.config.default_api_timeout_ms + _GRACE_MS
-        if not outcome and not self._stepper.run_until(lambda: bool(outcome), limit):
-            raise ClientTimeoutError(f"{what} did not end within default.api.timeout.ms")
-        result, error = outcome[0]
-        if error is not None:
-            raise error
-        assert result is not None, what
-        return result
 
     # Topics and offsets
 
@@ -304,10 +283,7 @@ class Client:
         """
         wanted = list(topics)
 
-        def start(on_done: OnDone[dict[str, BrokerError | None]]) -> None:
-            self._admin.create_topics(wanted, validate_only=validate_only, on_done=on_done)
-
-        result = self._wait(start, "create topics")
+        result = self.admin.create_topics(wanted, validate_only=validate_only)
         created = [name for name, error in result.items() if error is None]
         if created and not validate_only:
             self._wait_for_leaders(created)
@@ -339,37 +315,34 @@ class Client:
 
     def delete_topics(self, names: Iterable[str]) -> dict[str, BrokerError | None]:
         """Delete topics; an error or None for each."""
-        wanted = list(names)
-        return self._wait(lambda done: self._admin.delete_topics(wanted, done), "delete topics")
+        return self.admin.delete_topics(list(names))
 
     def create_partitions(self, counts: Mapping[str, int]) -> dict[str, BrokerError | None]:
         """Raise the number of partitions of topics to `counts`; an error or None for each."""
-        return self._wait(lambda done: self._admin.create_partitions(counts, done), "partitions")
+        return self.admin.create_partitions(counts)
 
     def describe_topic_configs(self, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
         """All configs in force, by topic."""
-        return self._describe_configs(TOPIC_RESOURCE, list(names))
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        return {resource.name: found for resource, found in self._configs(resources).items()}
 
     def describe_broker_configs(self, node_id: int) -> list[ConfigEntry]:
         """All configs in force of a broker."""
-        return self._describe_configs(BROKER_RESOURCE, [str(node_id)])[str(node_id)]
+        resource = ConfigResource(ResourceType.BROKER, str(node_id))
+        return self._configs([resource])[resource]
 
-    def _describe_configs(
-        self, resource_type: int, names: list[str]
-    ) -> dict[str, list[ConfigEntry]]:
-        def start(on_done: OnDone[dict[str, list[ConfigEntry]]]) -> None:
-            self._admin.describe_configs(resource_type, names, on_done)
-
-        return self._wait(start, "configs")
+    def _configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, list[ConfigEntry]]:
+        found: dict[ConfigResource, list[ConfigEntry]] = {}
+        for resource, entries in self.admin.describe_configs(resources).items():
+            if isinstance(entries, ClientError):
+                raise entries
+            found[resource] = entries
+        return found
 
     def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configs of a topic; None takes one back to its default."""
-
-        def start(on_done: OnDone[bool]) -> None:
-            self._admin.alter_configs(TOPIC_RESOURCE, name, changes, on_done)
-
-        self._wait(start, "configs")
+        self.admin.alter_configs(ConfigResource(ResourceType.TOPIC, name), changes)
 
     def describe_cluster(self) -> ClusterDescription:
         """The cluster's id, its controller and its brokers."""
-        return self._wait(self._admin.describe_cluster, "cluster")
+        return self.admin.describe_cluster()

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from barnabas.client.cluster import ANY_NODE, Cluster
-from barnabas.client.connections import Call
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.retrying import OnDone, RetryingCall
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -36,16 +30,16 @@ from barnabas.protocol.messages.offset_fetch import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.coordinators import Coordinators
     from barnabas.protocol.schema import Message
 
 T = TypeVar("T")
 
 __all__ = ["CommittedOffset", "GroupOffsets"]
 
-# From these versions on several groups, or several coordinators, fit in one request.
-_MANY_COORDINATORS_FROM = 4
+# From this version on several groups fit in one request.
 _MANY_GROUPS_FROM = 8
-_GROUP_KEY = 0
 
 
 class CommittedOffset(NamedTuple):
@@ -57,12 +51,11 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupOffsets:
-    """Commits and reads offsets of any group; remembers coordinators."""
+    """Commits and reads offsets of any group."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, coordinators: Coordinators) -> None:
         self._cluster = cluster
-        # Node id of the coordinator by group, until it proves wrong.
-        self._coordinators: dict[str, int] = {}
+        self._coordinators = coordinators
 
     def commit(
         self,
@@ -84,7 +77,7 @@ class GroupOffsets:
                 self._forget_if_moved(group, error)
                 done(None if error is not None else True, error)
 
-            self._call(group, ApiKey.OFFSET_COMMIT, build, on_answer)
+            self._coordinators.call(group, ApiKey.OFFSET_COMMIT, build, on_answer)
 
         self._retry(timeout_ms, f"commit of group {group}", attempt, on_done)
 
@@ -110,7 +103,7 @@ class GroupOffsets:
                 self._forget_if_moved(group, error)
                 done(found, error)
 
-            self._call(group, ApiKey.OFFSET_FETCH, build, on_answer)
+            self._coordinators.call(group, ApiKey.OFFSET_FETCH, build, on_answer)
 
         self._retry(timeout_ms, f"committed offsets of group {group}", attempt, on_done)
 
@@ -127,61 +120,7 @@ class GroupOffsets:
 
     def _forget_if_moved(self, group: str, error: ClientError | None) -> None:
         if error is not None and error.retriable:
-            self._coordinators.pop(group, None)
-
-    def _call(
-        self,
-        group: str,
-        api_key: ApiKey,
-        build: Callable[[int], Message],
-        on_done: OnDone[Message],
-    ) -> None:
-        """Send to the group's coordinator, which is looked for if it is not known."""
-        known = self._coordinators.get(group)
-        if known is not None and known in self._cluster.metadata.nodes:
-            self._cluster.call(known, Call(api_key, build, on_done))
-            return
-
-        def on_found(node_id: int | None, error: ClientError | None) -> None:
-            if node_id is None:
-                on_done(None, error)
-                return
-            self._coordinators[group] = node_id
-            self._cluster.call(node_id, Call(api_key, build, on_done))
-
-        self._find(group, on_found)
-
-    def _find(self, group: str, on_found: OnDone[int]) -> None:
-        def build(version: int) -> Message:
-            request = FindCoordinatorRequest(key_type=_GROUP_KEY)
-            if version >= _MANY_COORDINATORS_FROM:
-                request.coordinator_keys = [group]
-            else:
-                request.key = group
-            return request
-
-        def on_answer(response: Message | None, error: ClientError | None) -> None:
-            if response is None:
-                on_found(None, error)
-                return
-            assert isinstance(response, FindCoordinatorResponse)
-            found = response.coordinators[0] if response.coordinators else response
-            if found.error_code:
-                error = broker_error(
-                    found.error_code, f"coordinator of group {group}", found.error_message
-                )
-                on_found(None, error)
-            elif found.node_id in self._cluster.metadata.nodes:
-                on_found(found.node_id, None)
-            else:
-                self._cluster.refresh(
-                    (),
-                    lambda _none, failure: on_found(
-                        None if failure is not None else found.node_id, failure
-                    ),
-                )
-
-        self._cluster.call(ANY_NODE, Call(ApiKey.FIND_COORDINATOR, build, on_answer))
+            self._coordinators.forget(group)
 
 
 def _commit_request(

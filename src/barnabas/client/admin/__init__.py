@@ -1,0 +1,1 @@
+"""Admin calls: one file per area with its values, requests and answers; and the blocking face."""

@@ -1,0 +1,224 @@
+"""Configs of topics, brokers, groups, loggers and client metrics (KIP-226, KIP-339, KIP-1142)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from barnabas.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.protocol.schema import Message
+
+__all__ = [
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSynonym",
+    "ResourceType",
+    "alter_configs",
+    "describe_configs",
+    "list_config_resources",
+]
+
+_SET = 0
+_DELETE = 1
+_DEFAULT_SOURCE = 5
+_SOURCES = {
+    0: "unknown",
+    1: "topic",
+    2: "dynamic broker",
+    3: "dynamic default broker",
+    4: "static broker",
+    _DEFAULT_SOURCE: "default",
+    6: "dynamic broker logger",
+    7: "client metrics",
+    8: "group",
+}
+_TYPES = {
+    1: "boolean",
+    2: "string",
+    3: "int",
+    4: "short",
+    5: "long",
+    6: "double",
+    7: "list",
+    8: "class",
+    9: "password",
+}
+
+
+class ResourceType(enum.IntEnum):
+    """What has configs, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """One thing that has configs; a broker of the empty name is the default of all brokers."""
+
+    type: ResourceType
+    name: str
+
+    @property
+    def node_id(self) -> int | None:
+        """The only broker that answers for it, None if any does."""
+        if self.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and self.name:
+            return int(self.name) if self.name.isdigit() else None
+        return None
+
+    def __str__(self) -> str:
+        if self.type is ResourceType.BROKER and not self.name:
+            return "default of all brokers"
+        return f"{self.type.name.lower().replace('_', ' ')} {self.name}"
+
+
+class ConfigSynonym(NamedTuple):
+    """Another place where a value is set, under the name that it has there."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One config of a topic or broker as it is in force."""
+
+    name: str
+    value: str | None
+    # Where the value comes from: "topic", "default", "static broker", ...
+    source: str
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+    # "int", "list", ...; empty if the broker is too old to tell.
+    type: str = ""
+    # All places where it is set, the one that holds first; only if asked for.
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    documentation: str | None = None
+
+
+def describe_configs(
+    resources: Sequence[ConfigResource], *, synonyms: bool = False, documentation: bool = False
+) -> AdminCall[dict[ConfigResource, list[ConfigEntry] | ClientError]]:
+    """All configs in force of resources, or why they are not to be had."""
+
+    def build(version: int) -> Message:
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    configuration_keys=None,
+                )
+                for resource in resources
+            ],
+            include_synonyms=synonyms,
+        )
+        if version >= 3:
+            request.include_documentation = documentation
+        return request
+
+    def read(response: Message) -> dict[ConfigResource, list[ConfigEntry] | ClientError]:
+        assert isinstance(response, DescribeConfigsResponse)
+        found: dict[ConfigResource, list[ConfigEntry] | ClientError] = {}
+        for result in response.results:
+            resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+            if result.error_code:
+                subject = f"configs of {resource}"
+                found[resource] = broker_error(result.error_code, subject, result.error_message)
+            else:
+                found[resource] = [_entry(entry) for entry in result.configs]
+        return found
+
+    return AdminCall(ApiKey.DESCRIBE_CONFIGS, build, read)
+
+
+def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        entry.name,
+        entry.value,
+        _SOURCES.get(entry.config_source, "unknown"),
+        entry.config_source == _DEFAULT_SOURCE,
+        entry.read_only,
+        entry.is_sensitive,
+        _TYPES.get(entry.config_type, ""),
+        tuple(
+            ConfigSynonym(synonym.name, synonym.value, _SOURCES.get(synonym.source, "unknown"))
+            for synonym in entry.synonyms
+        ),
+        entry.documentation or None,
+    )
+
+
+def alter_configs(
+    resource: ConfigResource, changes: Mapping[str, str | None], *, validate_only: bool = False
+) -> AdminCall[bool]:
+    """Set configs of one resource, or take them back to their default with None."""
+
+    def build(_version: int) -> Message:
+        configs = [
+            AlterableConfig(
+                name=key, config_operation=_DELETE if value is None else _SET, value=value
+            )
+            for key, value in changes.items()
+        ]
+        altered = AlterConfigsResource(
+            resource_type=resource.type, resource_name=resource.name, configs=configs
+        )
+        return IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
+
+    def read(response: Message) -> bool:
+        assert isinstance(response, IncrementalAlterConfigsResponse)
+        for answer in response.responses:
+            raise_error(answer.error_code, f"configs of {resource}", answer.error_message)
+        return True
+
+    return AdminCall(ApiKey.INCREMENTAL_ALTER_CONFIGS, build, read)
+
+
+def list_config_resources(types: Sequence[ResourceType]) -> AdminCall[list[ConfigResource]]:
+    """The resources of these types that have configs of their own; all types if none is given."""
+
+    def build(version: int) -> Message:
+        # Version 0 (KIP-1000) lists client metrics and nothing else.
+        if version == 0:
+            return ListConfigResourcesRequest()
+        return ListConfigResourcesRequest(resource_types=[int(each) for each in types])
+
+    def read(response: Message) -> list[ConfigResource]:
+        assert isinstance(response, ListConfigResourcesResponse)
+        raise_error(response.error_code, "list of config resources")
+        known = {int(each) for each in ResourceType}
+        return [
+            ConfigResource(ResourceType(each.resource_type), each.resource_name)
+            for each in response.config_resources
+            if each.resource_type in known
+        ]
+
+    return AdminCall(ApiKey.LIST_CONFIG_RESOURCES, build, read)

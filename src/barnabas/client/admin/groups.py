@@ -1,0 +1,307 @@
+"""Groups: listed, described, deleted, their offsets too (KIP-222, KIP-496, KIP-518, KIP-848)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.errors import BrokerError, ClientError, broker_error
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.codec import decode
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from barnabas.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumerGroup,
+)
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from barnabas.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.records.consumer_protocol_assignment import ConsumerProtocolAssignment
+from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.protocol.schema import Message
+
+__all__ = [
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "delete_groups",
+    "delete_offsets",
+    "describe_classic_groups",
+    "describe_consumer_groups",
+    "list_groups",
+]
+
+# The newest version of the consumer protocol's payloads that there is.
+_CONSUMER_PROTOCOL_MAX = 3
+_STATES_FROM = 4
+_TYPES_FROM = 5
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group as ListGroups shows it; what the broker is too old to tell is empty."""
+
+    group_id: str
+    protocol_type: str
+    state: str = ""
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a group, and what it reads."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    topics: tuple[str, ...] = ()
+    assignment: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as its coordinator knows it."""
+
+    group_id: str
+    # "classic" or "consumer" (KIP-848).
+    type: str
+    # "Empty", "Stable", "PreparingRebalance", ...; "Dead" if there is no such group.
+    state: str
+    protocol_type: str
+    # The assignor or protocol that the members agreed on; empty without members.
+    protocol: str
+    members: tuple[GroupMember, ...] = ()
+    # Of the new protocol only, else -1.
+    epoch: int = -1
+
+
+def list_groups(states: Sequence[str], types: Sequence[str]) -> AdminCall[list[GroupListing]]:
+    """The groups that one broker coordinates; an empty filter takes all."""
+
+    def build(version: int) -> Message:
+        request = ListGroupsRequest()
+        if version >= _STATES_FROM:
+            request.states_filter = list(states)
+        if version >= _TYPES_FROM:
+            request.types_filter = list(types)
+        return request
+
+    def read(response: Message) -> list[GroupListing]:
+        assert isinstance(response, ListGroupsResponse)
+        raise_error(response.error_code, "list of groups")
+        found = [
+            GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type)
+            for g in response.groups
+        ]
+        # A broker too old to filter lists them all.
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {kind.lower() for kind in types}
+        return [
+            group
+            for group in found
+            if (not wanted_states or not group.state or group.state.lower() in wanted_states)
+            and (not wanted_types or not group.type or group.type.lower() in wanted_types)
+        ]
+
+    return AdminCall(ApiKey.LIST_GROUPS, build, read)
+
+
+def describe_classic_groups(
+    groups: Sequence[str],
+) -> AdminCall[dict[str, GroupDescription | ClientError]]:
+    """Classic groups with their members; one that is not there is described as Dead."""
+
+    def build(_version: int) -> Message:
+        return DescribeGroupsRequest(groups=list(groups))
+
+    def read(response: Message) -> dict[str, GroupDescription | ClientError]:
+        assert isinstance(response, DescribeGroupsResponse)
+        return {group.group_id: _classic(group) for group in response.groups}
+
+    return AdminCall(ApiKey.DESCRIBE_GROUPS, build, read)
+
+
+def _classic(group: DescribedGroup) -> GroupDescription | ClientError:
+    # From version 6 on a group that is not there is an error, before it was a state (KIP-1043).
+    if group.error_code and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
+    is_consumer = group.protocol_type == "consumer"
+    return GroupDescription(
+        group.group_id,
+        "classic",
+        group.group_state or "Dead",
+        group.protocol_type,
+        group.protocol_data,
+        tuple(_classic_member(member, is_consumer=is_consumer) for member in group.members),
+    )
+
+
+def _classic_member(member: DescribedGroupMember, *, is_consumer: bool) -> GroupMember:
+    topics: tuple[str, ...] = ()
+    assignment: tuple[TopicPartition, ...] = ()
+    if is_consumer:
+        topics = _subscribed(member.member_metadata)
+        assignment = _assigned(member.member_assignment)
+    return GroupMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host.removeprefix("/"),
+        topics,
+        assignment,
+    )
+
+
+def _subscribed(payload: bytes) -> tuple[str, ...]:
+    try:
+        version = int.from_bytes(payload[:2], "big")
+        known = min(version, _CONSUMER_PROTOCOL_MAX)
+        return tuple(sorted(decode(ConsumerProtocolSubscription, known, payload, 2).topics))
+    except ProtocolError:
+        # Members write what they like; a listing shows the rest all the same.
+        return ()
+
+
+def _assigned(payload: bytes) -> tuple[TopicPartition, ...]:
+    if not payload:
+        return ()
+    try:
+        version = int.from_bytes(payload[:2], "big")
+        known = min(version, _CONSUMER_PROTOCOL_MAX)
+        topics = decode(ConsumerProtocolAssignment, known, payload, 2).assigned_partitions
+    except ProtocolError:
+        return ()
+    return tuple(sorted(TopicPartition(t.topic, number) for t in topics for number in t.partitions))
+
+
+def describe_consumer_groups(
+    groups: Sequence[str],
+) -> AdminCall[dict[str, GroupDescription | ClientError]]:
+    """Groups of the new protocol; GROUP_ID_NOT_FOUND for one of another kind."""
+
+    def build(_version: int) -> Message:
+        return ConsumerGroupDescribeRequest(
+            group_ids=list(groups), include_authorized_operations=False
+        )
+
+    def read(response: Message) -> dict[str, GroupDescription | ClientError]:
+        assert isinstance(response, ConsumerGroupDescribeResponse)
+        return {group.group_id: _consumer(group) for group in response.groups}
+
+    return AdminCall(ApiKey.CONSUMER_GROUP_DESCRIBE, build, read)
+
+
+def _consumer(group: DescribedConsumerGroup) -> GroupDescription | ClientError:
+    if group.error_code:
+        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host.removeprefix("/"),
+            tuple(sorted(member.subscribed_topic_names)),
+            _partitions(member.assignment),
+        )
+        for member in group.members
+    )
+    return GroupDescription(
+        group.group_id,
+        "consumer",
+        group.group_state,
+        "consumer",
+        group.assignor_name,
+        members,
+        group.group_epoch,
+    )
+
+
+def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, number)
+            for topic in assignment.topic_partitions
+            for number in topic.partitions
+        )
+    )
+
+
+def delete_groups(groups: Sequence[str]) -> AdminCall[dict[str, bool | ClientError]]:
+    """Delete groups without members; True or an error for each."""
+
+    def build(_version: int) -> Message:
+        return DeleteGroupsRequest(groups_names=list(groups))
+
+    def read(response: Message) -> dict[str, bool | ClientError]:
+        assert isinstance(response, DeleteGroupsResponse)
+        found: dict[str, bool | ClientError] = {}
+        for result in response.results:
+            found[result.group_id] = True
+            if result.error_code:
+                subject = f"delete group {result.group_id}"
+                detail = _advice(result.error_code) or result.error_message
+                found[result.group_id] = broker_error(result.error_code, subject, detail)
+        return found
+
+    return AdminCall(ApiKey.DELETE_GROUPS, build, read)
+
+
+def delete_offsets(
+    group: str, partitions: Sequence[TopicPartition]
+) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
+    """Delete committed offsets of a group; an error or None for each partition."""
+
+    def build(_version: int) -> Message:
+        topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+        for tp in partitions:
+            entry = OffsetDeleteRequestPartition(partition_index=tp.partition)
+            topics.setdefault(tp.topic, []).append(entry)
+        return OffsetDeleteRequest(
+            group_id=group,
+            topics=[OffsetDeleteRequestTopic(name=n, partitions=p) for n, p in topics.items()],
+        )
+
+    def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
+        assert isinstance(response, OffsetDeleteResponse)
+        raise_error(response.error_code, f"offsets of group {group}", _advice(response.error_code))
+        found: dict[TopicPartition, BrokerError | None] = {}
+        for topic in response.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                code = partition.error_code
+                subject = f"offset of {tp} in group {group}"
+                found[tp] = broker_error(code, subject, _advice(code)) if code else None
+        return found
+
+    return AdminCall(ApiKey.OFFSET_DELETE, build, read)
+
+
+def _advice(code: int) -> str | None:
+    return {
+        int(ErrorCode.NON_EMPTY_GROUP): "the group has members: stop them first",
+        int(ErrorCode.GROUP_ID_NOT_FOUND): "there is no such group; `barnabas groups list`",
+        int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC): "members of the group read the topic: stop them",
+    }.get(code)

@@ -1,0 +1,221 @@
+"""Sends admin calls where they belong, again where the reason passes (KIP-580).
+
+A call goes to any broker, to the controller, to one broker, or to the coordinator of a group. What
+concerns many groups or partitions is split by broker, and what was at the wrong one is sent again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from barnabas.client.admin.call import LASTING
+from barnabas.client.connections import Call
+from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError
+from barnabas.client.retrying import OnDone, RetryingCall
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.client.admin.call import AdminCall
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.coordinators import Coordinators
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.client.waiter import Waiter
+    from barnabas.protocol.schema import Message
+
+__all__ = ["AdminSender", "CoordinatorOf"]
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class CoordinatorOf(NamedTuple):
+    """The broker that coordinates a group, as an address."""
+
+    group: str
+
+
+class AdminSender:
+    """Runs admin calls to their end."""
+
+    def __init__(self, cluster: Cluster, coordinators: Coordinators, waiter: Waiter) -> None:
+        self._cluster = cluster
+        self._coordinators = coordinators
+        self._waiter = waiter
+
+    def send(self, to: int | CoordinatorOf, call: AdminCall[T]) -> T:
+        """Send until it works, cannot work, or default.api.timeout.ms is over.
+
+        Args:
+            to: a node's id, ANY_NODE, CONTROLLER, or the coordinator of a group.
+            call: what to send.
+
+        Raises:
+            ClientError: it did not work.
+        """
+        return self._waiter.wait(self._retrying(to, call), _name(call))
+
+    def send_each(self, nodes: Iterable[int], call: AdminCall[T]) -> dict[int, T | ClientError]:
+        """Send the same to several nodes at once; each one's result or error."""
+        return self._waiter.wait_all({node: self._retrying(node, call) for node in nodes})
+
+    def _retrying(self, to: int | CoordinatorOf, call: AdminCall[T]) -> Callable[[OnDone[T]], None]:
+        cluster = self._cluster
+
+        def start(on_done: OnDone[T]) -> None:
+            RetryingCall(
+                cluster.runtime,
+                cluster.retry_backoff,
+                cluster.config.default_api_timeout_ms,
+                _name(call),
+                self._attempt(to, call),
+                on_done,
+            ).start()
+
+        return start
+
+    def _attempt(self, to: int | CoordinatorOf, call: AdminCall[T]) -> Callable[[OnDone[T]], None]:
+        def attempt(done: OnDone[T]) -> None:
+            def on_answer(response: Message | None, error: ClientError | None) -> None:
+                result: T | None = None
+                if response is not None:
+                    try:
+                        result = call.read(response)
+                    except ClientError as failure:
+                        error = failure
+                if error is not None and error.retriable:
+                    self._look_again(to)
+                done(result, error)
+
+            if isinstance(to, CoordinatorOf):
+                self._coordinators.call(to.group, call.api_key, call.build, on_answer)
+            else:
+                self._cluster.call(to, Call(call.api_key, call.build, on_answer))
+
+        return attempt
+
+    def _look_again(self, to: int | CoordinatorOf) -> None:
+        if isinstance(to, CoordinatorOf):
+            self._coordinators.forget(to.group)
+        self._cluster.request_update()
+
+    def refresh(self) -> None:
+        """Have metadata name all brokers.
+
+        Raises:
+            ClientError: none answered.
+        """
+        self._waiter.wait(self._refreshing(()), "metadata")
+
+    def _refreshing(self, topics: Iterable[str]) -> Callable[[OnDone[bool]], None]:
+        def start(done: OnDone[bool]) -> None:
+            self._cluster.refresh(topics, lambda _none, error: done(error is None, error))
+
+        return start
+
+    # Many things, each at a broker of its own
+
+    def send_to_coordinators(
+        self,
+        groups: Iterable[str],
+        call_for: Callable[[list[str]], AdminCall[dict[str, T | ClientError]]],
+    ) -> dict[str, T | ClientError]:
+        """One call per coordinator over its groups; each group's result or error."""
+        return self._spread(list(dict.fromkeys(groups)), self._coordinators_of, call_for)
+
+    def send_to_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        call_for: Callable[
+            [list[TopicPartition]], AdminCall[dict[TopicPartition, T | ClientError]]
+        ],
+    ) -> dict[TopicPartition, T | ClientError]:
+        """One call per leader over its partitions; each partition's result or error."""
+        return self._spread(list(dict.fromkeys(partitions)), self._leaders_of, call_for)
+
+    def _spread(
+        self,
+        remaining: list[K],
+        locate: Callable[[list[K]], dict[K, int | ClientError]],
+        call_for: Callable[[list[K]], AdminCall[dict[K, T | ClientError]]],
+    ) -> dict[K, T | ClientError]:
+        clock = self._cluster.runtime.clock
+        deadline_ms = clock.monotonic_ms() + self._cluster.config.default_api_timeout_ms
+        found: dict[K, T | ClientError] = {}
+        attempts = 0
+        while remaining:
+            found.update(self._round(remaining, locate, call_for))
+            attempts += 1
+            delay_ms = self._cluster.retry_backoff.delay_ms(attempts)
+            if clock.monotonic_ms() + delay_ms >= deadline_ms:
+                break
+            remaining = [key for key in remaining if _is_passing(found[key])]
+            if remaining:
+                self._waiter.pause(delay_ms)
+        return found
+
+    def _round(
+        self,
+        keys: list[K],
+        locate: Callable[[list[K]], dict[K, int | ClientError]],
+        call_for: Callable[[list[K]], AdminCall[dict[K, T | ClientError]]],
+    ) -> dict[K, T | ClientError]:
+        """One attempt for all `keys`."""
+        found: dict[K, T | ClientError] = {}
+        by_node: dict[int, list[K]] = {}
+        for key, place in locate(keys).items():
+            if isinstance(place, int):
+                by_node.setdefault(place, []).append(key)
+            else:
+                found[key] = place
+        calls = {node: self._attempt(node, call_for(part)) for node, part in by_node.items()}
+        for node, answer in self._waiter.wait_all(calls).items():
+            for key in by_node[node]:
+                if isinstance(answer, ClientError):
+                    found[key] = answer
+                elif key in answer:
+                    found[key] = answer[key]
+                else:
+                    found[key] = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{key}", "no answer")
+                if _is_passing(found[key]) and isinstance(key, str):
+                    self._coordinators.forget(key)
+        return found
+
+    def _coordinators_of(self, groups: list[str]) -> dict[str, int | ClientError]:
+        def finding(group: str) -> Callable[[OnDone[int]], None]:
+            return lambda done: self._coordinators.find(group, done)
+
+        return self._waiter.wait_all({group: finding(group) for group in groups})
+
+    def _leaders_of(
+        self, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, int | ClientError]:
+        metadata = self._cluster.metadata
+
+        refresh = self._refreshing({tp.topic for tp in partitions})
+        error = self._waiter.wait_all({"metadata": refresh})["metadata"]
+        places: dict[TopicPartition, int | ClientError] = {}
+        for tp in partitions:
+            leader = metadata.leader(tp)
+            if isinstance(error, ClientError):
+                places[tp] = error
+            elif leader in metadata.nodes:
+                places[tp] = leader
+            else:
+                places[tp] = self._no_leader(tp)
+        return places
+
+    def _no_leader(self, tp: TopicPartition) -> ClientError:
+        if self._cluster.metadata.partition(tp) is None:
+            return UnknownTopicError(str(tp), self._cluster.metadata.similar(tp.topic))
+        return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, str(tp))
+
+
+def _is_passing(found: object) -> bool:
+    """Whether it is an error that another attempt may mend."""
+    return isinstance(found, ClientError) and found.retriable and found.error_code not in LASTING
+
+
+def _name(call: AdminCall[T]) -> str:
+    return call.api_key.name.lower().replace("_", " ")

@@ -1,0 +1,120 @@
+"""Creating, deleting and widening topics (KIP-4, KIP-195)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin.call import AdminCall, errors_by_name
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.protocol.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.client.errors import BrokerError
+    from barnabas.protocol.schema import Message
+
+__all__ = ["NewTopic", "create_partitions", "create_topics", "delete_topics"]
+
+# From this version on topics are deleted by structs with a name or an id.
+_DELETE_BY_STRUCT_FROM = 6
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be created; -1 stands for the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def create_topics(
+    topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
+) -> AdminCall[dict[str, BrokerError | None]]:
+    """Create topics; the result has an error or None for each."""
+
+    def build(_version: int) -> Message:
+        return CreateTopicsRequest(
+            topics=[_creatable(topic) for topic in topics],
+            timeout_ms=timeout_ms,
+            validate_only=validate_only,
+        )
+
+    def read(response: Message) -> dict[str, BrokerError | None]:
+        assert isinstance(response, CreateTopicsResponse)
+        results = [(t.name, t.error_code, t.error_message) for t in response.topics]
+        return errors_by_name("create topic", results)
+
+    return AdminCall(ApiKey.CREATE_TOPICS, build, read)
+
+
+def delete_topics(
+    names: Sequence[str], timeout_ms: int
+) -> AdminCall[dict[str, BrokerError | None]]:
+    """Delete topics by name; the result has an error or None for each."""
+
+    def build(version: int) -> Message:
+        if version >= _DELETE_BY_STRUCT_FROM:
+            return DeleteTopicsRequest(
+                topics=[DeleteTopicState(name=name, topic_id=bytes(16)) for name in names],
+                timeout_ms=timeout_ms,
+            )
+        return DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
+
+    def read(response: Message) -> dict[str, BrokerError | None]:
+        assert isinstance(response, DeleteTopicsResponse)
+        results = [(t.name or "", t.error_code, t.error_message) for t in response.responses]
+        return errors_by_name("delete topic", results)
+
+    return AdminCall(ApiKey.DELETE_TOPICS, build, read)
+
+
+def create_partitions(
+    counts: Mapping[str, int], timeout_ms: int
+) -> AdminCall[dict[str, BrokerError | None]]:
+    """Raise the number of partitions of topics to `counts`."""
+
+    def build(_version: int) -> Message:
+        return CreatePartitionsRequest(
+            topics=[
+                CreatePartitionsTopic(name=name, count=count, assignments=None)
+                for name, count in counts.items()
+            ],
+            timeout_ms=timeout_ms,
+            validate_only=False,
+        )
+
+    def read(response: Message) -> dict[str, BrokerError | None]:
+        assert isinstance(response, CreatePartitionsResponse)
+        results = [(t.name, t.error_code, t.error_message) for t in response.results]
+        return errors_by_name("create partitions of", results)
+
+    return AdminCall(ApiKey.CREATE_PARTITIONS, build, read)
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[],
+        configs=[CreatableTopicConfig(name=k, value=v) for k, v in topic.configs.items()],
+    )

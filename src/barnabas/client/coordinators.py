@@ -1,0 +1,100 @@
+"""Which broker coordinates a group (FindCoordinator; KIP-699 asks for many at once).
+
+Remembers what was found until a call shows it to be wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.cluster import ANY_NODE, Cluster
+from barnabas.client.connections import Call
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.retrying import OnDone
+    from barnabas.protocol.schema import Message
+
+__all__ = ["Coordinators"]
+
+# From this version on several coordinators fit in one request.
+_MANY_FROM = 4
+_GROUP_KEY = 0
+
+
+class Coordinators:
+    """Node ids of coordinators by group."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # Node id of the coordinator by group, until it proves wrong.
+        self._known: dict[str, int] = {}
+
+    def forget(self, group: str) -> None:
+        """Look for the group's coordinator again next time."""
+        self._known.pop(group, None)
+
+    def call(
+        self,
+        group: str,
+        api_key: ApiKey,
+        build: Callable[[int], Message],
+        on_done: OnDone[Message],
+    ) -> None:
+        """Send to the group's coordinator, which is looked for if it is not known."""
+
+        def on_found(node_id: int | None, error: ClientError | None) -> None:
+            if node_id is None:
+                on_done(None, error)
+            else:
+                self._cluster.call(node_id, Call(api_key, build, on_done))
+
+        self.find(group, on_found)
+
+    def find(self, group: str, on_found: OnDone[int]) -> None:
+        """The node that coordinates `group`; one attempt."""
+        known = self._known.get(group)
+        if known is not None and known in self._cluster.metadata.nodes:
+            on_found(known, None)
+            return
+
+        def build(version: int) -> Message:
+            request = FindCoordinatorRequest(key_type=_GROUP_KEY)
+            if version >= _MANY_FROM:
+                request.coordinator_keys = [group]
+            else:
+                request.key = group
+            return request
+
+        def on_answer(response: Message | None, error: ClientError | None) -> None:
+            if response is None:
+                on_found(None, error)
+                return
+            assert isinstance(response, FindCoordinatorResponse)
+            found = response.coordinators[0] if response.coordinators else response
+            if found.error_code:
+                subject = f"coordinator of group {group}"
+                on_found(None, broker_error(found.error_code, subject, found.error_message))
+            else:
+                self._known[group] = found.node_id
+                self._when_named(found.node_id, on_found)
+
+        self._cluster.call(ANY_NODE, Call(ApiKey.FIND_COORDINATOR, build, on_answer))
+
+    def _when_named(self, node_id: int, on_found: OnDone[int]) -> None:
+        """Give the node once metadata names it."""
+        if node_id in self._cluster.metadata.nodes:
+            on_found(node_id, None)
+            return
+
+        def on_refreshed(_none: None, error: ClientError | None) -> None:
+            on_found(node_id if error is None else None, error)
+
+        self._cluster.refresh((), on_refreshed)
