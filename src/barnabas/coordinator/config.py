@@ -1,4 +1,7 @@
-"""Broker configuration of the group coordinator's offsets (Kafka's GroupCoordinatorConfig)."""
+"""Broker configuration of the group coordinator (Kafka's GroupCoordinatorConfig).
+
+Only keys that are obeyed are declared.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,35 @@ from dataclasses import dataclass
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, between
 
+_INT_MAX = 0x7FFF_FFFF
+
 DEFINITION = ConfigDefinition(
     [
+        ConfigKey(
+            "group.min.session.timeout.ms",
+            ConfigType.INT,
+            6_000,
+            "Shortest session time-out that members of a classic group may ask for.",
+        ),
+        ConfigKey(
+            "group.max.session.timeout.ms",
+            ConfigType.INT,
+            1_800_000,
+            "Longest session time-out that members of a classic group may ask for.",
+        ),
+        ConfigKey(
+            "group.initial.rebalance.delay.ms",
+            ConfigType.INT,
+            3_000,
+            "How long the first members of a classic group wait for others to come, ms.",
+        ),
+        ConfigKey(
+            "group.max.size",
+            ConfigType.INT,
+            _INT_MAX,
+            "Most members of a classic group.",
+            at_least(1),
+        ),
         ConfigKey(
             "offsets.topic.num.partitions",
             ConfigType.INT,
@@ -56,8 +86,12 @@ DEFINITION = ConfigDefinition(
 
 @dataclass(frozen=True, slots=True)
 class GroupCoordinatorConfig:
-    """Values of the keys above; times in ms."""
+    """Values of the keys above; times in ms unless named otherwise."""
 
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = _INT_MAX
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104_857_600

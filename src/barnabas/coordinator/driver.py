@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from barnabas.coordinator.loader import Loader
 from barnabas.coordinator.shard import Shard
+from barnabas.coordinator.shard_timers import ShardTimers
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.builder import BatchBuilder
 from barnabas.storage.append_info import AppendOrigin
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.replication.results import ProduceResult
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
+    from barnabas.waiting.timing_wheel import TimingWheel
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class DriverParts:
     log: StateLog
     clock: Clock
     timer: Timer
+    wheel: TimingWheel
     # How long a write may wait for its commit.
     write_timeout_ms: int = 5_000
     # Compression of the state's records (record.compression).
@@ -103,12 +106,23 @@ class _Held:
 class _Running(Generic[S]):
     """A shard and what hangs on it."""
 
-    __slots__ = ("held", "key", "leader_epoch", "loader", "shard", "state", "written_end")
+    __slots__ = (
+        "held",
+        "key",
+        "leader_epoch",
+        "loader",
+        "shard",
+        "state",
+        "timers",
+        "written_end",
+    )
 
-    def __init__(self, key: TopicPartition, leader_epoch: int, shard: S) -> None:
+    shard: S
+
+    def __init__(self, key: TopicPartition, leader_epoch: int) -> None:
         self.key = key
         self.leader_epoch = leader_epoch
-        self.shard = shard
+        self.timers: ShardTimers
         self.state = ShardState.LOADING
         self.loader: Loader | None = None
         # In the order of their end offsets.
@@ -121,7 +135,7 @@ class CoordinatorDriver(Generic[S]):
     """The shards of the state partitions that this broker leads."""
 
     def __init__(
-        self, topic: str, parts: DriverParts, make_shard: Callable[[TopicPartition], S]
+        self, topic: str, parts: DriverParts, make_shard: Callable[[ShardTimers], S]
     ) -> None:
         self.topic = topic
         self._parts = parts
@@ -142,7 +156,11 @@ class CoordinatorDriver(Generic[S]):
         if isinstance(found, ErrorCode):
             _log.error("cannot load %s: %s", key, found.name)
             return
-        running = _Running(key, leader_epoch, self._make_shard(key))
+        running: _Running[S] = _Running(key, leader_epoch)
+        running.timers = ShardTimers(
+            self._parts.wheel, self._parts.clock, partial(self._on_timer, running)
+        )
+        running.shard = self._make_shard(running.timers)
         running.loader = Loader(
             found.log, running.shard, self._parts.timer, partial(self._on_loaded, running)
         )
@@ -156,6 +174,8 @@ class CoordinatorDriver(Generic[S]):
             return
         if running.loader is not None:
             running.loader.cancel()
+        running.timers.close()
+        running.shard.on_unloaded()
         for held in running.held:
             held.finish(ErrorCode.NOT_COORDINATOR)
 
@@ -168,6 +188,7 @@ class CoordinatorDriver(Generic[S]):
         running.state = ShardState.ACTIVE
         running.written_end = found.log.log_end_offset
         self._advance(running)
+        running.shard.on_loaded()
 
     def state(self, partition: int) -> ShardState | None:
         """None if this broker does not lead the partition."""
@@ -209,7 +230,7 @@ class CoordinatorDriver(Generic[S]):
         """Let `operation` make records; append and replay them, answer once they are committed.
 
         Args:
-            operation: must not change the shard.
+            operation: must not change of the shard what its records replay.
             on_done: gets the response and NONE, or None and the error; may be called before this
                 returns.
         """
@@ -217,21 +238,54 @@ class CoordinatorDriver(Generic[S]):
         if isinstance(running, ErrorCode):
             on_done(None, running)
             return
-        result = operation(running.shard)
+        self._write(running, operation(running.shard), on_done)
 
+    def write_all(
+        self,
+        operation: Callable[[S], CoordinatorResult[None]],
+        on_done: Callable[[TopicPartition, ErrorCode], None],
+    ) -> None:
+        """Let `operation` make records in every shard that is loaded; told of each apart."""
+        for running in list(self._running.values()):
+            if running.state is ShardState.ACTIVE:
+                told = partial(_tell, on_done, running.key)
+                self._write(running, operation(running.shard), told)
+
+    def _on_timer(
+        self, running: _Running[S], operation: Callable[[], CoordinatorResult[None]]
+    ) -> None:
+        """A delay of the shard's is over: closed timers call nobody, so that it is active."""
+        assert running.state is ShardState.ACTIVE, running.state
+        self._write(running, operation(), _ignore)
+
+    def _write(
+        self,
+        running: _Running[S],
+        result: CoordinatorResult[R],
+        on_done: Callable[[R | None, ErrorCode], None],
+    ) -> None:
         def answer(error: ErrorCode) -> None:
+            if result.on_appended is not None:
+                result.on_appended(error)
             on_done(result.response if error is ErrorCode.NONE else None, error)
 
         held = _Held(answer)
         if result.records:
-            self._append(running, result.records, held)
+            self._append(running, result, held)
             return
         # It may rest on what is written and not yet committed: it waits for that too.
         held.end_offset = running.written_end
         running.held.append(held)
         self._advance(running)
+        if not held.is_done:
+            # Nobody else watches the time of a write without records.
+            parts = self._parts
+            parts.wheel.add(
+                parts.write_timeout_ms, lambda: held.finish(ErrorCode.REQUEST_TIMED_OUT)
+            )
 
-    def _append(self, running: _Running[S], records: list[CoordinatorRecord], held: _Held) -> None:
+    def _append(self, running: _Running[S], result: CoordinatorResult[R], held: _Held) -> None:
+        records = result.records
         batch = self._batch(records)
         parts = self._parts
         parts.log.append_records(
@@ -246,8 +300,9 @@ class CoordinatorDriver(Generic[S]):
             held.finish(outcome.error)
             return
         end_offset = self._end_of(running, outcome)
-        for offset, record in enumerate(records, end_offset - len(records)):
-            running.shard.replay(offset, record.key, record.value)
+        if result.is_replayed:
+            for offset, record in enumerate(records, end_offset - len(records)):
+                running.shard.replay(offset, record.key, record.value)
         running.written_end = held.end_offset = end_offset
         running.held.append(held)
         held.on_outcome = partial(self._on_outcome, running, held)
@@ -285,3 +340,16 @@ class CoordinatorDriver(Generic[S]):
         held = running.held
         while held and (held[0].is_done or held[0].end_offset <= high_watermark):
             held.popleft().finish(ErrorCode.NONE)
+
+
+def _tell(
+    on_done: Callable[[TopicPartition, ErrorCode], None],
+    key: TopicPartition,
+    _response: None,
+    error: ErrorCode,
+) -> None:
+    on_done(key, error)
+
+
+def _ignore(_response: None, _error: ErrorCode) -> None:
+    """A timer has nobody to answer; what failed is noted in the result's own callback."""

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.schema import Record
 
 R = TypeVar("R")
@@ -37,3 +40,8 @@ class CoordinatorResult(Generic[R]):
 
     response: R
     records: list[CoordinatorRecord] = field(default_factory=list)
+    # False when the operation has changed the shard itself, so that the records only make it
+    # last: they are replayed when the log is loaded, and not when they are written.
+    is_replayed: bool = True
+    # Told NONE once the records are committed, else why they may not be; before the response is.
+    on_appended: Callable[[ErrorCode], None] | None = None

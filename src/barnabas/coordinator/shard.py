@@ -8,8 +8,9 @@ from typing import Protocol
 class Shard(Protocol):
     """State that is made of records alone.
 
-    Requests read it and make records; only `replay` changes it. What is replayed and not yet
-    committed must not be shown to readers: they may only see what no fail-over can take back.
+    Requests read it and make records; `replay` changes it. What is replayed and not yet committed
+    must not be shown to readers: they may only see what no fail-over can take back. What a new
+    leader can do without (sessions, answers that wait) may be changed by requests and timers.
     """
 
     def replay(self, offset: int, key: bytes, value: bytes | None) -> None:
@@ -27,4 +28,12 @@ class Shard(Protocol):
 
     def commit(self, end_offset: int) -> None:
         """All records below `end_offset` are committed: readers may see them."""
+        ...
+
+    def on_loaded(self) -> None:
+        """All that is in the log is replayed; requests follow."""
+        ...
+
+    def on_unloaded(self) -> None:
+        """This broker does not lead the partition any more: answer all who wait. The last call."""
         ...

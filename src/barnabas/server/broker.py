@@ -196,10 +196,12 @@ class Broker:
                 self._replicas,
                 runtime.clock,
                 runtime.timer,
+                self._wheel,
                 group_config.offsets_commit_timeout_ms,
                 group_config.offsets_topic_compression_codec,
             ),
             self._cluster,
+            runtime.rng,
         )
         self._follower = MetadataFollower(
             self._cluster, configs, self._logs, self._replicas, self._groups

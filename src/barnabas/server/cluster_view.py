@@ -39,6 +39,11 @@ class ClusterView:
         """Whether the topic has that partition."""
         return self.image.topics.partition(name, partition) is not None
 
+    def partition_count(self, name: str) -> int:
+        """How many partitions the topic has; 0 if it does not exist."""
+        topic = self.image.topics.by_name(name)
+        return 0 if topic is None else len(topic.partitions)
+
     def is_alive(self, broker_id: int) -> bool:
         """Whether the broker is registered and not fenced."""
         broker = self.image.brokers.get(broker_id)

@@ -15,7 +15,9 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.records.topic_record import TopicRecord
-from barnabas.storage.topic_partition import TopicPartition
+from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 OFFSETS_ID = b"offsets-topic-id"
@@ -39,6 +41,10 @@ class Topics:
     def has_partition(self, name: str, partition: int) -> bool:
         return self.replicas.image.topics.partition(name, partition) is not None
 
+    def partition_count(self, name: str) -> int:
+        topic = self.replicas.image.topics.by_name(name)
+        return 0 if topic is None else len(topic.partitions)
+
 
 class CoordinatorWorld:
     """One broker whose `__consumer_offsets` has one partition."""
@@ -60,14 +66,16 @@ class CoordinatorWorld:
                 directories=[],
             ),
         )
-        self.config = GroupCoordinatorConfig(offsets_topic_num_partitions=1, **config)
+        self.config = GroupCoordinatorConfig(**config)
         self.responses: list[OffsetCommitResponse] = []
         self.coordinator = self.new_coordinator()
 
     def new_coordinator(self) -> GroupCoordinator:
         runtime = self.replicas.runtime
-        parts = DriverParts(self.replicas.manager, runtime.clock, runtime.timer)
-        return GroupCoordinator(self.config, parts, Topics(self.replicas))
+        parts = DriverParts(
+            self.replicas.manager, runtime.clock, runtime.timer, self.replicas.wheel
+        )
+        return GroupCoordinator(self.config, parts, Topics(self.replicas), runtime.rng)
 
     def load(self, leader_epoch: int = 0) -> None:
         self.coordinator.driver.on_elected(0, leader_epoch)
@@ -75,6 +83,13 @@ class CoordinatorWorld:
 
     def resign(self) -> None:
         self.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=OFFSETS_ID, leader=2))
+
+    def follow(self, offset: int) -> None:
+        """The other replica has all records before `offset`."""
+        params = FetchParams(17, 2, 102, 0, 1, 1 << 20, FetchIsolation.LOG_END)
+        where = TopicIdPartition(OFFSETS_ID, *STATE)
+        data = FetchPartitionData(offset, 1 << 20)
+        self.replicas.manager.fetch(params, [(where, data)], lambda _: None)
 
     @property
     def log(self):
@@ -96,6 +111,7 @@ class CoordinatorWorld:
             group_id=options.pop("group", "g"),
             generation_id_or_member_epoch=options.pop("generation", -1),
             member_id=options.pop("member", ""),
+            group_instance_id=options.pop("instance", None),
             retention_time_ms=options.pop("retention_ms", -1),
             topics=[topic],
         )

@@ -6,18 +6,8 @@ from barnabas.coordinator.driver import ShardState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.record.builder import BatchBuilder
-from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.read_result import FetchIsolation
-from barnabas.storage.topic_partition import TopicIdPartition
 from unit.coordinator.coordinator_world import OFFSETS_ID, STATE, CoordinatorWorld
-
-
-def follow(world: CoordinatorWorld, offset: int) -> None:
-    params = FetchParams(17, 2, 102, 0, 1, 1 << 20, FetchIsolation.LOG_END)
-    where = TopicIdPartition(OFFSETS_ID, *STATE)
-    data = FetchPartitionData(offset, 1 << 20)
-    world.replicas.manager.fetch(params, [(where, data)], lambda _: None)
 
 
 def test_offsets_are_there_again_after_a_restart() -> None:
@@ -73,7 +63,7 @@ def test_an_answer_waits_until_its_offsets_are_committed_and_so_do_readers() -> 
     world.load()
     assert world.commit(5) is None
     assert world.committed()[1] == -1, "nothing is shown that a fail-over can take back"
-    follow(world, 1)
+    world.follow(1)
     assert world.error() == ErrorCode.NONE
     assert world.committed()[1] == 5
 
@@ -83,10 +73,10 @@ def test_answers_come_in_the_order_of_their_writes() -> None:
     world.load()
     for offset in (5, 6, 7):
         world.commit(offset)
-    follow(world, 2)
+    world.follow(2)
     assert len(world.responses) == 2
     assert world.committed()[1] == 6
-    follow(world, 3)
+    world.follow(3)
     assert len(world.responses) == 3
     assert world.committed()[1] == 7
 
@@ -98,7 +88,7 @@ def test_a_write_that_is_not_committed_in_time_fails_and_may_show_up_later() -> 
     world.replicas.world.run_for(5_010)
     assert world.error() == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.committed()[1] == -1
-    follow(world, 1)
+    world.follow(1)
     assert world.committed()[1] == 5
     assert len(world.responses) == 1
 
@@ -137,3 +127,13 @@ def test_a_newer_epoch_cancels_the_loading_of_an_older_one() -> None:
     assert driver.state(0) is ShardState.LOADING
     world.replicas.world.run_for(5)
     assert world.committed()[1] == 5
+
+
+def test_an_answer_without_records_waits_for_those_before_it_and_not_for_ever() -> None:
+    world = CoordinatorWorld((1, 2))
+    world.load()
+    world.commit(5)
+    assert world.commit(6, generation=3, version=9) is None
+    world.replicas.world.run_for(5_010)
+    assert len(world.responses) == 2
+    assert world.error() == ErrorCode.COORDINATOR_NOT_AVAILABLE

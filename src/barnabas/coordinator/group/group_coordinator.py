@@ -1,5 +1,7 @@
-"""OffsetCommit and OffsetFetch in all their versions, over the shards (Kafka's
-GroupCoordinatorService)."""
+"""The group coordinator as request handlers see it (Kafka's GroupCoordinatorService).
+
+Here are OffsetCommit and OffsetFetch; what members ask is in `member_requests`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.driver import CoordinatorDriver
 from barnabas.coordinator.group.committed_offset import CommittedOffset
 from barnabas.coordinator.group.group_shard import GroupShard, MemberClaim, OffsetsToCommit
+from barnabas.coordinator.group.member_requests import MemberRequests
 from barnabas.coordinator.group.offset_fetch import fetch_group, groups_of, response_of
 from barnabas.coordinator.group.partitioner import partition_for
 from barnabas.protocol.errors import ErrorCode
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.driver import DriverParts
     from barnabas.coordinator.group.offset_store import PartitionKey
     from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.coordinator.shard_timers import ShardTimers
     from barnabas.protocol.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     )
     from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
     from barnabas.runtime.clock import Clock
+    from barnabas.runtime.rng import Rng
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -71,19 +76,25 @@ class GroupCoordinator:
     """
 
     def __init__(
-        self, config: GroupCoordinatorConfig, parts: DriverParts, topics: TopicsView
+        self, config: GroupCoordinatorConfig, parts: DriverParts, topics: TopicsView, rng: Rng
     ) -> None:
-        self._config = config
         self._clock: Clock = parts.clock
         self._topics = topics
-        metadata_length_max = config.offset_metadata_max_bytes
-        self.driver: CoordinatorDriver[GroupShard] = CoordinatorDriver(
-            OFFSETS_TOPIC, parts, lambda _: GroupShard(metadata_length_max)
-        )
 
-    def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` whose leader coordinates the group."""
-        return partition_for(group_id, self._config.offsets_topic_num_partitions)
+        def make_shard(timers: ShardTimers) -> GroupShard:
+            return GroupShard(config, timers, parts.clock, rng)
+
+        self.driver: CoordinatorDriver[GroupShard] = CoordinatorDriver(
+            OFFSETS_TOPIC, parts, make_shard
+        )
+        self.members = MemberRequests(config, self.driver, self.partition_for)
+
+    def partition_for(self, group_id: str) -> int | None:
+        """The partition of `__consumer_offsets` whose leader coordinates the group; None without
+        such a topic. It has as many partitions as it has: the configuration only says how many a
+        new one gets."""
+        count = self._topics.partition_count(OFFSETS_TOPIC)
+        return partition_for(group_id, count) if count else None
 
     # OffsetCommit.
 
@@ -112,8 +123,12 @@ class GroupCoordinator:
             request.group_instance_id,
         )
         to_commit = OffsetsToCommit(claim, offsets, version)
+        state_partition = self.partition_for(request.group_id)
+        if state_partition is None:
+            _answer_commit(commit, None, ErrorCode.NOT_COORDINATOR)
+            return
         self.driver.write(
-            self.partition_for(request.group_id),
+            state_partition,
             lambda shard: shard.commit_offsets(to_commit),
             partial(_answer_commit, commit),
         )
@@ -188,9 +203,10 @@ class GroupCoordinator:
 
         No transaction can hold an offset back yet, so that what is committed is stable too.
         """
-        return self.driver.read(
-            self.partition_for(group_id), lambda shard: shard.offsets.offsets(group_id)
-        )
+        partition = self.partition_for(group_id)
+        if partition is None:
+            return ErrorCode.NOT_COORDINATOR
+        return self.driver.read(partition, lambda shard: shard.offsets.offsets(group_id))
 
 
 def _answer_commit(

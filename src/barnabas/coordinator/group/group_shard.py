@@ -1,7 +1,7 @@
 """The groups of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard).
 
-So far it knows committed offsets. Records of any other type are kept as they are, so that what a
-later version or another broker wrote is not lost to whoever rewrites the log.
+It knows classic groups and committed offsets. Records of any other type are kept as they are, so
+that what a later version or another broker wrote is not lost to whoever rewrites the log.
 """
 
 from __future__ import annotations
@@ -9,19 +9,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.classic_group import (
+    NO_MEMBER_ID,
+    ClassicGroup,
+    failed_join,
+    failed_sync,
+)
 from barnabas.coordinator.group.committed_offset import CommittedOffset
+from barnabas.coordinator.group.group_record import group_of, new_group_record
+from barnabas.coordinator.group.group_state import GroupState
+from barnabas.coordinator.group.membership import Membership
 from barnabas.coordinator.group.offset_store import OffsetStore
+from barnabas.coordinator.group.rebalance import Rebalance, append_error, nothing
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.leave_group import MemberResponse
 from barnabas.protocol.record_frame import decode_coordinator_key, read_prefix
+from barnabas.protocol.records.group_metadata import GroupMetadataKey
 from barnabas.protocol.records.offset_commit import OffsetCommitKey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordinator.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.membership import Joining
     from barnabas.coordinator.group.offset_store import PartitionKey
+    from barnabas.coordinator.group.rebalance import Written
     from barnabas.coordinator.result import CoordinatorRecord
+    from barnabas.coordinator.shard_timers import ShardTimers
+    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+    from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.rng import Rng
 
 # Record types 0 and 1 both commit an offset; 0 is the older layout of the same key.
 _OFFSET_COMMIT_TYPES = frozenset({0, 1})
+_GROUP_TYPE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +73,94 @@ class OffsetsToCommit:
 class GroupShard:
     """Groups and their offsets."""
 
-    __slots__ = ("_metadata_length_max", "offsets", "unknown_records")
+    __slots__ = (
+        "_clock",
+        "_config",
+        "_membership",
+        "_rebalance",
+        "groups",
+        "offsets",
+        "unknown_records",
+    )
 
-    def __init__(self, metadata_length_max: int) -> None:
-        # offset.metadata.max.bytes.
-        self._metadata_length_max = metadata_length_max
+    def __init__(
+        self, config: GroupCoordinatorConfig, timers: ShardTimers, clock: Clock, rng: Rng
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        # Every group of this partition, those that have offsets only included.
+        self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
         # Latest value by key, both as they are in the log.
         self.unknown_records: dict[bytes, bytes] = {}
+        self._rebalance = Rebalance(config, timers, clock, self.groups.get)
+        self._membership = Membership(self._rebalance, rng, config.group_max_size)
 
-    # Requests.
+    # Members.
+
+    def join(self, joining: Joining) -> Written:
+        """JoinGroup. One who has no id yet may found a group."""
+        request = joining.request
+        group = self.groups.get(request.group_id)
+        if group is not None:
+            return self._membership.join(group, joining)
+        if request.member_id != NO_MEMBER_ID:
+            joining.refuse(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            return nothing()
+        group = self._new_group(request.group_id)
+        result = self._membership.join(group, joining)
+        assert not result.records, "a group begins without a generation"
+        return CoordinatorResult(
+            None,
+            [new_group_record(group)],
+            is_replayed=False,
+            on_appended=lambda error: self._on_new_group_written(group, error),
+        )
+
+    def _new_group(self, group_id: str) -> ClassicGroup:
+        group = ClassicGroup(group_id, GroupState.EMPTY, self._clock.wall_ms())
+        self.groups[group_id] = group
+        return group
+
+    def _on_new_group_written(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """A group that could not be written does not exist."""
+        if error is not ErrorCode.NONE and self.groups.get(group.group_id) is group:
+            self._bury(group, append_error(error))
+
+    def sync(
+        self, request: SyncGroupRequest, respond: Callable[[SyncGroupResponse], None]
+    ) -> Written:
+        """SyncGroup."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            respond(failed_sync(ErrorCode.UNKNOWN_MEMBER_ID))
+            return nothing()
+        return self._membership.sync(group, request, respond)
+
+    def heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[ErrorCode]:
+        """Heartbeat."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return CoordinatorResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        return CoordinatorResult(self._membership.heartbeat(group, request))
+
+    def leave(self, request: LeaveGroupRequest) -> CoordinatorResult[list[MemberResponse]]:
+        """LeaveGroup."""
+        group = self.groups.get(request.group_id)
+        if group is not None:
+            return self._membership.leave(group, request.members)
+        return CoordinatorResult(
+            [
+                MemberResponse(
+                    member_id=each.member_id,
+                    group_instance_id=each.group_instance_id,
+                    error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+                )
+                for each in request.members
+            ]
+        )
+
+    # Offsets.
 
     def commit_offsets(
         self, request: OffsetsToCommit
@@ -70,7 +172,7 @@ class GroupShard:
         errors: dict[PartitionKey, ErrorCode] = {}
         records: list[CoordinatorRecord] = []
         for key, committed in request.offsets.items():
-            if java_length(committed.metadata) > self._metadata_length_max:
+            if java_length(committed.metadata) > self._config.offset_metadata_max_bytes:
                 errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             errors[key] = ErrorCode.NONE
@@ -78,30 +180,74 @@ class GroupShard:
         return CoordinatorResult(errors, records)
 
     def _check_claim(self, claim: MemberClaim, version: int) -> ErrorCode:
-        """Without members nobody can be one: only those who do not claim to be may commit."""
-        if claim.generation_id < 0:
+        """Whether this member may commit now. In an empty group all may who claim no membership."""
+        group = self.groups.get(claim.group_id)
+        if group is None:
+            if claim.generation_id < 0:
+                return ErrorCode.NONE
+            # Before version 9 there was no better word for it.
+            return ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+        if claim.generation_id < 0 and group.is_in(GroupState.EMPTY):
             return ErrorCode.NONE
-        if self.offsets.knows(claim.group_id):
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        # Before version 9 there was no better word for it.
-        return ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+        error = group.check_member(claim.member_id, claim.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if claim.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        # A commit is a sign of life.
+        self._rebalance.restart_session(group, group.members[claim.member_id])
+        return ErrorCode.NONE
 
-    # Replay.
+    # Replay and life.
 
     def replay(self, offset: int, key: bytes, value: bytes | None) -> None:
         """Take in one record. Raises ProtocolError."""
-        if read_prefix(key) in _OFFSET_COMMIT_TYPES:
+        record_type = read_prefix(key)
+        if record_type in _OFFSET_COMMIT_TYPES:
             where = decode_coordinator_key(OffsetCommitKey, key)
             committed = None if value is None else CommittedOffset.decode(value)
             self.offsets.put(offset, where.group, (where.topic, where.partition), committed)
+            if committed is not None and where.group not in self.groups:
+                self._new_group(where.group)
+        elif record_type == _GROUP_TYPE:
+            self._replay_group(decode_coordinator_key(GroupMetadataKey, key).group, value)
         elif value is None:
             self.unknown_records.pop(key, None)
         else:
             self.unknown_records[key] = value
 
+    def _replay_group(self, group_id: str, value: bytes | None) -> None:
+        if value is not None:
+            self.groups[group_id] = group_of(group_id, value)
+        elif group_id in self.groups:
+            self._bury(self.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
+
     def commit(self, end_offset: int) -> None:
         """All records below `end_offset` are committed."""
         self.offsets.commit(end_offset)
+
+    def on_loaded(self) -> None:
+        """Members have to show that they live; a group that is too large now has to shrink."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                self._rebalance.restart_session(group, member)
+            if len(group.members) > self._config.group_max_size:
+                result = self._rebalance.prepare(group, "loaded, and larger than group.max.size")
+                assert not result.records, "nobody has joined a group that was just loaded"
+
+    def on_unloaded(self) -> None:
+        """Send all who wait elsewhere."""
+        for group in list(self.groups.values()):
+            self._bury(group, ErrorCode.NOT_COORDINATOR)
+
+    def _bury(self, group: ClassicGroup, error: ErrorCode) -> None:
+        group.transition_to(GroupState.DEAD, self._clock.wall_ms())
+        del self.groups[group.group_id]
+        for member in group.members.values():
+            group.complete_join(member, failed_join(NO_MEMBER_ID, error))
+            group.complete_sync(member, error)
 
 
 def java_length(text: str) -> int:

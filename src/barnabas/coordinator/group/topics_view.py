@@ -1,4 +1,4 @@
-"""What the group coordinator needs of the metadata: names and ids of topics."""
+"""What the group coordinator needs of the metadata: names, ids and sizes of topics."""
 
 from __future__ import annotations
 
@@ -18,4 +18,8 @@ class TopicsView(Protocol):
 
     def has_partition(self, name: str, partition: int) -> bool:
         """Whether the topic has that partition."""
+        ...
+
+    def partition_count(self, name: str) -> int:
+        """How many partitions the topic has; 0 if it does not exist."""
         ...

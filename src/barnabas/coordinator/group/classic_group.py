@@ -1,0 +1,374 @@
+"""A classic group: members, generation, leader, and the votes on its protocol (Kafka's
+ClassicGroup). It answers questions and keeps itself whole; what happens when is in `rebalance`."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.group_state import PREVIOUS_STATES, GroupState
+from barnabas.protocol.codec import decode_from
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from barnabas.protocol.messages.sync_group import SyncGroupResponse
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.record_frame import read_prefix
+from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.coordinator.group.classic_member import ClassicMember
+
+_log = logging.getLogger(__name__)
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+NO_MEMBER_ID = ""
+NO_GENERATION = -1
+
+# Newer subscriptions only add fields behind the topics.
+_SUBSCRIPTION_VERSION_MAX = 3
+_PREFIX_BYTES = 2
+
+
+class ClassicGroup:
+    """One group."""
+
+    __slots__ = (
+        "awaiting_join_count",
+        "generation_id",
+        "group_id",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "pending_join_members",
+        "pending_sync_members",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_timestamp",
+        "static_members",
+        "subscribed_topics",
+        "supporters",
+    )
+
+    def __init__(self, group_id: str, state: GroupState, state_timestamp: int) -> None:
+        self.group_id = group_id
+        self.state = state
+        self.previous_state = state
+        # When the state was entered, wall clock; -1 if an old record did not say.
+        self.state_timestamp = state_timestamp
+        # Grows by one with each rebalance that is completed.
+        self.generation_id = 0
+        # Of the first member since the group was empty; None for offsets without members.
+        self.protocol_type: str | None = None
+        # Chosen for this generation.
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        # In the order in which they came.
+        self.members: dict[str, ClassicMember] = {}
+        # Member id by instance id.
+        self.static_members: dict[str, str] = {}
+        # Ids given out, with which nobody has joined yet (KIP-394).
+        self.pending_join_members: dict[str, None] = {}
+        # Members that have not asked for the assignment of this generation.
+        self.pending_sync_members: dict[str, None] = {}
+        self.awaiting_join_count = 0
+        # Somebody came during the initial delay, which may be prolonged therefore.
+        self.new_member_added = False
+        # How many members support a protocol, by its name.
+        self.supporters: Counter[str] = Counter()
+        # What consumers of this generation read; None if they cannot be asked.
+        self.subscribed_topics: frozenset[str] | None = None
+
+    # State.
+
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        """Enter a state, which the table allows after the present one."""
+        assert self.state in PREVIOUS_STATES[state], (self.group_id, self.state, state)
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp = now_ms
+
+    def is_in(self, *states: GroupState) -> bool:
+        """Whether it is in one of them."""
+        return self.state in states
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin."""
+        return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def has_members(self) -> bool:
+        """Whether it is neither empty nor dead."""
+        return not self.is_in(GroupState.EMPTY, GroupState.DEAD)
+
+    @property
+    def is_of_consumers(self) -> bool:
+        """Whether its members speak the consumer's protocol, whose subscriptions we can read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def next_generation(self, now_ms: int) -> None:
+        """All who will be in it have joined: choose its protocol."""
+        self.generation_id += 1
+        self.pending_sync_members.clear()
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.compute_subscribed_topics()
+        state = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
+        self.transition_to(state, now_ms)
+
+    # Members.
+
+    def add(
+        self,
+        member: ClassicMember,
+        awaiting_join: Callable[[JoinGroupResponse], None] | None = None,
+    ) -> None:
+        """Take in a member that supports what the others do; the first one leads."""
+        identity = member.identity
+        assert identity.member_id not in self.members, identity
+        if identity.group_instance_id is not None:
+            assert identity.group_instance_id not in self.static_members, identity
+            self.static_members[identity.group_instance_id] = identity.member_id
+        if not self.members:
+            self.protocol_type = identity.protocol_type
+        if self.leader_id is None:
+            self.leader_id = identity.member_id
+        self.members[identity.member_id] = member
+        self.supporters.update(member.protocols.keys())
+        self.pending_join_members.pop(identity.member_id, None)
+        self._set_awaiting_join(member, awaiting_join)
+
+    def remove(self, member_id: str) -> ClassicMember | None:
+        """Take out a member, or an id that was given out; another one leads if it was the leader.
+
+        Its waiting SyncGroup is answered; its JoinGroup must have been.
+        """
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._withdraw(member)
+            self._set_awaiting_join(member, None)
+            if member.identity.group_instance_id is not None:
+                self.static_members.pop(member.identity.group_instance_id, None)
+            self.complete_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_join_members.pop(member_id, None)
+        self.pending_sync_members.pop(member_id, None)
+        return member
+
+    def update(
+        self,
+        member: ClassicMember,
+        wanted: ClassicMember,
+        awaiting_join: Callable[[JoinGroupResponse], None] | None,
+    ) -> None:
+        """Give a member the protocols and times of `wanted`; it waits in a JoinGroup from now on,
+        or (None) does not."""
+        self._withdraw(member)
+        member.protocols = wanted.protocols
+        member.times = wanted.times
+        self.supporters.update(member.protocols.keys())
+        self._set_awaiting_join(member, awaiting_join)
+
+    def replace_static(self, old: ClassicMember, new: ClassicMember) -> None:
+        """A static member has come back under a new id: it takes the place of its old self, and
+        whoever still waits under the old id is fenced."""
+        instance_id = old.identity.group_instance_id
+        assert instance_id is not None, old.identity
+        assert new.identity.group_instance_id == instance_id, new.identity
+        self.complete_join(
+            old,
+            JoinGroupResponse(
+                error_code=ErrorCode.FENCED_INSTANCE_ID,
+                protocol_name=None,
+                leader=NO_MEMBER_ID,
+                member_id=old.id,
+                members=[],
+            ),
+        )
+        self.complete_sync(old, ErrorCode.FENCED_INSTANCE_ID)
+        self._withdraw(old)
+        del self.members[old.id]
+        self.members[new.id] = new
+        self.supporters.update(new.protocols.keys())
+        self.static_members[instance_id] = new.id
+        if self.leader_id == old.id:
+            self.leader_id = new.id
+        if old.id in self.pending_sync_members:
+            del self.pending_sync_members[old.id]
+            self.pending_sync_members[new.id] = None
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Whether a request may speak for this member: NONE, UNKNOWN_MEMBER_ID or, when another
+        has its instance id by now, FENCED_INSTANCE_ID."""
+        if group_instance_id is not None:
+            known = self.static_members.get(group_instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def has_static_member(self, group_instance_id: str) -> bool:
+        """Whether some member has this instance id."""
+        return group_instance_id in self.static_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """What its slowest member may take."""
+        return max((each.times.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether nobody is missing, those included who were given an id."""
+        return len(self.members) == self.awaiting_join_count and not self.pending_join_members
+
+    def elect_joined_leader(self) -> bool:
+        """See that the leader is one who has joined; False if nobody has."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].is_awaiting_join:
+            return True
+        for member in self.members.values():
+            if member.is_awaiting_join:
+                self.leader_id = member.id
+                return True
+        return False
+
+    # Protocols.
+
+    def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether one who speaks these can be a member."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        return self.protocol_type == protocol_type and any(
+            self.supporters[name] == len(self.members) for name in names
+        )
+
+    def select_protocol(self) -> str:
+        """The protocol with the most votes among those that all members support."""
+        count = len(self.members)
+        candidates = {name for name, number in self.supporters.items() if number == count}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def compute_subscribed_topics(self) -> None:
+        """Read the subscriptions of this generation."""
+        self.subscribed_topics = None
+        if not self.is_of_consumers or (self.members and self.protocol_name is None):
+            return
+        topics: set[str] = set()
+        try:
+            for member in self.members.values():
+                topics.update(_subscribed_topics(member.protocols[self.protocol_name or ""]))
+        except ProtocolError as error:
+            _log.warning("group %s: a subscription cannot be read: %s", self.group_id, error)
+            return
+        self.subscribed_topics = frozenset(topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members read the topic, as far as can be known: a consumer might."""
+        if self.subscribed_topics is None:
+            return self.is_of_consumers
+        return topic in self.subscribed_topics
+
+    def _withdraw(self, member: ClassicMember) -> None:
+        for name in member.protocols:
+            self.supporters[name] -= 1
+            if not self.supporters[name]:
+                del self.supporters[name]
+
+    # Answers.
+
+    def join_response(self, member_id: str, *, with_members: bool) -> JoinGroupResponse:
+        """What a member is told of this generation."""
+        assert self.leader_id is not None, self.group_id
+        return JoinGroupResponse(
+            error_code=ErrorCode.NONE,
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader_id,
+            member_id=member_id,
+            members=self.described_members() if with_members else [],
+        )
+
+    def described_members(self) -> list[JoinGroupResponseMember]:
+        """What the leader needs to assign."""
+        assert self.protocol_name is not None, self.group_id
+        return [
+            JoinGroupResponseMember(
+                member_id=member.id,
+                group_instance_id=member.identity.group_instance_id,
+                metadata=member.protocols[self.protocol_name],
+            )
+            for member in self.members.values()
+        ]
+
+    def complete_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
+        """Answer its JoinGroup, if one waits."""
+        respond = member.awaiting_join
+        if respond is not None:
+            member.awaiting_join = None
+            self.awaiting_join_count -= 1
+            respond(response)
+
+    def complete_sync(self, member: ClassicMember, error: ErrorCode) -> bool:
+        """Answer its SyncGroup, if one waits, with its assignment or the error."""
+        respond = member.awaiting_sync
+        if respond is None:
+            return False
+        member.awaiting_sync = None
+        respond(self.sync_response(member) if error is ErrorCode.NONE else failed_sync(error))
+        return True
+
+    def sync_response(self, member: ClassicMember) -> SyncGroupResponse:
+        """A member's assignment."""
+        return SyncGroupResponse(
+            error_code=ErrorCode.NONE,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            assignment=member.assignment,
+        )
+
+    def _set_awaiting_join(
+        self, member: ClassicMember, respond: Callable[[JoinGroupResponse], None] | None
+    ) -> None:
+        """Note who waits; one who asks again while it waits gets its first answer too."""
+        if member.awaiting_join is not None:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+            self.complete_join(member, failed_join(member.id, error))
+        member.awaiting_join = respond
+        if respond is not None:
+            self.awaiting_join_count += 1
+
+
+def failed_join(member_id: str, error: ErrorCode) -> JoinGroupResponse:
+    """The answer to a JoinGroup that is refused."""
+    return JoinGroupResponse(
+        error_code=error,
+        generation_id=NO_GENERATION,
+        protocol_name=None,
+        leader=NO_MEMBER_ID,
+        member_id=member_id,
+        members=[],
+    )
+
+
+def failed_sync(error: ErrorCode) -> SyncGroupResponse:
+    """The answer to a SyncGroup that is refused."""
+    return SyncGroupResponse(error_code=error, assignment=b"")
+
+
+def _subscribed_topics(subscription: bytes) -> list[str]:
+    """Read a consumer's subscription. Raises ProtocolError."""
+    version = read_prefix(subscription)
+    if version < 0:
+        raise ProtocolError(f"subscription version {version}")
+    version = min(version, _SUBSCRIPTION_VERSION_MAX)
+    found, _ = decode_from(ConsumerProtocolSubscription, version, subscription, _PREFIX_BYTES)
+    return found.topics

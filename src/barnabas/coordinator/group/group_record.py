@@ -1,0 +1,102 @@
+"""A classic group as a record of `__consumer_offsets`, and back (Kafka: GroupMetadata)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic_member import ClassicMember, MemberIdentity, MemberTimes
+from barnabas.coordinator.group.group_state import GroupState
+from barnabas.coordinator.result import CoordinatorRecord
+from barnabas.protocol.record_frame import decode_coordinator_value
+from barnabas.protocol.records.group_metadata import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# What Kafka 4.4 writes.
+_VERSION = 3
+_NOT_GIVEN = -1
+
+
+def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
+    """The record of a group in its present generation, with what each member is assigned."""
+    protocol = group.protocol_name
+    members = [
+        MemberMetadata(
+            member_id=member.id,
+            group_instance_id=member.identity.group_instance_id,
+            client_id=member.identity.client_id,
+            client_host=member.identity.client_host,
+            rebalance_timeout=member.times.rebalance_timeout_ms,
+            session_timeout=member.times.session_timeout_ms,
+            subscription=member.protocols[protocol],
+            assignment=assignments[member.id],
+        )
+        for member in group.members.values()
+        if protocol is not None
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=protocol,
+        leader=group.leader_id,
+        current_state_timestamp=group.state_timestamp,
+        members=members,
+    )
+    return CoordinatorRecord.of(GroupMetadataKey(group=group.group_id), value, _VERSION)
+
+
+def new_group_record(group: ClassicGroup) -> CoordinatorRecord:
+    """The record of a group that has an id and nothing else yet."""
+    value = GroupMetadataValue(
+        protocol_type="",
+        generation=0,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=group.state_timestamp,
+        members=[],
+    )
+    return CoordinatorRecord.of(GroupMetadataKey(group=group.group_id), value, _VERSION)
+
+
+def group_tombstone(group_id: str) -> CoordinatorRecord:
+    """The record that removes a group."""
+    return CoordinatorRecord.of(GroupMetadataKey(group=group_id), None)
+
+
+def group_of(group_id: str, value: bytes) -> ClassicGroup:
+    """The group that a record describes. Raises ProtocolError."""
+    record = decode_coordinator_value(GroupMetadataValue, value)
+    state = GroupState.STABLE if record.members else GroupState.EMPTY
+    group = ClassicGroup(group_id, state, record.current_state_timestamp)
+    group.generation_id = record.generation
+    group.protocol_type = record.protocol_type or None
+    group.protocol_name = record.protocol
+    group.leader_id = record.leader
+    for member in record.members:
+        group.add(_member_of(record, member))
+    group.compute_subscribed_topics()
+    return group
+
+
+def _member_of(record: GroupMetadataValue, member: MemberMetadata) -> ClassicMember:
+    rebalance_timeout_ms = member.rebalance_timeout
+    if rebalance_timeout_ms == _NOT_GIVEN:
+        rebalance_timeout_ms = member.session_timeout
+    identity = MemberIdentity(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        record.protocol_type,
+    )
+    times = MemberTimes(member.session_timeout, rebalance_timeout_ms)
+    # Of its protocols only the chosen one is kept; the others come back when it joins again.
+    return ClassicMember(
+        identity, times, {record.protocol or "": member.subscription}, member.assignment
+    )

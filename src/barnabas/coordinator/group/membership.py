@@ -1,0 +1,367 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic groups, after Kafka's rules.
+
+Dynamic members (KIP-394: an id is given out before it may be used), static members (KIP-345),
+reasons of those who join again or leave (KIP-800), an assignment that is kept when a static leader
+returns (KIP-814), protocol type and name checked (KIP-559).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.classic_group import NO_MEMBER_ID, failed_join, failed_sync
+from barnabas.coordinator.group.classic_member import ClassicMember, MemberIdentity, MemberTimes
+from barnabas.coordinator.group.group_record import group_record
+from barnabas.coordinator.group.group_state import GroupState
+from barnabas.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, append_error, nothing
+from barnabas.coordinator.result import CoordinatorResult
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.leave_group import MemberResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordinator.group.classic_group import ClassicGroup
+    from barnabas.coordinator.group.rebalance import Rebalance, Written
+    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+    from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+    from barnabas.protocol.messages.leave_group import MemberIdentity as LeavingMember
+    from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+    from barnabas.runtime.rng import Rng
+
+_log = logging.getLogger(__name__)
+
+_MEMBER_ID_REQUIRED_SINCE = 4
+_SKIP_ASSIGNMENT_SINCE = 9
+_REASON_LENGTH_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """One JoinGroup on its way."""
+
+    request: JoinGroupRequest
+    version: int
+    # The one who sends it.
+    client_id: str
+    client_host: str
+    # Answers; called once.
+    respond: Callable[[JoinGroupResponse], None]
+
+    def refuse(self, member_id: str, error: ErrorCode) -> None:
+        """Answer with an error."""
+        self.respond(failed_join(member_id, error))
+
+    def protocols(self) -> dict[str, bytes]:
+        """Subscription by protocol; of a name that comes twice the first counts."""
+        found: dict[str, bytes] = {}
+        for each in self.request.protocols:
+            found.setdefault(each.name, each.metadata)
+        return found
+
+    def member(self, member_id: str) -> ClassicMember:
+        """The member that the request describes."""
+        request = self.request
+        identity = MemberIdentity(
+            member_id,
+            request.group_instance_id,
+            self.client_id,
+            self.client_host,
+            request.protocol_type,
+        )
+        times = MemberTimes(request.session_timeout_ms, request.rebalance_timeout_ms)
+        return ClassicMember(identity, times, self.protocols())
+
+
+class Membership:
+    """What requests do to a group; each returns the records to write."""
+
+    __slots__ = ("_group_size_max", "_rebalance", "_rng")
+
+    def __init__(self, rebalance: Rebalance, rng: Rng, group_size_max: int) -> None:
+        self._rebalance = rebalance
+        self._rng = rng
+        # group.max.size.
+        self._group_size_max = group_size_max
+
+    # JoinGroup.
+
+    def join(self, group: ClassicGroup, joining: Joining) -> Written:
+        """Take in or keep a member; the answer comes when the group's generation has begun."""
+        member_id = joining.request.member_id
+        if not self._has_room(group, member_id):
+            group.remove(member_id)
+            joining.refuse(NO_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            return self._rebalance.maybe_complete_join(group)
+        names = [each.name for each in joining.request.protocols]
+        if not group.supports_protocols(joining.request.protocol_type, names):
+            joining.refuse(member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            return nothing()
+        if member_id == NO_MEMBER_ID:
+            return self._join_new(group, joining)
+        return self._join_known(group, joining)
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        """Whether one more is within group.max.size, which may have shrunk: in a rebalance those
+        who join first stay."""
+        size_max = self._group_size_max
+        match group.state:
+            case GroupState.EMPTY | GroupState.DEAD:
+                return True
+            case GroupState.PREPARING_REBALANCE:
+                member = group.members.get(member_id)
+                if member is not None and member.is_awaiting_join:
+                    return True
+                return group.awaiting_join_count < size_max
+            case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+                return member_id in group.members or len(group.members) < size_max
+
+    def _join_new(self, group: ClassicGroup, joining: Joining) -> Written:
+        instance_id = joining.request.group_instance_id
+        prefix = joining.client_id if instance_id is None else instance_id
+        new_id = f"{prefix}-{_uuid_text(self._rng.uuid())}"
+        if instance_id is not None:
+            old_id = group.static_members.get(instance_id)
+            if old_id is None:
+                return self._add(group, joining, new_id)
+            _log.info("group %s: %s is back as %s", group.group_id, old_id, new_id)
+            return self._replace_static(group, joining, group.members[old_id], new_id)
+        if joining.version < _MEMBER_ID_REQUIRED_SINCE:
+            return self._add(group, joining, new_id)
+        group.pending_join_members[new_id] = None
+        timeout_ms = joining.request.session_timeout_ms
+        self._rebalance.start_session(group, new_id, timeout_ms)
+        joining.refuse(new_id, ErrorCode.MEMBER_ID_REQUIRED)
+        return nothing()
+
+    def _join_known(self, group: ClassicGroup, joining: Joining) -> Written:
+        request = joining.request
+        member_id = request.member_id
+        if member_id in group.pending_join_members:
+            if request.group_instance_id is not None:
+                # Static members are not made to come twice, so that this is somebody else's id.
+                joining.refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+                return nothing()
+            return self._add(group, joining, member_id)
+        error = group.check_member(member_id, request.group_instance_id)
+        if error is not ErrorCode.NONE:
+            joining.refuse(member_id, error)
+            return nothing()
+        member = group.members[member_id]
+        is_leader = group.leader_id == member_id
+        is_same = member.matches(joining.protocols())
+        match group.state:
+            case GroupState.COMPLETING_REBALANCE if is_same:
+                # It has missed the answer.
+                joining.respond(group.join_response(member_id, with_members=is_leader))
+                return nothing()
+            case GroupState.STABLE if is_same and not is_leader:
+                joining.respond(group.join_response(member_id, with_members=False))
+                return nothing()
+            case GroupState.EMPTY | GroupState.DEAD:
+                joining.refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+                return nothing()
+            case _:
+                # A leader that joins again asks for a rebalance, for what only it knows.
+                group.update(member, joining.member(member_id), joining.respond)
+                what = "leader joins again" if is_leader and is_same else "joins"
+                return self._rebalance.prepare_or_complete_join(
+                    group, f"{member_id} {what}; {_reason(request.reason)}"
+                )
+
+    def _add(self, group: ClassicGroup, joining: Joining, member_id: str) -> Written:
+        member = joining.member(member_id)
+        member.is_new = True
+        if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
+            group.new_member_added = True
+        group.add(member, joining.respond)
+        # It has no id to send heartbeats with, and a client that gives up and comes again leaves
+        # this one behind: hence a limit to its waiting.
+        self._rebalance.start_session(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        return self._rebalance.prepare_or_complete_join(
+            group, f"new member {member_id}; {_reason(joining.request.reason)}"
+        )
+
+    def _replace_static(
+        self, group: ClassicGroup, joining: Joining, old: ClassicMember, new_id: str
+    ) -> Written:
+        """A static member is back: in a stable group it goes on with what it had."""
+        old_leader_id = group.leader_id
+        # Where it came from first is what Kafka goes on to show.
+        identity = replace(old.identity, member_id=new_id)
+        wanted = joining.member(new_id)
+        new = ClassicMember(identity, wanted.times, wanted.protocols, old.assignment)
+        group.replace_static(old, new)
+        self._rebalance.end_session(group, old.id)
+        self._rebalance.restart_session(group, new)
+        group.update(new, new, joining.respond)
+        reason = f"static member {new_id} is back; {_reason(joining.request.reason)}"
+        match group.state:
+            case GroupState.STABLE if group.protocol_name == group.select_protocol():
+                assignments = {each.id: each.assignment for each in group.members.values()}
+                return CoordinatorResult(
+                    None,
+                    [group_record(group, assignments)],
+                    is_replayed=False,
+                    on_appended=partial(
+                        self._on_replacement_written, group, joining, (old, new), old_leader_id
+                    ),
+                )
+            case GroupState.STABLE:
+                return self._rebalance.prepare_or_complete_join(group, reason)
+            case GroupState.COMPLETING_REBALANCE:
+                # The leader may have been told of the old id, and would assign to that.
+                return self._rebalance.prepare(group, reason)
+            case _:
+                return self._rebalance.maybe_complete_join(group)
+
+    def _on_replacement_written(
+        self,
+        group: ClassicGroup,
+        joining: Joining,
+        members: tuple[ClassicMember, ClassicMember],
+        old_leader_id: str | None,
+        error: ErrorCode,
+    ) -> None:
+        old, new = members
+        if group.members.get(new.id) is not new or not new.is_awaiting_join:
+            # It has gone, or been replaced in its turn, while this was written.
+            return
+        if not group.is_in(GroupState.STABLE):
+            # A rebalance has begun, whose generation it will be told.
+            return
+        if error is not ErrorCode.NONE:
+            group.complete_join(new, failed_join(NO_MEMBER_ID, append_error(error)))
+            group.replace_static(new, old)
+            self._rebalance.end_session(group, new.id)
+            self._rebalance.restart_session(group, old)
+            return
+        is_leader = group.leader_id == new.id
+        if joining.version >= _SKIP_ASSIGNMENT_SINCE:
+            response = group.join_response(new.id, with_members=is_leader)
+            response.skip_assignment = is_leader
+        else:
+            # Told that it leads it would assign anew: it gets the leader's former id.
+            response = group.join_response(new.id, with_members=False)
+            response.leader = old_leader_id or NO_MEMBER_ID
+        group.complete_join(new, response)
+
+    # SyncGroup.
+
+    def sync(
+        self,
+        group: ClassicGroup,
+        request: SyncGroupRequest,
+        respond: Callable[[SyncGroupResponse], None],
+    ) -> Written:
+        """Answer with the assignment once the leader has sent it and it is written."""
+        member_id = request.member_id
+        error = _check_sync(group, request)
+        if error is not ErrorCode.NONE:
+            respond(failed_sync(error))
+            return nothing()
+        member = group.members[member_id]
+        self._rebalance.note_sync(group, member_id)
+        if group.is_in(GroupState.STABLE):
+            respond(group.sync_response(member))
+            return nothing()
+        # One who asks again while it waits gets its first answer too.
+        group.complete_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        member.awaiting_sync = respond
+        if group.leader_id != member_id:
+            return nothing()
+        assignments = {each.member_id: each.assignment for each in request.assignments}
+        return self._rebalance.take_assignment(group, assignments)
+
+    # Heartbeat.
+
+    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
+        """The member is alive; REBALANCE_IN_PROGRESS tells it to join again."""
+        error = group.check_member(request.member_id, request.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        assert group.has_members, (group.group_id, group.state)
+        self._rebalance.restart_session(group, group.members[request.member_id])
+        if group.is_in(GroupState.PREPARING_REBALANCE):
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    # LeaveGroup.
+
+    def leave(
+        self, group: ClassicGroup, leaving: list[LeavingMember]
+    ) -> CoordinatorResult[list[MemberResponse]]:
+        """Take members out, by their ids or (administrators) by their instance ids."""
+        responses: list[MemberResponse] = []
+        gone: list[str] = []
+        for each in leaving:
+            error = self._leave_one(group, each)
+            responses.append(
+                MemberResponse(
+                    member_id=each.member_id,
+                    group_instance_id=each.group_instance_id,
+                    error_code=error,
+                )
+            )
+            if error is ErrorCode.NONE:
+                gone.append(f"{each.member_id or each.group_instance_id} {_reason(each.reason)}")
+        if not gone:
+            return CoordinatorResult(responses)
+        written = self._rebalance.after_removal(group, f"left: {', '.join(gone)}")
+        return CoordinatorResult(
+            responses, written.records, is_replayed=False, on_appended=written.on_appended
+        )
+
+    def _leave_one(self, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
+        member_id, instance_id = leaving.member_id, leaving.group_instance_id
+        if member_id == NO_MEMBER_ID:
+            if instance_id is None or not group.has_static_member(instance_id):
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = group.static_members[instance_id]
+        elif member_id not in group.pending_join_members:
+            error = group.check_member(member_id, instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+        self._rebalance.end_session(group, member_id)
+        member = group.members.get(member_id)
+        if member is not None:
+            group.complete_join(member, failed_join(NO_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID))
+        group.remove(member_id)
+        return ErrorCode.NONE
+
+
+def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differ(request.protocol_type, group.protocol_type) or _differ(
+        request.protocol_name, group.protocol_name
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.is_in(GroupState.PREPARING_REBALANCE):
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE if group.has_members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _differ(asked: str | None, known: str | None) -> bool:
+    """Whether both are given, and are not the same."""
+    return asked is not None and known is not None and asked != known
+
+
+def _reason(text: str | None) -> str:
+    """What a client says of why (KIP-800), fit for the log."""
+    if not text:
+        return "no reason given"
+    return f"reason {text[:_REASON_LENGTH_MAX]!r}"
+
+
+def _uuid_text(value: bytes) -> str:
+    digits = value.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -1,0 +1,327 @@
+"""What makes a classic group go round: rebalances that begin and end, sessions that run out.
+
+Kafka: the classic half of GroupMetadataManager. Requests (`membership`) and timers come here; what
+is returned are the records to write, most often none. Groups are changed at once, before their
+records are committed: a new leader has them from the records, and members who were told more than
+it knows join again.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.classic_group import failed_join
+from barnabas.coordinator.group.classic_member import NO_ASSIGNMENT
+from barnabas.coordinator.group.group_record import group_record
+from barnabas.coordinator.group.group_state import GroupState
+from barnabas.coordinator.result import CoordinatorResult
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordinator.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.classic_group import ClassicGroup
+    from barnabas.coordinator.group.classic_member import ClassicMember
+    from barnabas.coordinator.shard_timers import ShardTimers
+    from barnabas.runtime.clock import Clock
+
+    Written = CoordinatorResult[None]
+
+_log = logging.getLogger(__name__)
+
+# How long a JoinGroup of a new member waits at most (Kafka's constant).
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+
+# What a failed append means to the members who wait for it.
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def nothing() -> Written:
+    """No records."""
+    return CoordinatorResult(None)
+
+
+def append_error(error: ErrorCode) -> ErrorCode:
+    """What members are told when their group could not be written."""
+    return _APPEND_ERRORS.get(error, error)
+
+
+class Rebalance:
+    """Moves groups from state to state."""
+
+    __slots__ = ("_clock", "_config", "_timers", "find")
+
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        timers: ShardTimers,
+        clock: Clock,
+        find: Callable[[str], ClassicGroup | None],
+    ) -> None:
+        self._config = config
+        self._timers = timers
+        self._clock = clock
+        # The group of an id as it is when a timer fires: it may have been made anew.
+        self.find = find
+
+    # A rebalance begins.
+
+    def prepare_or_complete_join(self, group: ClassicGroup, reason: str) -> Written:
+        """A member came, went or changed its mind."""
+        if group.can_rebalance:
+            return self.prepare(group, reason)
+        return self.maybe_complete_join(group)
+
+    def prepare(self, group: ClassicGroup, reason: str) -> Written:
+        """Have all members join again; the first members of a group wait for others to come."""
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
+            self.propagate_error(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_sync_members.clear()
+        self._timers.cancel(_sync_key(group))
+        _log.info(
+            "group %s: rebalance from generation %d, state %s: %s",
+            group.group_id,
+            group.generation_id,
+            group.state.value,
+            reason,
+        )
+        is_first = group.is_in(GroupState.EMPTY)
+        group.transition_to(GroupState.PREPARING_REBALANCE, self._clock.wall_ms())
+        if not is_first:
+            return self._complete_join_or_wait(group)
+        delay_ms = self._config.group_initial_rebalance_delay_ms
+        left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        self._wait_initially(group, delay_ms, left_ms)
+        return nothing()
+
+    def _wait_initially(self, group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
+        self._timers.schedule(
+            _join_key(group),
+            delay_ms,
+            partial(self._on_initial_delay, group.group_id, delay_ms, left_ms),
+        )
+
+    def _on_initial_delay(self, group_id: str, delay_ms: int, left_ms: int) -> Written:
+        """Wait once more if somebody came meanwhile, up to the rebalance time-out in all."""
+        group = self.find(group_id)
+        if group is None or not group.is_in(GroupState.PREPARING_REBALANCE):
+            return nothing()
+        if not group.new_member_added or left_ms == 0:
+            return self.complete_join(group)
+        group.new_member_added = False
+        again_ms = min(self._config.group_initial_rebalance_delay_ms, left_ms)
+        self._wait_initially(group, again_ms, max(left_ms - delay_ms, 0))
+        return nothing()
+
+    def _complete_join_or_wait(self, group: ClassicGroup) -> Written:
+        if group.has_all_members_joined:
+            return self.complete_join(group)
+        self._limit_join(group)
+        return nothing()
+
+    def _limit_join(self, group: ClassicGroup) -> None:
+        self._timers.schedule(
+            _join_key(group),
+            group.rebalance_timeout_ms,
+            partial(self._on_join_timeout, group.group_id),
+        )
+
+    # All have joined, or their time is over.
+
+    def maybe_complete_join(self, group: ClassicGroup) -> Written:
+        """Complete if nobody is missing; the first members' delay is waited for all the same."""
+        if (
+            group.is_in(GroupState.PREPARING_REBALANCE)
+            and group.has_all_members_joined
+            and group.previous_state is not GroupState.EMPTY
+        ):
+            return self.complete_join(group)
+        return nothing()
+
+    def _on_join_timeout(self, group_id: str) -> Written:
+        group = self.find(group_id)
+        if group is None or not group.is_in(GroupState.PREPARING_REBALANCE):
+            return nothing()
+        return self.complete_join(group)
+
+    def complete_join(self, group: ClassicGroup) -> Written:
+        """Begin a generation of those who joined and the static members who did not."""
+        self._timers.cancel(_join_key(group))
+        self._drop_absent(group)
+        if not group.elect_joined_leader() and group.members:
+            _log.warning("group %s: none of its members joins again", group.group_id)
+            self._limit_join(group)
+            return nothing()
+        group.next_generation(self._clock.wall_ms())
+        if group.is_in(GroupState.EMPTY):
+            _log.info("group %s: empty, generation %d", group.group_id, group.generation_id)
+            return self._written(group)
+        _log.info(
+            "group %s: generation %d has %d members",
+            group.group_id,
+            group.generation_id,
+            len(group.members),
+        )
+        for member in group.members.values():
+            is_leader = member.id == group.leader_id
+            group.complete_join(member, group.join_response(member.id, with_members=is_leader))
+            self.restart_session(group, member)
+            member.is_new = False
+            group.pending_sync_members[member.id] = None
+        self._timers.schedule(
+            _sync_key(group),
+            group.rebalance_timeout_ms,
+            partial(self._on_sync_timeout, group.group_id, group.generation_id),
+        )
+        return nothing()
+
+    def _drop_absent(self, group: ClassicGroup) -> None:
+        absent = [
+            member.id
+            for member in group.members.values()
+            if not member.is_awaiting_join and not member.is_static
+        ]
+        for member_id in absent:
+            group.remove(member_id)
+            self.end_session(group, member_id)
+        if absent:
+            _log.info("group %s: did not join again: %s", group.group_id, ", ".join(absent))
+
+    def _written(self, group: ClassicGroup) -> Written:
+        """The record of a group that became empty; if it is lost, sessions run out once more."""
+        return CoordinatorResult(None, [group_record(group, {})], is_replayed=False)
+
+    # Assignments.
+
+    def take_assignment(self, group: ClassicGroup, assignments: dict[str, bytes]) -> Written:
+        """The leader has assigned: give it to the members once it is written."""
+        complete = {
+            member_id: assignments.get(member_id, NO_ASSIGNMENT) for member_id in group.members
+        }
+        return CoordinatorResult(
+            None,
+            [group_record(group, complete)],
+            is_replayed=False,
+            on_appended=partial(self._on_assignment_written, group, group.generation_id, complete),
+        )
+
+    def _on_assignment_written(
+        self,
+        group: ClassicGroup,
+        generation_id: int,
+        assignments: dict[str, bytes],
+        error: ErrorCode,
+    ) -> None:
+        # Another rebalance may have begun while it was written.
+        if not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation_id != generation_id:
+            return
+        if error is not ErrorCode.NONE:
+            told = append_error(error)
+            self.propagate_error(group, told)
+            # Nobody waits in a JoinGroup, so that the join cannot be complete at once.
+            result = self.prepare_or_complete_join(group, f"{told.name} when writing it")
+            assert not result.records, group.group_id
+            return
+        for member in group.members.values():
+            member.assignment = assignments[member.id]
+        group.transition_to(GroupState.STABLE, self._clock.wall_ms())
+        self._propagate(group, ErrorCode.NONE)
+
+    def propagate_error(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """There will be no assignment in this generation."""
+        for member in group.members.values():
+            member.assignment = NO_ASSIGNMENT
+        self._propagate(group, error)
+
+    def _propagate(self, group: ClassicGroup, error: ErrorCode) -> None:
+        for member in list(group.members.values()):
+            # A session that ran out while the member waited was let pass, and begins anew.
+            if group.complete_sync(member, error):
+                self.restart_session(group, member)
+
+    def note_sync(self, group: ClassicGroup, member_id: str) -> None:
+        """A member has asked for its assignment."""
+        group.pending_sync_members.pop(member_id, None)
+        if not group.pending_sync_members:
+            self._timers.cancel(_sync_key(group))
+
+    def _on_sync_timeout(self, group_id: str, generation_id: int) -> Written:
+        """Those who joined and did not ask for their assignment are gone."""
+        group = self.find(group_id)
+        if (
+            group is None
+            or group.generation_id != generation_id
+            or not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+            or not group.pending_sync_members
+        ):
+            return nothing()
+        absent = list(group.pending_sync_members)
+        for member_id in absent:
+            group.remove(member_id)
+            self.end_session(group, member_id)
+        return self.prepare(group, f"no SyncGroup of {', '.join(absent)}")
+
+    # Sessions.
+
+    def restart_session(self, group: ClassicGroup, member: ClassicMember) -> None:
+        """The member is alive, or begins to be."""
+        self.start_session(group, member.id, member.times.session_timeout_ms)
+
+    def start_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+        """Expect a sign of life of the member, or of one who was given an id, in that time."""
+        self._timers.schedule(
+            _session_key(group, member_id),
+            timeout_ms,
+            partial(self._on_session_timeout, group.group_id, member_id),
+        )
+
+    def end_session(self, group: ClassicGroup, member_id: str) -> None:
+        """Expect nothing more."""
+        self._timers.cancel(_session_key(group, member_id))
+
+    def _on_session_timeout(self, group_id: str, member_id: str) -> Written:
+        group = self.find(group_id)
+        if group is None:
+            return nothing()
+        if member_id in group.pending_join_members:
+            _log.info("group %s: %s did not join in time", group_id, member_id)
+            group.remove(member_id)
+            return self.maybe_complete_join(group)
+        member = group.members.get(member_id)
+        if member is None or member.has_satisfied_heartbeat:
+            return nothing()
+        _log.info("group %s: the session of %s is over", group_id, member_id)
+        group.complete_join(member, failed_join("", ErrorCode.UNKNOWN_MEMBER_ID))
+        group.remove(member_id)
+        return self.after_removal(group, f"the session of {member_id} is over")
+
+    def after_removal(self, group: ClassicGroup, reason: str) -> Written:
+        """One who was a member is gone."""
+        if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            return self.prepare_or_complete_join(group, reason)
+        return self.maybe_complete_join(group)
+
+
+def _join_key(group: ClassicGroup) -> tuple[str, str]:
+    return "join", group.group_id
+
+
+def _sync_key(group: ClassicGroup) -> tuple[str, str]:
+    return "sync", group.group_id
+
+
+def _session_key(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
+    return "session", group.group_id, member_id

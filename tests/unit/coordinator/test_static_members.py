@@ -1,0 +1,155 @@
+"""Static membership: places that outlive a restart, and fencing of who came before (KIP-345)."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinator.group.group_state import GroupState
+from barnabas.protocol.errors import ErrorCode
+from unit.coordinator.members_world import DELAY_MS, SESSION_MS, MembersWorld, subscription
+
+
+@pytest.fixture
+def world() -> MembersWorld:
+    return MembersWorld()
+
+
+def stable(world: MembersWorld, *instances: str) -> list[str]:
+    waiting = [world.join(instance=each) for each in instances]
+    world.run_for(2 * DELAY_MS + 10)
+    ids = [each.one.member_id for each in waiting]
+    world.settle(1, ids)
+    return ids
+
+
+def test_a_static_member_needs_no_id_first_and_its_id_names_its_instance(
+    world: MembersWorld,
+) -> None:
+    leader, _ = stable(world, "a", "b")
+    assert leader.startswith("a-")
+    assert world.group.static_members["a"] == leader
+
+
+def test_a_follower_that_is_back_goes_on_without_a_rebalance(world: MembersWorld) -> None:
+    leader, follower = stable(world, "a", "b")
+    back = world.join(instance="b").one
+    assert (back.error_code, back.generation_id, back.leader) == (0, 1, leader)
+    assert back.member_id != follower
+    assert not back.skip_assignment
+    assert world.group.state is GroupState.STABLE
+    assert world.sync(back.member_id, 1, instance="b").one.assignment == b"for " + follower.encode()
+
+
+def test_a_leader_that_is_back_is_told_to_skip_the_assignment(world: MembersWorld) -> None:
+    stable(world, "a", "b")
+    back = world.join(instance="a").one
+    assert (back.skip_assignment, back.leader) == (True, back.member_id)
+    assert len(back.members) == 2
+
+
+def test_before_version_9_a_leader_that_is_back_is_told_its_old_id(world: MembersWorld) -> None:
+    leader, _ = stable(world, "a", "b")
+    back = world.join(version=8, instance="a").one
+    assert (back.skip_assignment, back.leader, back.members) == (False, leader, [])
+    assert world.group.leader_id == back.member_id
+
+
+def test_the_old_self_is_fenced(world: MembersWorld) -> None:
+    leader, follower = stable(world, "a", "b")
+    world.join(instance="b")
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    assert world.heartbeat(follower, 1, instance="b") == fenced
+    assert world.sync(follower, 1, instance="b").error == fenced
+    assert world.join(follower, instance="b").error == fenced
+    assert world.leave((follower, "b")).one.members[0].error_code == fenced
+    assert world.commit(5, generation=1, member=follower, instance="b") == fenced
+    assert world.heartbeat(leader, 1, instance="a") == ErrorCode.NONE
+
+
+def test_the_old_self_that_waits_is_fenced_at_once(world: MembersWorld) -> None:
+    waiting = world.join(instance="a")
+    again = world.join(instance="a")
+    assert waiting.error == ErrorCode.FENCED_INSTANCE_ID
+    world.run_for(2 * DELAY_MS + 10)
+    assert len(again.one.members) == 1
+    syncing = world.sync(again.one.member_id, 2)
+    assert syncing.error == ErrorCode.ILLEGAL_GENERATION
+    world.join(instance="b")
+    joining = world.join(again.one.member_id, instance="a")
+    follower = next(each for each in joining.one.members if each.group_instance_id == "b")
+    syncing = world.sync(follower.member_id, 2, instance="b")
+    world.join(instance="b")
+    assert syncing.error == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_one_that_is_back_before_the_assignment_has_all_join_again(world: MembersWorld) -> None:
+    waiting = [world.join(instance=each) for each in "ab"]
+    world.run_for(2 * DELAY_MS + 10)
+    follower = waiting[1].one.member_id
+    syncing = world.sync(follower, 1, instance="b")
+    again = world.join(instance="b")
+    assert syncing.error == ErrorCode.FENCED_INSTANCE_ID
+    assert world.group.state is GroupState.PREPARING_REBALANCE
+    assert world.join(waiting[0].one.member_id, instance="a").one.generation_id == 2
+    assert again.one.generation_id == 2
+
+
+def test_one_that_is_back_with_other_protocols_starts_a_rebalance(world: MembersWorld) -> None:
+    both = {"range": subscription("flights"), "sticky": subscription("flights")}
+    leader = world.join(instance="a", protocols=both)
+    world.run_for(DELAY_MS + 1)
+    world.settle(1, [leader.one.member_id])
+    back = world.join(instance="a", protocols={"sticky": subscription("flights")})
+    assert back.one.generation_id == 2
+    assert back.one.protocol_name == "sticky"
+
+
+def test_silence_for_less_than_the_session_costs_nothing_and_more_ends_it(
+    world: MembersWorld,
+) -> None:
+    leader, _ = stable(world, "a", "b")
+    world.keep_alive(SESSION_MS - 1_000, 1, leader)
+    back = world.join(instance="b").one
+    assert world.heartbeat(leader, 1) == ErrorCode.NONE
+    world.keep_alive(SESSION_MS + 1_000, 1, leader)
+    assert world.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.join(back.member_id, instance="b").error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_does_not_join_again_keeps_its_place(world: MembersWorld) -> None:
+    leader, absent = stable(world, "a", "b")
+    again = world.join(leader, instance="a")
+    world.keep_alive(21_000, 1, absent)
+    assert {each.member_id for each in again.one.members} == {leader, absent}
+
+
+def test_administrators_remove_by_instance_id(world: MembersWorld) -> None:
+    leader, _ = stable(world, "a", "b")
+    response = world.leave(("", "b")).one
+    assert [(each.group_instance_id, each.error_code) for each in response.members] == [("b", 0)]
+    assert world.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_the_new_id_outlives_a_fail_over(world: MembersWorld) -> None:
+    _, follower = stable(world, "a", "b")
+    back = world.join(instance="b").one.member_id
+    world.fail_over()
+    assert world.heartbeat(back, 1, instance="b") == ErrorCode.NONE
+    assert world.heartbeat(follower, 1, instance="b") == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_replacement_that_cannot_be_written_is_taken_back() -> None:
+    world = MembersWorld((1, 2))
+    waiting = world.join(instance="a")
+    world.run_for(DELAY_MS + 1)
+    member = waiting.one.member_id
+    syncing = world.sync(member, 1, assign={member: b"A"})
+    world.follow(2)
+    assert syncing.one.assignment == b"A"
+    back = world.join(instance="a")
+    assert not back
+    world.run_for(5_010)
+    assert back.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.group.static_members == {"a": member}
+    world.follow(3)
+    assert world.heartbeat(member, 1, instance="a") == ErrorCode.NONE
