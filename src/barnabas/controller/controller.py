@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.activation import activation_records
 from barnabas.controller.brokers import BrokerControl, refuse_heartbeat, refuse_registration
+from barnabas.controller.client_quotas import alter_client_quotas, refuse_alter_client_quotas
 from barnabas.controller.configs import ConfigControl, refuse_alter_configs
 from barnabas.controller.elections import Elections
 from barnabas.controller.in_sync_replicas import IsrControl, refuse_alter_partition
@@ -31,13 +32,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.controller.config import ControllerConfig
-    from barnabas.controller.result import VersionedRecord
+    from barnabas.controller.result import MutationLimit, VersionedRecord
     from barnabas.metadata.broker_registration import ControllerRegistration
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.publisher import MetadataPublisher
     from barnabas.protocol.messages.allocate_producer_ids import (
         AllocateProducerIdsRequest,
         AllocateProducerIdsResponse,
+    )
+    from barnabas.protocol.messages.alter_client_quotas import (
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
     )
     from barnabas.protocol.messages.alter_partition import (
         AlterPartitionRequest,
@@ -138,22 +143,31 @@ class Controller:
     # -- requests ---------------------------------------------------------------------------------
 
     def create_topics(
-        self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse], None]
+        self,
+        request: CreateTopicsRequest,
+        on_done: Callable[[CreateTopicsResponse], None],
+        mutations: MutationLimit | None = None,
     ) -> None:
         """Create topics (API 19)."""
-        self._serve(self._topics.create, refuse_create_topics, request, on_done)
+        self._serve(self._topics.create, refuse_create_topics, request, on_done, mutations)
 
     def delete_topics(
-        self, request: DeleteTopicsRequest, on_done: Callable[[DeleteTopicsResponse], None]
+        self,
+        request: DeleteTopicsRequest,
+        on_done: Callable[[DeleteTopicsResponse], None],
+        mutations: MutationLimit | None = None,
     ) -> None:
         """Delete topics (API 20)."""
-        self._serve(self._topics.delete, refuse_delete_topics, request, on_done)
+        self._serve(self._topics.delete, refuse_delete_topics, request, on_done, mutations)
 
     def create_partitions(
-        self, request: CreatePartitionsRequest, on_done: Callable[[CreatePartitionsResponse], None]
+        self,
+        request: CreatePartitionsRequest,
+        on_done: Callable[[CreatePartitionsResponse], None],
+        mutations: MutationLimit | None = None,
     ) -> None:
         """Add partitions to topics (API 37)."""
-        self._serve(self._partitions.create, refuse_create_partitions, request, on_done)
+        self._serve(self._partitions.create, refuse_create_partitions, request, on_done, mutations)
 
     def incremental_alter_configs(
         self,
@@ -162,6 +176,14 @@ class Controller:
     ) -> None:
         """Change configs of topics and brokers (API 44)."""
         self._serve(self._configs.alter, refuse_alter_configs, request, on_done)
+
+    def alter_client_quotas(
+        self,
+        request: AlterClientQuotasRequest,
+        on_done: Callable[[AlterClientQuotasResponse], None],
+    ) -> None:
+        """Set and remove client quotas (API 49)."""
+        self._serve(alter_client_quotas, refuse_alter_client_quotas, request, on_done)
 
     def allocate_producer_ids(
         self,
@@ -241,12 +263,13 @@ class Controller:
         refuse: Callable[[Any, Refusal], Any],
         request: Any,
         on_done: Callable[[Any], None],
+        mutations: MutationLimit | None = None,
     ) -> None:
         image = self._image
         if image is None or not self._driver.is_leader:
             on_done(refuse(request, _NOT_CONTROLLER))
             return
-        view = ControllerView(image, self._driver.log_end_offset, self._now())
+        view = ControllerView(image, self._driver.log_end_offset, self._now(), mutations)
         result = handle(view, request)
         if not result.records:
             self._hold(

@@ -50,6 +50,7 @@ class PartitionControl:
                         ErrorCode.POLICY_VIOLATION,
                         f"one request may create {_PARTITIONS_MAX} partitions",
                     )
+                view.take_mutations(len(added))
             except Refusal as refusal:
                 results[topic.name] = _refused(topic.name, refusal)
                 continue

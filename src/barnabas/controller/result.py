@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
-    from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.schema import Record
 
 R = TypeVar("R")
@@ -24,6 +25,14 @@ class ControllerResult(Generic[R]):
     response: R
 
 
+class MutationLimit(Protocol):
+    """How much one request may change, as far as the controller knows it."""
+
+    def take(self, partitions: int) -> bool:
+        """Whether so many partitions may be made or deleted; if so they are counted."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ControllerView:
     """The cluster as of the last appended record, which may not be committed yet."""
@@ -33,6 +42,18 @@ class ControllerView:
     next_offset: int
     # Monotonic clock.
     now_ms: float = 0.0
+    # What the asker may still change; None: as much as it likes.
+    mutations: MutationLimit | None = None
+
+    def take_mutations(self, partitions: int) -> None:
+        """Count partitions that are made or deleted (KIP-599).
+
+        Raises:
+            Refusal: THROTTLING_QUOTA_EXCEEDED, nothing was counted.
+        """
+        if self.mutations is not None and not self.mutations.take(partitions):
+            error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            raise Refusal(error, error.message)
 
 
 @dataclass(slots=True)

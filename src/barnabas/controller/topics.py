@@ -80,6 +80,7 @@ class TopicControl:
                         ErrorCode.POLICY_VIOLATION,
                         f"one request may create {_PARTITIONS_MAX} partitions",
                     )
+                view.take_mutations(made[1].num_partitions)
             except Refusal as refusal:
                 results[topic.name] = _not_created(topic.name, refusal)
                 continue
@@ -195,6 +196,11 @@ class TopicControl:
                 refusal = Refusal(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
                 results.append(_not_deleted(name, topic_id, refusal))
             else:
+                try:
+                    view.take_mutations(len(topic.partitions))
+                except Refusal as refusal:
+                    results.append(_not_deleted(name, topic_id, refusal))
+                    continue
                 records.append((RemoveTopicRecord(topic_id=topic.id), 0))
                 results.append(
                     DeletableTopicResult(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.metadata.broker_registration import BrokerRegistration, ControllerRegistration
+from barnabas.metadata.client_quotas_image import QuotaChanges, entity_of
 from barnabas.metadata.configs_image import TOPIC, ConfigChanges
 from barnabas.metadata.errors import MetadataReplayError
 from barnabas.metadata.image import NO_PRODUCER_ID, ClusterImage
@@ -27,6 +28,7 @@ class ClusterDelta:
 
     __slots__ = (
         "broker_changes",
+        "client_quota_changes",
         "config_changes",
         "controller_changes",
         "feature_changes",
@@ -45,6 +47,7 @@ class ClusterDelta:
         self.controller_changes: dict[int, ControllerRegistration | None] = {}
         # Every key that was set or (None) removed.
         self.config_changes: ConfigChanges = {}
+        self.client_quota_changes: QuotaChanges = {}
         self.feature_changes: dict[str, int] = {}
         self.next_producer_id: int | None = None
         self.retained_changes: dict[str, tuple[Record, int] | None] = {}
@@ -78,6 +81,7 @@ class ClusterDelta:
             or self.broker_changes
             or self.controller_changes
             or self.config_changes
+            or self.client_quota_changes
             or self.feature_changes
             or self.next_producer_id is not None
             or self.retained_changes
@@ -95,6 +99,10 @@ class ClusterDelta:
             changes = self.config_changes.setdefault((resource_type, name), {})
             for key in configs:
                 changes.setdefault(key, None)
+        for entity, limits in image.client_quotas:
+            values = self.client_quota_changes.setdefault(entity, {})
+            for key in limits:
+                values.setdefault(key, None)
         for feature in image.features.finalized:
             self.feature_changes.setdefault(feature, 0)
         for key in image.retained.identities():
@@ -117,6 +125,11 @@ class ClusterDelta:
             topics=self.topics_delta.apply(),
             configs=(
                 image.configs.evolve(self.config_changes) if self.config_changes else image.configs
+            ),
+            client_quotas=(
+                image.client_quotas.evolve(self.client_quota_changes)
+                if self.client_quota_changes
+                else image.client_quotas
             ),
             next_producer_id=(
                 image.next_producer_id if self.next_producer_id is None else self.next_producer_id
@@ -172,6 +185,10 @@ class ClusterDelta:
         key = (record.resource_type, record.resource_name)
         self.config_changes.setdefault(key, {})[record.name] = record.value
 
+    def _client_quota(self, record: Any) -> None:
+        changes = self.client_quota_changes.setdefault(entity_of(record.entity), {})
+        changes[record.key] = None if record.remove else record.value
+
     def _feature_level(self, record: Any) -> None:
         self.feature_changes[record.name] = record.feature_level
 
@@ -196,6 +213,7 @@ _REPLAY: dict[int, Callable[[ClusterDelta, Any], object]] = {
     8: ClusterDelta._unfence_broker,
     9: ClusterDelta._remove_topic,
     12: ClusterDelta._feature_level,
+    14: ClusterDelta._client_quota,
     15: ClusterDelta._producer_ids,
     17: ClusterDelta._change_broker,
     27: ClusterDelta._register_controller,

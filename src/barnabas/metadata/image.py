@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from barnabas.metadata.client_quotas_image import ClientQuotasImage
 from barnabas.metadata.configs_image import ConfigsImage
 from barnabas.metadata.features_image import FeaturesImage
 from barnabas.metadata.metadata_version import METADATA_VERSION
@@ -37,6 +38,7 @@ class ClusterImage:
     controllers: Mapping[int, ControllerRegistration] = field(default_factory=dict)
     topics: TopicsImage = field(default_factory=TopicsImage)
     configs: ConfigsImage = field(default_factory=ConfigsImage)
+    client_quotas: ClientQuotasImage = field(default_factory=ClientQuotasImage)
     # First producer id of the next block (KIP-730); -1 while none was given out.
     next_producer_id: int = NO_PRODUCER_ID
     retained: RetainedRecords = field(default_factory=RetainedRecords)
@@ -56,6 +58,7 @@ class ClusterImage:
         for resource_type, name, configs in self.configs:
             for key, value in configs.items():
                 yield _config_record(resource_type, name, key, value), 0
+        yield from self.client_quotas.to_records()
         if self.next_producer_id >= 0:
             yield (
                 ProducerIdsRecord(

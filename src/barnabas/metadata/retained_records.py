@@ -1,4 +1,4 @@
-"""Metadata that this version keeps but does not act on: ACLs, SCRAM, quotas, tokens, new types.
+"""Metadata that this version keeps but does not act on: ACLs, SCRAM, tokens, new types.
 
 A snapshot must not lose what another node wrote. Each such record is kept by what identifies it,
 so that a later one replaces it and its remover takes it out.
@@ -20,14 +20,8 @@ ACCESS_CONTROL_ENTRY = 18
 REMOVE_ACCESS_CONTROL_ENTRY = 19
 USER_SCRAM_CREDENTIAL = 11
 REMOVE_USER_SCRAM_CREDENTIAL = 22
-CLIENT_QUOTA = 14
 DELEGATION_TOKEN = 10
 REMOVE_DELEGATION_TOKEN = 26
-
-
-def _quota_key(record: Any) -> str:
-    entity = sorted((each.entity_type, each.entity_name or "") for each in record.entity)
-    return f"quota/{entity!r}/{record.key}"
 
 
 # What identifies a record; one that removes has the key of those it removes.
@@ -36,7 +30,6 @@ _KEY_OF: dict[int, Callable[[Any], str]] = {
     REMOVE_ACCESS_CONTROL_ENTRY: lambda record: f"acl/{record.id.hex()}",
     USER_SCRAM_CREDENTIAL: lambda record: f"scram/{record.mechanism}/{record.name}",
     REMOVE_USER_SCRAM_CREDENTIAL: lambda record: f"scram/{record.mechanism}/{record.name}",
-    CLIENT_QUOTA: _quota_key,
     DELEGATION_TOKEN: lambda record: f"token/{record.token_id}",
     REMOVE_DELEGATION_TOKEN: lambda record: f"token/{record.token_id}",
 }
@@ -81,5 +74,4 @@ def is_retained(record: Record) -> bool:
 def retained_change(record: Record, version: int) -> tuple[str, tuple[Record, int] | None]:
     """What the record changes: its key, and what is kept under it from now on."""
     number = record.__record_type__
-    removes = number in _REMOVERS or (number == CLIENT_QUOTA and getattr(record, "remove", False))
-    return _KEY_OF[number](record), None if removes else (record, version)
+    return _KEY_OF[number](record), None if number in _REMOVERS else (record, version)

@@ -5,7 +5,8 @@ it had to wait, while later requests of the same connection are already worked o
 answered holds its answer until all slots before it are answered.
 
 A peer that sends faster than it is served, or does not read its answers, is read from no more
-until that changes: that bounds what a connection can make us keep.
+until that changes: that bounds what a connection can make us keep. Requests that came in the same
+read are put off, in their order.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.network.framed_protocol import FramedHandler
+from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.protocol.protocol_error import ProtocolError
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.sockets import Chunk, Stream
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.timer import Cancellable, Timer
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 
@@ -67,6 +68,9 @@ _HELD = 2
 _UNWRITABLE = 4
 _MUTED = 8
 _CLOSING = 16
+_THROTTLED = 32
+# Requests that were put off have not been taken up again.
+_PUT_OFF = 64
 
 
 class ResponseSlot:
@@ -98,15 +102,18 @@ class Connection(FramedHandler):
     __slots__ = (
         "_clock",
         "_held_bytes",
-        "_last_activity_ms",
         "_limits",
         "_on_closed",
         "_on_request",
         "_paused",
-        "_requests",
+        "_put_off",
         "_slots",
+        "_throttle_timer",
+        "_throttled_until_ms",
         "id",
+        "last_activity_ms",
         "malformed",
+        "requests",
         "session",
     )
 
@@ -128,9 +135,15 @@ class Connection(FramedHandler):
         # Requests without an answer, or with one that waits for an earlier; oldest first.
         self._slots: deque[ResponseSlot] = deque()
         self._held_bytes = 0
-        self._requests = 0
+        # Taken up so far.
+        self.requests = 0
         self._paused = 0
-        self._last_activity_ms = doors.clock.monotonic_ms()
+        # Requests that came in one read with the one that made us pause; None for none.
+        self._put_off: deque[memoryview] | None = None
+        self._throttle_timer: Cancellable | None = None
+        self._throttled_until_ms = 0.0
+        # When the request that is being handled, or the last one, came.
+        self.last_activity_ms = doors.clock.monotonic_ms()
         # What the peer sent that is no frame, if that ended the connection.
         self.malformed: ProtocolError | None = None
         # The server's own state of this connection: principal, client software, and so on.
@@ -162,16 +175,29 @@ class Connection(FramedHandler):
         """Read again."""
         self._resume(_MUTED)
 
+    def throttle(self, duration_ms: float) -> None:
+        """Read nothing for so long: the peer is over its quota (KIP-219)."""
+        until_ms = self._clock.monotonic_ms() + duration_ms
+        self._throttled_until_ms = max(self._throttled_until_ms, until_ms)
+        if self._throttle_timer is None:
+            self._pause(_THROTTLED)
+            self._throttle_timer = self._timer.call_later(duration_ms, self._maybe_end_throttle)
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether the peer has to wait for its quota."""
+        return bool(self._paused & _THROTTLED)
+
     def idle_ms(self) -> float:
         """How long nothing has been received; 0 while a request waits for its answer."""
         if self._slots:
             return 0.0
-        return self._clock.monotonic_ms() - self._last_activity_ms
+        return self._clock.monotonic_ms() - self.last_activity_ms
 
     def statistics(self) -> ConnectionStatistics:
         """A snapshot."""
         return ConnectionStatistics(
-            requests=self._requests,
+            requests=self.requests,
             in_flight=len(self._slots),
             held_bytes=self._held_bytes,
             buffered_bytes=0 if self._stream is None else self._stream.buffered_bytes,
@@ -187,10 +213,11 @@ class Connection(FramedHandler):
 
     def on_frame(self, frame: memoryview) -> None:
         """A request. What follows `close()` in the same read is not taken up."""
-        if self._paused & _CLOSING:
+        if self._paused:
+            self._keep_for_later(frame)
             return
-        self._requests += 1
-        self._last_activity_ms = self._clock.monotonic_ms()
+        self.requests += 1
+        self.last_activity_ms = self._clock.monotonic_ms()
         self._on_request(self, frame)
 
     def on_malformed(self, error: ProtocolError) -> None:
@@ -208,6 +235,10 @@ class Connection(FramedHandler):
         """Answers to come are dropped."""
         self._slots.clear()
         self._held_bytes = 0
+        self._put_off = None
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+            self._throttle_timer = None
         self._on_closed(self, error)
 
     def _on_answered(self, slot: ResponseSlot) -> None:
@@ -259,5 +290,43 @@ class Connection(FramedHandler):
         if not self._paused & reason:
             return
         self._paused &= ~reason
-        if not self._paused and self._stream is not None:
+        if self._paused == _PUT_OFF:
+            # In a turn of its own: whoever resumes may be in the midst of a request.
+            self._timer.call_soon(self._take_put_off)
+        elif not self._paused and self._stream is not None:
             self._stream.resume_reading()
+
+    def _keep_for_later(self, frame: memoryview) -> None:
+        if self._paused & _CLOSING:
+            return
+        if self._put_off is None:
+            self._put_off = deque()
+        self._paused |= _PUT_OFF
+        # A copy, since the receive buffer is another connection's in the next turn.
+        self._put_off.append(memoryview(bytearray(frame)))
+
+    def _take_put_off(self) -> None:
+        """Take up what was put off, until there is a reason to pause again."""
+        while self._paused == _PUT_OFF and self._put_off and self.is_open:
+            frame = self._put_off.popleft()
+            if not self._put_off:
+                self._put_off = None
+                self._resume(_PUT_OFF)
+            self._take_up(frame)
+
+    def _take_up(self, frame: memoryview) -> None:
+        self.requests += 1
+        self.last_activity_ms = self._clock.monotonic_ms()
+        try:
+            self._on_request(self, frame)
+        except ProtocolError as error:
+            self.abort()
+            self.on_malformed(error)
+
+    def _maybe_end_throttle(self) -> None:
+        left_ms = self._throttled_until_ms - self._clock.monotonic_ms()
+        if left_ms > 0:
+            self._throttle_timer = self._timer.call_later(left_ms, self._maybe_end_throttle)
+        else:
+            self._throttle_timer = None
+            self._resume(_THROTTLED)

@@ -40,7 +40,10 @@ from barnabas.server.log_directories import open_log_directories
 from barnabas.server.metadata_follower import MetadataFollower
 from barnabas.server.parts import ServerParts
 from barnabas.server.producer_ids import ProducerIds
+from barnabas.server.quotas.client_quotas import ClientQuotas
+from barnabas.server.quotas.quota_follower import QuotaFollower
 from barnabas.server.registration import Registrant, Registration
+from barnabas.server.request import RequestServices
 from barnabas.server.topic_configs import TopicConfigs
 from barnabas.storage.config import storage_config
 from barnabas.storage.doors import LogDoors
@@ -110,10 +113,12 @@ class Broker:
             ControllerParts(self._quorum, publisher, runtime.rng),
         )
         self._forwarding = Forwarding(self._controller)
+        self._quotas = ClientQuotas(runtime.clock, self._config)
         self._join_replicas()
         self._bind()
         self._registration = self._make_registration()
         publisher.add_listener(self._follower.on_image)
+        publisher.add_listener(QuotaFollower(self._quotas).on_image)
         self._quorum.add_listener(publisher)
         self._quorum.add_listener(SnapshotGenerator(self._quorum, publisher, raft_config))
         self._quorum.add_listener(self._controller)
@@ -214,7 +219,8 @@ class Broker:
         doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
         self._bound: list[Endpoint] = []
         for endpoint in self._configuration.endpoints:
-            dispatcher = Dispatcher(handlers, endpoint.name)
+            services = RequestServices(endpoint.name, runtime.clock, self._quotas)
+            dispatcher = Dispatcher(handlers, services)
             listener = Listener(endpoint, self._config, doors, dispatcher.on_request)
             self._bound.append(listener.bind(runtime.sockets))
             self._listeners.append(listener)
@@ -240,6 +246,7 @@ class Broker:
             producer_ids=ProducerIds(node_id, self._broker_epoch, self._forwarding),
             described_configs=DescribedConfigs(self._configuration, BROKER_KEYS, self._cluster),
             quorum=self._quorum,
+            quotas=self._quotas,
         )
 
     def _make_registration(self) -> Registration:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.server.quotas.config import QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, not_empty, satisfying
 
@@ -137,7 +138,7 @@ REQUEST_KEYS = [
     ),
 ]
 
-SERVER_KEYS = ConfigDefinition([*NODE_KEYS, *LISTENER_KEYS, *REQUEST_KEYS])
+SERVER_KEYS = ConfigDefinition([*NODE_KEYS, *LISTENER_KEYS, *REQUEST_KEYS]) | QUOTA_KEYS
 
 
 def log_directories(config: ParsedConfig) -> list[str]:

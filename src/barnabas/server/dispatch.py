@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.api_keys import request_class
+from barnabas.protocol.api_keys import api_row, request_class, response_class
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
@@ -13,6 +14,7 @@ from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.handlers.table import SERVED_APIS
 from barnabas.server.request import RequestContext
+from barnabas.server.request_statistics import BOUNDS_MS, RequestStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.server.handlers.table import ServedApi
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request import Handle
+    from barnabas.server.request import Handle, RequestServices
+    from barnabas.server.request_statistics import ApiStatistics
+
+    Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 
@@ -29,15 +34,16 @@ _API_VERSIONS = int(ApiKey.API_VERSIONS)
 class HandlerTable:
     """Handlers by API key, made when they are first asked for."""
 
-    __slots__ = ("_parts", "_ready", "served")
+    __slots__ = ("_parts", "_ready", "served", "statistics")
 
     def __init__(self, parts: ServerParts, served: Mapping[int, ServedApi] = SERVED_APIS) -> None:
         self.served = served
         self._parts = parts
-        self._ready: dict[int, tuple[int, int, type[Message], Handle]] = {}
+        self._ready: dict[int, Entry] = {}
+        self.statistics = RequestStatistics()
 
-    def find(self, api_key: int) -> tuple[int, int, type[Message], Handle] | None:
-        """First version, last version, request class and handler; None for an API not served."""
+    def find(self, api_key: int) -> Entry | None:
+        """First and last version, request class, handler and counts; None if it is not served."""
         entry = self._ready.get(api_key)
         if entry is None:
             api = self.served.get(api_key)
@@ -45,7 +51,16 @@ class HandlerTable:
                 return None
             module = importlib.import_module(f"barnabas.server.handlers.{api.module}")
             handle: Handle = module.handler(self._parts)
-            entry = (api.first_version, api.last_version, request_class(api_key), handle)
+            statistics = self.statistics.of(
+                api_key, api_row(api_key).name, api.last_version, response_class(api_key)
+            )
+            entry = (
+                api.first_version,
+                api.last_version,
+                request_class(api_key),
+                handle,
+                statistics,
+            )
             self._ready[api_key] = entry
         return entry
 
@@ -53,11 +68,12 @@ class HandlerTable:
 class Dispatcher:
     """Takes the frames of one listener's connections."""
 
-    __slots__ = ("_handlers", "_listener_name")
+    __slots__ = ("_handlers", "_monotonic_ms", "_services")
 
-    def __init__(self, handlers: HandlerTable, listener_name: str) -> None:
+    def __init__(self, handlers: HandlerTable, services: RequestServices) -> None:
         self._handlers = handlers
-        self._listener_name = listener_name
+        self._services = services
+        self._monotonic_ms = services.clock.monotonic_ms
 
     def on_request(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request; `frame` is valid during the call only.
@@ -71,7 +87,7 @@ class Dispatcher:
         entry = self._handlers.find(api_key)
         if entry is None:
             raise ProtocolError(f"API {api_key} is not served")
-        first_version, last_version, request_cls, handle = entry
+        first_version, last_version, request_cls, handle, statistics = entry
         if not first_version <= version <= last_version:
             if api_key == _API_VERSIONS:
                 response = unsupported_api_versions(first_version, last_version)
@@ -82,10 +98,23 @@ class Dispatcher:
                 f"{last_version}, not {version}"
             )
         request = decode(request_cls, version, frame, offset)
-        context = RequestContext(connection, connection.reserve(), header, self._listener_name)
+        size = len(frame)
+        slot = connection.reserve()
+        context = RequestContext(connection, slot, header, size, self._services, statistics)
         answer = handle(context, request)
         if answer is not None:
             context.respond(answer)
+        # Written out, since it is done for every request: four calls would cost a microsecond.
+        now_ms = self._monotonic_ms()
+        local_ms = now_ms - connection.last_activity_ms
+        statistics.versions[version] += 1
+        statistics.request_bytes += size
+        if slot.is_answered:
+            times = statistics.immediate
+            times.counts[bisect_right(BOUNDS_MS, local_ms)] += 1
+            times.total_ms += local_ms
+        else:
+            context.park(now_ms, local_ms)
 
 
 def unsupported_api_versions(first_version: int, last_version: int) -> Message:

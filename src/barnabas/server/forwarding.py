@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.controller.controller import Controller
+    from barnabas.controller.result import MutationLimit
     from barnabas.protocol.schema import Message
 
-    Serve = Callable[[Any, Callable[[Any], None]], None]
+    Serve = Callable[..., None]
 
 
 class Forwarding:
@@ -30,17 +31,28 @@ class Forwarding:
             ApiKey.DELETE_TOPICS: controller.delete_topics,
             ApiKey.CREATE_PARTITIONS: controller.create_partitions,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: controller.incremental_alter_configs,
+            ApiKey.ALTER_CLIENT_QUOTAS: controller.alter_client_quotas,
             ApiKey.ALLOCATE_PRODUCER_IDS: controller.allocate_producer_ids,
             ApiKey.BROKER_REGISTRATION: controller.register_broker,
             ApiKey.BROKER_HEARTBEAT: controller.broker_heartbeat,
             ApiKey.ALTER_PARTITION: controller.alter_partition,
         }
 
-    def send(self, request: Message, on_done: Callable[[Any], None]) -> None:
+    def send(
+        self,
+        request: Message,
+        on_done: Callable[[Any], None],
+        mutations: MutationLimit | None = None,
+    ) -> None:
         """Have the controller serve `request`.
 
         Args:
             on_done: called once with the response, when what it says is committed; perhaps before
                 this returns.
+            mutations: what the asker may still change, for the APIs that count it.
         """
-        self._local[request.__api_key__](request, on_done)
+        serve = self._local[request.__api_key__]
+        if mutations is None:
+            serve(request, on_done)
+        else:
+            serve(request, on_done, mutations)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.server.described_configs import DescribedConfigs
     from barnabas.server.forwarding import Forwarding
     from barnabas.server.producer_ids import ProducerIds
+    from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.settings.definition import ParsedConfig
 
 
@@ -36,3 +37,4 @@ class ServerParts:
     producer_ids: ProducerIds
     described_configs: DescribedConfigs
     quorum: RaftDriver
+    quotas: ClientQuotas

@@ -11,20 +11,43 @@ if TYPE_CHECKING:
 
     from barnabas.network.connection import Connection, ResponseSlot
     from barnabas.protocol.schema import Message
+    from barnabas.runtime.clock import Clock
+    from barnabas.server.quotas.client_quotas import ClientQuotas
+    from barnabas.server.request_statistics import ApiStatistics
 
     # A response, or None when the request is parked: then context.respond is called later.
     Handle = Callable[["RequestContext", Any], Message | None]
+
+# Who nobody has proved to be anybody is (Kafka: KafkaPrincipal.ANONYMOUS).
+ANONYMOUS = "ANONYMOUS"
+# In place of a throttle time: no quota of clients holds this asker back.
+EXEMPT = -1
+
+
+class RequestServices:
+    """What all requests of one listener share."""
+
+    __slots__ = ("clock", "listener_name", "quotas")
+
+    def __init__(self, listener_name: str, clock: Clock, quotas: ClientQuotas) -> None:
+        self.listener_name = listener_name
+        self.clock = clock
+        self.quotas = quotas
 
 
 class RequestContext:
     """A request's header and its place in its connection's order of answers."""
 
     __slots__ = (
+        "_local_ms",
+        "_parked_ms",
+        "_services",
         "_slot",
+        "_statistics",
         "client_id",
         "connection",
         "correlation_id",
-        "listener_name",
+        "request_bytes",
         "version",
     )
 
@@ -33,24 +56,93 @@ class RequestContext:
         connection: Connection,
         slot: ResponseSlot,
         header: tuple[int, int, int, str | None, int],
-        listener_name: str,
+        request_bytes: int,
+        services: RequestServices,
+        statistics: ApiStatistics,
     ) -> None:
         self.connection = connection
         # Completed or skipped exactly once.
         self._slot = slot
         _, self.version, self.correlation_id, self.client_id, _ = header
-        # Of the listener that the request came in by: clients are told addresses of this one.
-        self.listener_name = listener_name
+        self.request_bytes = request_bytes
+        self._services = services
+        self._statistics = statistics
+        # When the handler returned without an answer; 0 while it has not.
+        self._parked_ms = 0.0
 
-    def respond(self, response: Message) -> None:
-        """Answer; the bytes leave when all earlier requests of the connection are answered."""
-        self._slot.complete(encode_response(self.correlation_id, response, self.version))
+    @property
+    def listener_name(self) -> str:
+        """Of the listener that the request came in by: clients are told addresses of this one."""
+        return self._services.listener_name
+
+    @property
+    def quotas(self) -> ClientQuotas:
+        """What clients may use; look at `is_active` first."""
+        return self._services.quotas
+
+    @property
+    def user(self) -> str:
+        """Who asks."""
+        return ANONYMOUS
+
+    def respond(self, response: Message, throttle_ms: int = 0) -> None:
+        """Answer; the bytes leave when all earlier requests of the connection are answered.
+
+        Args:
+            throttle_ms: for how long the client has to wait for what its handler counted; what
+                every request is counted for comes on top. EXEMPT for requests of brokers.
+        """
+        if throttle_ms or self._services.quotas.is_active:
+            self._throttle(response, throttle_ms)
+        chunks = encode_response(self.correlation_id, response, self.version)
+        statistics = self._statistics
+        statistics.count_errors(response, statistics.errors)
+        statistics.response_bytes += sum(map(len, chunks))
+        if self._parked_ms:
+            self._count_parked()
+        self._slot.complete(chunks)
 
     def respond_nothing(self) -> None:
         """The request has no answer (Produce with acks=0)."""
+        if self._services.quotas.is_active:
+            self._throttle(None, 0)
+        if self._parked_ms:
+            self._count_parked()
         self._slot.skip()
 
     def close_connection(self) -> None:
         """The only way to tell a producer that asked for no answers that something failed."""
         self._slot.skip()
         self.connection.close()
+
+    def park(self, now_ms: float, local_ms: float) -> None:
+        """The handler has returned and the answer is to come (called by the dispatcher)."""
+        self._parked_ms = now_ms
+        self._local_ms = local_ms
+
+    def _count_parked(self) -> None:
+        remote_ms = self._services.clock.monotonic_ms() - self._parked_ms
+        statistics = self._statistics
+        statistics.parked_local.add(self._local_ms)
+        statistics.remote.add(remote_ms)
+        statistics.parked_total.add(self._local_ms + remote_ms)
+
+    def _throttle(self, response: Message | None, throttle_ms: int) -> None:
+        """Count the request; a client that is over a quota is told so and read from no more."""
+        if throttle_ms == EXEMPT:
+            return
+        if self._parked_ms:
+            spent_ms = self._local_ms
+        else:
+            spent_ms = self._services.clock.monotonic_ms() - self.connection.last_activity_ms
+        statistics = self._statistics
+        wait_ms = self._services.quotas.record_request(
+            statistics.api_key, self.user, self.client_id or "", self.request_bytes, spent_ms
+        )
+        wait_ms = max(wait_ms, throttle_ms)
+        if wait_ms <= 0:
+            return
+        statistics.throttle.add(wait_ms)
+        if response is not None and statistics.has_throttle_time:
+            response.throttle_time_ms = wait_ms  # type: ignore[attr-defined]
+        self.connection.throttle(wait_ms)

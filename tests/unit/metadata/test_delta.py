@@ -188,8 +188,8 @@ def test_a_quota_is_kept_until_it_is_removed() -> None:
         return ClientQuotaRecord(entity=entity, key="k", value=1.0, remove=remove)
 
     image = image_of(quota(False))
-    assert len(image.retained) == 1
-    assert len(image_of(quota(True), base=image).retained) == 0
+    assert len(image.client_quotas) == 1
+    assert len(image_of(quota(True), base=image).client_quotas) == 0
 
 
 def test_eligible_leader_replicas_are_cleared_for_one_topic_or_all() -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.server.mutations import forward_mutation
+
 if TYPE_CHECKING:
     from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
+
+# From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+_STRICT_SINCE = 3
 
 
 def handler(parts: ServerParts) -> Handle:
@@ -27,4 +32,4 @@ class CreatePartitionsHandler:
         self, context: RequestContext, request: CreatePartitionsRequest
     ) -> None:
         """Answered when the partitions are committed."""
-        self._forwarding.send(request, context.respond)
+        forward_mutation(self._forwarding, context, request, _STRICT_SINCE)

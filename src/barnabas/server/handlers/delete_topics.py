@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.server.mutations import forward_mutation
+
 if TYPE_CHECKING:
     from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
+
+# From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+_STRICT_SINCE = 5
 
 
 def handler(parts: ServerParts) -> Handle:
@@ -25,4 +30,4 @@ class DeleteTopicsHandler:
 
     def handle_delete_topics(self, context: RequestContext, request: DeleteTopicsRequest) -> None:
         """Answered when the deletion is committed."""
-        self._forwarding.send(request, context.respond)
+        forward_mutation(self._forwarding, context, request, _STRICT_SINCE)

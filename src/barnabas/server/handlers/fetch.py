@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.codec import encode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import (
     AbortedTransaction,
@@ -25,6 +26,7 @@ from barnabas.protocol.schema import ZERO_UUID
 from barnabas.replication.fetch_params import FetchParams, FetchPartitionData, fetch_isolation
 from barnabas.replication.fetch_session_cache import SessionRequest
 from barnabas.replication.results import FetchResult, failed_fetch
+from barnabas.server.request import EXEMPT
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ class FetchHandler:
 
     def handle_fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
         """Answered now only if the session cannot be used; else when there is enough to read."""
-        params = self._params(context.version, request)
+        params = self._params(context, request)
         session = self._sessions.open(
             self._session_request(context.version, request, params.is_from_follower),
             self._cluster.topic_name,
@@ -73,7 +75,7 @@ class FetchHandler:
             return FetchResponse(
                 error_code=session.error, session_id=session.session_id, responses=[]
             )
-        pending = PendingFetch(context, session, self._cluster)
+        pending = PendingFetch(context, session, self._cluster, params.is_from_follower)
         readable = pending.take(session.partitions())
         if readable:
             self._replicas.fetch(params, readable, pending.on_fetched)
@@ -81,12 +83,15 @@ class FetchHandler:
             pending.on_fetched([])
         return None
 
-    def _params(self, version: int, request: FetchRequest) -> FetchParams:
+    def _params(self, context: RequestContext, request: FetchRequest) -> FetchParams:
+        version = context.version
         replica_id, replica_epoch = request.replica_id, -1
         if version >= _REPLICA_STATE_SINCE:
             replica_id = request.replica_state.replica_id
             replica_epoch = request.replica_state.replica_epoch
         max_bytes = min(request.max_bytes, self._max_bytes)
+        if context.quotas.is_active and replica_id < 0:
+            max_bytes = within_quota(context, max_bytes)
         return FetchParams(
             version=version,
             replica_id=replica_id,
@@ -141,12 +146,17 @@ class FetchHandler:
 class PendingFetch:
     """A request whose answer is being put together."""
 
-    __slots__ = ("_asked", "_cluster", "_context", "_refused", "_session")
+    __slots__ = ("_asked", "_cluster", "_context", "_is_exempt", "_refused", "_session")
 
     def __init__(
-        self, context: RequestContext, session: FetchContext, cluster: ClusterView
+        self,
+        context: RequestContext,
+        session: FetchContext,
+        cluster: ClusterView,
+        is_from_follower: bool,
     ) -> None:
         self._context = context
+        self._is_exempt = is_from_follower
         self._session = session
         self._cluster = cluster
         # Everything asked, kept only when something is refused: the answer has its order.
@@ -182,12 +192,40 @@ class PendingFetch:
                 (asked, refused[asked]) if asked in refused else next(read)
                 for asked, _ in self._asked
             ]
+        if self._is_exempt:
+            self._answer(results, EXEMPT)
+        elif self._context.quotas.is_active:
+            self._answer_within_quota(results)
+        else:
+            self._answer(results, 0)
+
+    def _answer(self, results: list[Answered], throttle_ms: int) -> None:
         news = self._session.answer(results)
         response = FetchResponse(
             error_code=self._session.error, session_id=self._session.session_id, responses=[]
         )
         self._add_topics(response, news)
-        self._context.respond(response)
+        self._context.respond(response, throttle_ms)
+
+    def _answer_within_quota(self, results: list[Answered]) -> None:
+        """Over quota: nothing, and the time to wait, so that the client asks for it again."""
+        context, quota = self._context, self._context.quotas.fetch
+        client_id = context.client_id or ""
+        sized = FetchResponse(responses=[])
+        self._add_topics(sized, [each for each in results if len(each[1].records) > 0])
+        size = sum(map(len, encode(sized, context.version)))
+        throttle_ms = quota.record(context.user, client_id, size)
+        if throttle_ms <= 0:
+            self._answer(results, 0)
+            return
+        quota.unrecord(context.user, client_id, size)
+        if self._session.session_id:
+            # Only whether the session still is at this request's epoch.
+            self._session.answer([])
+        response = FetchResponse(
+            error_code=self._session.error, session_id=self._session.session_id, responses=[]
+        )
+        context.respond(response, throttle_ms)
 
     def _add_topics(self, response: FetchResponse, news: list[Answered]) -> None:
         """Neighbours of one topic share an entry."""
@@ -227,6 +265,12 @@ class PendingFetch:
             response.node_endpoints.append(
                 NodeEndpoint(node_id=partition.leader, host=endpoint.host, port=endpoint.port)
             )
+
+
+def within_quota(context: RequestContext, max_bytes: int) -> int:
+    """What to read at most: what the client's quota allows in all its windows."""
+    largest = context.quotas.fetch.largest_use(context.user, context.client_id or "")
+    return max_bytes if largest is None else min(max_bytes, int(largest))
 
 
 def partition_data(index: int, result: FetchResult) -> PartitionData:

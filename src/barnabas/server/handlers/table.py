@@ -40,6 +40,8 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_CONFIGS: ServedApi(1, 4, "describe_configs"),
     ApiKey.CREATE_PARTITIONS: ServedApi(0, 3, "create_partitions"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ServedApi(0, 1, "incremental_alter_configs"),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ServedApi(0, 1, "describe_client_quotas"),
+    ApiKey.ALTER_CLIENT_QUOTAS: ServedApi(0, 1, "alter_client_quotas"),
     ApiKey.DESCRIBE_QUORUM: ServedApi(0, 2, "describe_quorum"),
     ApiKey.DESCRIBE_CLUSTER: ServedApi(0, 2, "describe_cluster"),
     ApiKey.DESCRIBE_PRODUCERS: ServedApi(0, 0, "describe_producers"),

@@ -1,0 +1,42 @@
+"""Counts the error codes of a response, wherever it has them (Kafka: errorCounts of a response).
+
+Written once per response class from its field table: one loop per array that leads to an
+`error_code`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.compiling import compile_function
+from barnabas.protocol.schema import Array, Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.schema import Message
+
+_FIELD = "error_code"
+
+
+def error_counter(response: type[Message]) -> Callable[[Message, list[int]], None]:
+    """A function that adds one to `counts[code]` for each error code, NONE included."""
+    body = _lines(response, "response", 1) or ["    return"]
+    source = "\n".join(["def count_errors(response, counts):", *body, ""])
+    return compile_function(source, "count_errors", f"{response.__name__} errors", {})
+
+
+def _lines(struct: type[Struct], variable: str, depth: int) -> list[str]:
+    indent = "    " * depth
+    lines: list[str] = []
+    for each in struct.__fields__:
+        kind = each.kind
+        if each.name == _FIELD:
+            lines.append(f"{indent}counts[{variable}.{_FIELD}] += 1")
+        elif isinstance(kind, Array) and isinstance(kind.element, type):
+            inner = _lines(kind.element, f"each_{depth}", depth + 1)
+            if inner:
+                # A nullable array may be None.
+                lines.append(f"{indent}for each_{depth} in {variable}.{each.name} or ():")
+                lines += inner
+    return lines

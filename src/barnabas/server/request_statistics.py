@@ -1,0 +1,126 @@
+"""What is counted per API (Kafka: RequestMetrics): plain numbers here, metrics when somebody looks.
+
+A request that is answered while it is handled, as nearly all are, costs one distribution: its local
+time is its total time, and it waited for nothing. Only those that were parked are counted in more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.error_counting import error_counter
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.schema import Message
+
+_GROWTH = 1.2
+_FIRST_MS = 0.01
+_LAST_MS = 3_600_000.0
+
+
+def _bounds() -> tuple[float, ...]:
+    bounds = [_FIRST_MS]
+    while bounds[-1] < _LAST_MS:
+        bounds.append(bounds[-1] * _GROWTH)
+    return tuple(bounds)
+
+
+# Upper ends of the buckets that times fall into, ms; what is above all is in a last one.
+BOUNDS_MS = _bounds()
+_BUCKETS = len(BOUNDS_MS) + 1
+
+
+class Times:
+    """A distribution of times."""
+
+    __slots__ = ("counts", "total_ms")
+
+    def __init__(self) -> None:
+        # By bucket; the hot path adds to it itself.
+        self.counts = [0] * _BUCKETS
+        self.total_ms = 0.0
+
+    def add(self, duration_ms: float) -> None:
+        """Count one."""
+        self.counts[bisect_right(BOUNDS_MS, duration_ms)] += 1
+        self.total_ms += duration_ms
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return sum(self.counts)
+
+
+class ApiStatistics:
+    """One API's requests since the start."""
+
+    __slots__ = (
+        "api_key",
+        "count_errors",
+        "errors",
+        "has_throttle_time",
+        "immediate",
+        "name",
+        "parked_local",
+        "parked_total",
+        "put_off",
+        "remote",
+        "request_bytes",
+        "response_bytes",
+        "throttle",
+        "versions",
+    )
+
+    def __init__(self, api_key: int, name: str, last_version: int, response: type[Message]) -> None:
+        self.api_key = api_key
+        # Kafka's name of the API, "Produce".
+        self.name = name
+        # Requests by version.
+        self.versions = [0] * (last_version + 1)
+        # Error codes of responses, by code; -1, the unknown error, is the last.
+        self.errors = [0] * (max(ErrorCode) + 2)
+        self.count_errors: Callable[[Message, list[int]], None] = error_counter(response)
+        # Whether responses say how long their client has to wait.
+        self.has_throttle_time = any(
+            each.name == "throttle_time_ms" for each in response.__fields__
+        )
+        self.request_bytes = 0
+        self.response_bytes = 0
+        # Of requests that were answered when their handler returned: local and total time.
+        self.immediate = Times()
+        # Of requests that were parked: in the handler, waiting, and both.
+        self.parked_local = Times()
+        self.remote = Times()
+        self.parked_total = Times()
+        # Of requests that were over a quota: how long their client has to wait.
+        self.throttle = Times()
+        # How long requests waited that came while their connection was not served.
+        self.put_off = Times()
+
+    @property
+    def requests(self) -> int:
+        """Of all versions."""
+        return sum(self.versions)
+
+
+class RequestStatistics:
+    """All APIs that were asked for."""
+
+    __slots__ = ("by_api",)
+
+    def __init__(self) -> None:
+        self.by_api: dict[int, ApiStatistics] = {}
+
+    def of(
+        self, api_key: int, name: str, last_version: int, response: type[Message]
+    ) -> ApiStatistics:
+        """The statistics of one API, made at the first call."""
+        found = self.by_api.get(api_key)
+        if found is None:
+            found = ApiStatistics(api_key, name, last_version, response)
+            self.by_api[api_key] = found
+        return found

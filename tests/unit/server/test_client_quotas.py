@@ -1,0 +1,270 @@
+"""Client quotas on a whole broker in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityDataRequest,
+    EntryDataRequest,
+    OpData,
+)
+from barnabas.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.metadata import MetadataRequest
+from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
+
+Entity = dict[str, str | None]
+# The one client's id is its host's name.
+CLIENT: Entity = {"client-id": "client"}
+
+
+def set_quota(broker: SimulatedBroker, entity: Entity, key: str, value: float | None) -> None:
+    request = AlterClientQuotasRequest(
+        entries=[
+            EntryDataRequest(
+                entity=[EntityDataRequest(entity_type=k, entity_name=n) for k, n in entity.items()],
+                ops=[OpData(key=key, value=value or 0.0, remove=value is None)],
+            )
+        ],
+        validate_only=False,
+    )
+    other = SimulatedClient(broker.world, "admin")
+    assert other.ask(request, 1).entries[0].error_code == ErrorCode.NONE
+    other.channel.close()
+
+
+def describe(broker: SimulatedBroker, *components: ComponentData, strict: bool = False) -> Any:
+    request = DescribeClientQuotasRequest(components=list(components), strict=strict)
+    return broker.ask(request, 1)
+
+
+def component(kind: str, match_type: int, match: str | None = None) -> ComponentData:
+    return ComponentData(entity_type=kind, match_type=match_type, match=match)
+
+
+def produced(broker: SimulatedBroker, size: int, acks: int = -1) -> Any:
+    return broker.ask(produce_request("t", broker.batch(bytes(size)), acks), 9)
+
+
+def fetched(client: SimulatedClient, **options: int) -> Any:
+    session_id, epoch = options.get("session_id", 0), options.get("epoch", -1)
+    partition = FetchPartition(
+        partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1
+    )
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[] if session_id else [FetchTopic(topic="t", partitions=[partition])],
+        forgotten_topics_data=[],
+    )
+    return client.ask(request, 12)
+
+
+def records_of(answer: Any) -> int:
+    return sum(len(part.records or b"") for topic in answer.responses for part in topic.partitions)
+
+
+def test_a_producer_over_its_quota_is_told_and_not_read_from_for_that_time() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    set_quota(broker, CLIENT, "producer_byte_rate", 1000)
+    answer = produced(broker, 20_000)
+    # About 20 kB over 10 s is twice the limit: another 10 s of silence make it right.
+    assert answer.throttle_time_ms == pytest.approx(10_200, rel=0.02)
+    started = broker.host.clock.monotonic_ms()
+    assert broker.ask(MetadataRequest(topics=[]), 12).throttle_time_ms == 0
+    waited = broker.host.clock.monotonic_ms() - started
+    assert waited == pytest.approx(answer.throttle_time_ms, rel=0.01)
+
+
+def test_a_producer_without_answers_is_held_back_too() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    set_quota(broker, CLIENT, "producer_byte_rate", 1000)
+    broker.client.channel.send(
+        produce_request("t", broker.batch(bytes(20_000)), acks=0), 9, None, 30_000
+    )
+    started = broker.host.clock.monotonic_ms()
+    broker.ask(MetadataRequest(topics=[]), 12)
+    assert broker.host.clock.monotonic_ms() - started > 9_000
+
+
+def test_other_clients_are_not_held_back() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    set_quota(broker, CLIENT, "producer_byte_rate", 1000)
+    other = SimulatedClient(broker.world, "other")
+    request = produce_request("t", broker.batch(bytes(20_000)))
+    assert other.ask(request, 9).throttle_time_ms == 0
+
+
+def test_a_consumer_over_its_quota_gets_nothing_and_the_time_to_wait() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    for _ in range(3):
+        produced(broker, 5_000)
+    set_quota(broker, CLIENT, "consumer_byte_rate", 1000)
+    clock = broker.host.clock
+    started, total, throttled = clock.monotonic_ms(), 0, 0
+    while clock.monotonic_ms() - started < 100_000:
+        answer = fetched(broker.client)
+        total += records_of(answer)
+        if answer.throttle_time_ms:
+            throttled += 1
+            assert not answer.responses
+        broker.world.run_for(1)
+    assert throttled
+    # 10 kB at once, and 1 kB a second from then on.
+    assert 80_000 < total < 120_000
+
+
+def test_a_throttled_fetch_leaves_its_session_as_it_was() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    produced(broker, 8_000)
+    session_id = fetched(broker.client, epoch=0).session_id
+    assert session_id
+    produced(broker, 8_000)
+    set_quota(broker, CLIENT, "consumer_byte_rate", 1000)
+    # Another connection of the same client uses up what there is.
+    fetched(SimulatedClient(broker.world, "client"))
+    throttled = fetched(broker.client, session_id=session_id, epoch=1)
+    assert throttled.throttle_time_ms > 0
+    assert (throttled.error_code, throttled.session_id) == (ErrorCode.NONE, session_id)
+    assert not throttled.responses
+    answer = fetched(broker.client, session_id=session_id, epoch=2)
+    assert answer.throttle_time_ms == 0
+    assert records_of(answer) > 8_000
+
+
+def test_a_limit_that_is_removed_holds_nobody_back() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    set_quota(broker, CLIENT, "producer_byte_rate", 1000)
+    set_quota(broker, CLIENT, "producer_byte_rate", None)
+    assert not broker.broker._quotas.is_active
+    assert produced(broker, 20_000).throttle_time_ms == 0
+
+
+def test_limits_outlive_a_restart() -> None:
+    broker = SimulatedBroker()
+    set_quota(broker, {"user": None}, "producer_byte_rate", 1000)
+    broker.stop()
+    broker.restart()
+    assert broker.broker._quotas.is_active
+    assert describe(broker).entries[0].values[0].value == 1000
+
+
+def new_topics(*counts: int, version_says: str = "a") -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=f"{version_says}-{number}",
+                num_partitions=count,
+                replication_factor=1,
+                assignments=[],
+                configs=[],
+            )
+            for number, count in enumerate(counts)
+        ],
+        timeout_ms=10_000,
+    )
+
+
+def test_mutations_beyond_the_quota_are_refused_to_those_who_know_the_error() -> None:
+    broker = SimulatedBroker(controller_quota_window_num="1")
+    set_quota(broker, CLIENT, "controller_mutation_rate", 5)
+    answer = broker.ask(new_topics(7, 1), 7)
+    # The bucket of 5 may be overdrawn once; what comes after is refused.
+    refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert [topic.error_code for topic in answer.topics] == [ErrorCode.NONE, refused]
+    assert answer.throttle_time_ms == pytest.approx(400, abs=20)
+    # The connection has been silent for as long, so that there is nothing to wait for any more.
+    broker.world.run_for(500)
+    more = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="a-0", count=14, assignments=None)],
+        timeout_ms=1000,
+        validate_only=False,
+    )
+    assert broker.ask(more, 3).results[0].error_code == ErrorCode.NONE
+    client = SimulatedClient(broker.world, "client")
+    gone = client.ask(DeleteTopicsRequest(topic_names=["a-0"], timeout_ms=1000), 5)
+    assert gone.responses[0].error_code == refused
+    assert gone.throttle_time_ms > 0
+
+
+def test_older_versions_are_served_and_wait_afterwards() -> None:
+    broker = SimulatedBroker(controller_quota_window_num="1")
+    set_quota(broker, CLIENT, "controller_mutation_rate", 5)
+    answer = broker.ask(new_topics(7, 3), 5)
+    assert [topic.error_code for topic in answer.topics] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert answer.throttle_time_ms == pytest.approx(1000, abs=20)
+
+
+def test_request_time_is_counted_and_waits_are_bounded_by_a_window() -> None:
+    broker = SimulatedBroker()
+    quotas = broker.broker._quotas
+    set_quota(broker, CLIENT, "request_percentage", 1)
+    # Virtual time stands still in a handler, so the time is said by hand: 1 s of 10 is 10 %.
+    assert quotas.record_request(3, "ANONYMOUS", "client", 100, 1000.0) == 1000
+    assert quotas.record_request(3, "ANONYMOUS", "other", 100, 1000.0) == 0
+
+
+def test_quotas_are_described_by_their_entities() -> None:
+    broker = SimulatedBroker()
+    set_quota(broker, {"user": "u"}, "producer_byte_rate", 1)
+    set_quota(broker, {"user": None}, "producer_byte_rate", 2)
+    set_quota(broker, {"user": "u", "client-id": "c"}, "producer_byte_rate", 3)
+    set_quota(broker, {"ip": "10.0.0.1"}, "connection_creation_rate", 4)
+
+    def values(*components: ComponentData, strict: bool = False) -> list[float]:
+        answer = describe(broker, *components, strict=strict)
+        assert answer.error_code == ErrorCode.NONE
+        return sorted(each.values[0].value for each in answer.entries)
+
+    assert values() == [1, 2, 3, 4]
+    assert values(strict=True) == []
+    assert values(component("user", 2)) == [1, 2, 3]
+    assert values(component("user", 2), strict=True) == [1, 2]
+    assert values(component("user", 0, "u")) == [1, 3]
+    assert values(component("user", 1)) == [2]
+    assert values(component("user", 0, "u"), component("client-id", 0, "c")) == [3]
+    assert values(component("ip", 0, "10.0.0.1")) == [4]
+
+
+@pytest.mark.parametrize(
+    ("components", "error"),
+    [
+        ([component("", 2)], ErrorCode.INVALID_REQUEST),
+        ([component("user", 2), component("user", 1)], ErrorCode.INVALID_REQUEST),
+        ([component("group", 2)], ErrorCode.UNSUPPORTED_VERSION),
+        ([component("user", 0)], ErrorCode.INVALID_REQUEST),
+        ([component("user", 1, "u")], ErrorCode.INVALID_REQUEST),
+        ([component("user", 2, "u")], ErrorCode.INVALID_REQUEST),
+        ([component("user", 3)], ErrorCode.INVALID_REQUEST),
+        ([component("ip", 2), component("user", 2)], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_filter_that_means_nothing_is_refused(
+    components: list[ComponentData], error: ErrorCode
+) -> None:
+    answer = describe(SimulatedBroker(), *components)
+    assert answer.error_code == error
+    assert answer.entries is None
