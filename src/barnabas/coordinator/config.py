@@ -68,6 +68,21 @@ DEFINITION = ConfigDefinition(
             between(0, 4),
         ),
         ConfigKey(
+            "offsets.retention.minutes",
+            ConfigType.INT,
+            7 * 24 * 60,
+            "How long offsets are kept once their group is empty, or its members do not read "
+            "the topic; without members, since the commit.",
+            at_least(1),
+        ),
+        ConfigKey(
+            "offsets.retention.check.interval.ms",
+            ConfigType.LONG,
+            600_000,
+            "How often offsets and groups are looked for that are to be forgotten.",
+            at_least(1),
+        ),
+        ConfigKey(
             "offset.metadata.max.bytes",
             ConfigType.INT,
             4096,
@@ -96,5 +111,12 @@ class GroupCoordinatorConfig:
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 104_857_600
     offsets_topic_compression_codec: int = 0
+    offsets_retention_minutes: int = 7 * 24 * 60
+    offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4096
     offsets_commit_timeout_ms: int = 5_000
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """offsets.retention.minutes in ms."""
+        return self.offsets_retention_minutes * 60_000

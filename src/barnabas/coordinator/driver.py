@@ -199,6 +199,15 @@ class CoordinatorDriver(Generic[S]):
         """The shards that are loaded."""
         return [each.shard for each in self._running.values() if each.state is ShardState.ACTIVE]
 
+    def shards(self) -> list[S]:
+        """All shards, those that are being loaded included."""
+        return [each.shard for each in self._running.values()]
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a shard is being loaded."""
+        return any(each.state is ShardState.LOADING for each in self._running.values())
+
     def _find(self, partition: int) -> _Running[S] | ErrorCode:
         running = self._running.get(partition)
         if running is None or running.state is ShardState.FAILED:
@@ -239,17 +248,6 @@ class CoordinatorDriver(Generic[S]):
             on_done(None, running)
             return
         self._write(running, operation(running.shard), on_done)
-
-    def write_all(
-        self,
-        operation: Callable[[S], CoordinatorResult[None]],
-        on_done: Callable[[TopicPartition, ErrorCode], None],
-    ) -> None:
-        """Let `operation` make records in every shard that is loaded; told of each apart."""
-        for running in list(self._running.values()):
-            if running.state is ShardState.ACTIVE:
-                told = partial(_tell, on_done, running.key)
-                self._write(running, operation(running.shard), told)
 
     def _on_timer(
         self, running: _Running[S], operation: Callable[[], CoordinatorResult[None]]
@@ -340,15 +338,6 @@ class CoordinatorDriver(Generic[S]):
         held = running.held
         while held and (held[0].is_done or held[0].end_offset <= high_watermark):
             held.popleft().finish(ErrorCode.NONE)
-
-
-def _tell(
-    on_done: Callable[[TopicPartition, ErrorCode], None],
-    key: TopicPartition,
-    _response: None,
-    error: ErrorCode,
-) -> None:
-    on_done(key, error)
 
 
 def _ignore(_response: None, _error: ErrorCode) -> None:

@@ -51,6 +51,9 @@ class MetadataFollower:
             self._logs_open = True
             self._logs.startup(lambda topic: self._configs.of_topic(image, topic))
         self._tell_groups(self._replicas.apply_delta(delta, image))
+        deleted = delta.topics_delta.deleted.values()
+        if deleted:
+            self._groups.on_topics_deleted({topic.name: topic.id for topic in deleted})
 
     def _take_broker_configs(self, image: ClusterImage) -> None:
         if not self._configs.take_broker_configs(image):

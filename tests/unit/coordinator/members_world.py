@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from barnabas.coordinator.group.membership import Joining
 from barnabas.protocol.codec import encode_bytes
+from barnabas.protocol.messages.delete_groups import DeleteGroupsResponse
+from barnabas.protocol.messages.describe_groups import DescribedGroup
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -14,6 +16,13 @@ from barnabas.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
+)
+from barnabas.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
 )
 from barnabas.protocol.messages.sync_group import (
     SyncGroupRequest,
@@ -156,6 +165,37 @@ class MembersWorld(CoordinatorWorld):
             self.run_for(1_000)
             for each in members:
                 self.heartbeat(each, generation)
+
+    def describe(self, group: str = "g", version: int = 6) -> DescribedGroup:
+        return self.coordinator.groups.describe(group, version)
+
+    def list_groups(self, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list:
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        response = self.coordinator.groups.list_groups(request)
+        assert response.error_code == 0
+        return [
+            (each.group_id, each.protocol_type, each.group_state, each.group_type)
+            for each in response.groups
+        ]
+
+    def delete(self, *groups: str) -> list[int]:
+        answers: list[DeleteGroupsResponse] = Answers()
+        self.coordinator.groups.delete(list(groups), answers.append)
+        return [each.error_code for each in answers.one.results]
+
+    def delete_offsets(self, *partitions: int, topic: str = "flights", group: str = "g"):
+        answers: list[OffsetDeleteResponse] = Answers()
+        topics = [
+            OffsetDeleteRequestTopic(
+                name=topic,
+                partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in partitions],
+            )
+        ]
+        request = OffsetDeleteRequest(group_id=group, topics=topics)
+        self.coordinator.groups.delete_offsets(request, answers.append)
+        if answers.error:
+            return answers.error
+        return [each.error_code for topic in answers.one.topics for each in topic.partitions]
 
     @property
     def shard(self):

@@ -56,3 +56,9 @@ class CommittedOffset:
         )
         key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
         return CoordinatorRecord.of(key, value, _VERSION_WITH_EXPIRY if has_expiry else _VERSION)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    """The record that removes a committed offset."""
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return CoordinatorRecord.of(key, None)

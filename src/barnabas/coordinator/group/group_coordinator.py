@@ -1,6 +1,7 @@
 """The group coordinator as request handlers see it (Kafka's GroupCoordinatorService).
 
-Here are OffsetCommit and OffsetFetch; what members ask is in `member_requests`.
+Here are OffsetCommit and OffsetFetch; what members ask is in `member_requests`, what administrators
+ask in `group_requests`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.driver import CoordinatorDriver
 from barnabas.coordinator.group.committed_offset import CommittedOffset
+from barnabas.coordinator.group.group_requests import GroupRequests
 from barnabas.coordinator.group.group_shard import GroupShard, MemberClaim, OffsetsToCommit
 from barnabas.coordinator.group.member_requests import MemberRequests
 from barnabas.coordinator.group.offset_fetch import fetch_group, groups_of, response_of
@@ -88,6 +90,7 @@ class GroupCoordinator:
             OFFSETS_TOPIC, parts, make_shard
         )
         self.members = MemberRequests(config, self.driver, self.partition_for)
+        self.groups = GroupRequests(self.driver, self.partition_for, topics)
 
     def partition_for(self, group_id: str) -> int | None:
         """The partition of `__consumer_offsets` whose leader coordinates the group; None without
@@ -95,6 +98,11 @@ class GroupCoordinator:
         new one gets."""
         count = self._topics.partition_count(OFFSETS_TOPIC)
         return partition_for(group_id, count) if count else None
+
+    def on_topics_deleted(self, topics: Mapping[str, bytes]) -> None:
+        """Forget what groups have committed for these topics (ids by name)."""
+        for shard in self.driver.shards():
+            shard.forget_topics(topics)
 
     # OffsetCommit.
 

@@ -15,10 +15,11 @@ from barnabas.coordinator.group.classic_group import (
     failed_join,
     failed_sync,
 )
-from barnabas.coordinator.group.committed_offset import CommittedOffset
-from barnabas.coordinator.group.group_record import group_of, new_group_record
+from barnabas.coordinator.group.committed_offset import CommittedOffset, offset_tombstone
+from barnabas.coordinator.group.group_record import group_of, group_tombstone, new_group_record
 from barnabas.coordinator.group.group_state import GroupState
 from barnabas.coordinator.group.membership import Membership
+from barnabas.coordinator.group.offset_cleaner import OffsetCleaner
 from barnabas.coordinator.group.offset_store import OffsetStore
 from barnabas.coordinator.group.rebalance import Rebalance, append_error, nothing
 from barnabas.coordinator.result import CoordinatorResult
@@ -29,7 +30,7 @@ from barnabas.protocol.records.group_metadata import GroupMetadataKey
 from barnabas.protocol.records.offset_commit import OffsetCommitKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.membership import Joining
@@ -74,6 +75,7 @@ class GroupShard:
     """Groups and their offsets."""
 
     __slots__ = (
+        "_cleaner",
         "_clock",
         "_config",
         "_membership",
@@ -95,6 +97,7 @@ class GroupShard:
         self.unknown_records: dict[bytes, bytes] = {}
         self._rebalance = Rebalance(config, timers, clock, self.groups.get)
         self._membership = Membership(self._rebalance, rng, config.group_max_size)
+        self._cleaner = OffsetCleaner(config, timers, clock, self.groups, self.offsets)
 
     # Members.
 
@@ -200,6 +203,42 @@ class GroupShard:
         self._rebalance.restart_session(group, group.members[claim.member_id])
         return ErrorCode.NONE
 
+    def delete_offsets(
+        self, group_id: str, keys: list[PartitionKey]
+    ) -> CoordinatorResult[dict[PartitionKey, ErrorCode] | ErrorCode]:
+        """OffsetDelete: an error for each, or one for all; what members read is kept."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.has_members and not group.is_of_consumers:
+            # Who knows what they read?
+            return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
+        committed = self.offsets.latest(group_id)
+        errors: dict[PartitionKey, ErrorCode] = {}
+        records: list[CoordinatorRecord] = []
+        for key in keys:
+            if group.is_subscribed_to(key[0]):
+                errors[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                if key in committed and key not in errors:
+                    records.append(offset_tombstone(group_id, *key))
+                errors[key] = ErrorCode.NONE
+        return CoordinatorResult(errors, records)
+
+    def delete_group(self, group_id: str) -> CoordinatorResult[ErrorCode]:
+        """DeleteGroups: a group without members goes, and its offsets with it."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return CoordinatorResult(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.has_members:
+            return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
+        records = [offset_tombstone(group_id, *key) for key in self.offsets.latest(group_id)]
+        return CoordinatorResult(ErrorCode.NONE, [*records, group_tombstone(group_id)])
+
+    def forget_topics(self, topics: Mapping[str, bytes]) -> None:
+        """Topics (ids by name) were deleted: remove what is committed for them."""
+        self._cleaner.forget_topics(topics)
+
     # Replay and life.
 
     def replay(self, offset: int, key: bytes, value: bytes | None) -> None:
@@ -236,6 +275,7 @@ class GroupShard:
             if len(group.members) > self._config.group_max_size:
                 result = self._rebalance.prepare(group, "loaded, and larger than group.max.size")
                 assert not result.records, "nobody has joined a group that was just loaded"
+        self._cleaner.start()
 
     def on_unloaded(self) -> None:
         """Send all who wait elsewhere."""

@@ -87,9 +87,8 @@ class MemberRequests:
     ) -> None:
         """SyncGroup, versions 0 to 5; answered when the leader's assignment is written."""
         partition = self._partition_for(request.group_id)
-        if version >= _SYNC_PROTOCOL_SINCE and not (
-            request.protocol_type and request.protocol_name
-        ):
+        names = (request.protocol_type, request.protocol_name)
+        if version >= _SYNC_PROTOCOL_SINCE and None in names:
             on_done(failed_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif not request.group_id:
             on_done(failed_sync(ErrorCode.INVALID_GROUP_ID))

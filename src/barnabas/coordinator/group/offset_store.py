@@ -48,13 +48,24 @@ class OffsetStore:
                 if not offsets:
                     del self._by_group[group_id]
 
-    def knows(self, group_id: str) -> bool:
-        """Whether the group has offsets, committed or on their way."""
-        return group_id in self._by_group or any(each[1] == group_id for each in self._pending)
-
     def offsets(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
         """All of a group's, which must not be changed."""
         return self._by_group.get(group_id, _NO_OFFSETS)
+
+    def latest(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
+        """As `offsets`, with what is on its way: what the next record comes after."""
+        offsets = self._by_group.get(group_id, _NO_OFFSETS)
+        if not self._pending:
+            return offsets
+        latest = dict(offsets)
+        for _, of_group, key, value in self._pending:
+            if of_group != group_id:
+                continue
+            if value is None:
+                latest.pop(key, None)
+            else:
+                latest[key] = value
+        return latest
 
     def group_ids(self) -> list[str]:
         """Groups that have offsets."""

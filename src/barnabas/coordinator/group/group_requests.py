@@ -1,0 +1,209 @@
+"""DescribeGroups, ListGroups, DeleteGroups and OffsetDelete in all versions, over the shards."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.group_state import GroupState
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from barnabas.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from barnabas.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from barnabas.protocol.messages.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.coordinator.driver import CoordinatorDriver
+    from barnabas.coordinator.group.classic_group import ClassicGroup
+    from barnabas.coordinator.group.group_shard import GroupShard
+    from barnabas.coordinator.group.offset_store import PartitionKey
+    from barnabas.coordinator.group.topics_view import TopicsView
+    from barnabas.protocol.messages.list_groups import ListGroupsRequest
+    from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
+
+_CLASSIC = "classic"
+_NOT_FOUND_IS_AN_ERROR_SINCE = 6
+
+
+class GroupRequests:
+    """What administrators ask of groups."""
+
+    def __init__(
+        self,
+        driver: CoordinatorDriver[GroupShard],
+        partition_for: Callable[[str], int | None],
+        topics: TopicsView,
+    ) -> None:
+        self._driver = driver
+        self._partition_for = partition_for
+        self._topics = topics
+
+    # DescribeGroups.
+
+    def describe(self, group_id: str, version: int) -> DescribedGroup:
+        """One group as DescribeGroups (versions 0 to 6) shows it, or why it cannot be told.
+
+        A group that does not exist is Dead, and from version 6 on an error too.
+        """
+        partition = self._partition_for(group_id)
+        if partition is None:
+            return _described_error(group_id, ErrorCode.NOT_COORDINATOR)
+        found = self._driver.read(partition, lambda shard: _describe(shard, group_id))
+        if isinstance(found, ErrorCode):
+            return _described_error(group_id, found)
+        if found is not None:
+            return found
+        dead = _described_error(group_id, ErrorCode.NONE)
+        dead.group_state = GroupState.DEAD.value
+        if version >= _NOT_FOUND_IS_AN_ERROR_SINCE:
+            dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            dead.error_message = f"Group {group_id} not found."
+        return dead
+
+    # ListGroups.
+
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        """All groups of this broker (versions 0 to 5), of those states and types if any are
+        named; an error until all are loaded."""
+        if self._driver.is_loading:
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ListGroupsResponse(error_code=error, groups=[])
+        states = {each.lower() for each in request.states_filter}
+        types = {each.lower() for each in request.types_filter}
+        listed = [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=_CLASSIC,
+            )
+            for shard in self._driver.active()
+            for group in shard.groups.values()
+            if not states or group.state.value.lower() in states
+            if not types or _CLASSIC in types
+        ]
+        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
+
+    # DeleteGroups.
+
+    def delete(self, group_ids: list[str], on_done: Callable[[DeleteGroupsResponse], None]) -> None:
+        """Delete groups without members (versions 0 to 3); answered when all are done with."""
+        results = {
+            group_id: DeletableGroupResult(group_id=group_id, error_code=ErrorCode.NONE)
+            for group_id in group_ids
+        }
+        left = set(results)
+
+        def answer(group_id: str, found: ErrorCode | None, error: ErrorCode) -> None:
+            results[group_id].error_code = error if found is None else found
+            left.remove(group_id)
+            if not left:
+                on_done(DeleteGroupsResponse(results=list(results.values())))
+
+        if not results:
+            on_done(DeleteGroupsResponse(results=[]))
+        for group_id in results:
+            partition = self._partition_for(group_id)
+            if partition is None:
+                answer(group_id, None, ErrorCode.NOT_COORDINATOR)
+            else:
+                self._driver.write(
+                    partition,
+                    lambda shard, group_id=group_id: shard.delete_group(group_id),  # type: ignore[misc]
+                    partial(answer, group_id),
+                )
+
+    # OffsetDelete.
+
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, on_done: Callable[[OffsetDeleteResponse], None]
+    ) -> None:
+        """Forget offsets of topics that no member reads (version 0)."""
+        keys = [
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+        known = [key for key in keys if self._topics.has_partition(*key)]
+        unknown = [key for key in keys if not self._topics.has_partition(*key)]
+
+        def answer(
+            found: dict[PartitionKey, ErrorCode] | ErrorCode | None, error: ErrorCode
+        ) -> None:
+            if not isinstance(found, dict):
+                on_done(OffsetDeleteResponse(error_code=found or error, topics=[]))
+                return
+            # Those that do not exist come first, as with Kafka.
+            refused = [(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for key in unknown]
+            topics = _deleted_by_topic([*refused, *((key, found[key]) for key in known)])
+            on_done(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
+
+        partition = self._partition_for(request.group_id)
+        if not request.topics:
+            answer({}, ErrorCode.NONE)
+        elif not request.group_id:
+            answer(None, ErrorCode.INVALID_GROUP_ID)
+        elif partition is None:
+            answer(None, ErrorCode.NOT_COORDINATOR)
+        else:
+            self._driver.write(
+                partition, lambda shard: shard.delete_offsets(request.group_id, known), answer
+            )
+
+
+def _deleted_by_topic(
+    errors: list[tuple[PartitionKey, ErrorCode]],
+) -> list[OffsetDeleteResponseTopic]:
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    for (name, index), error in errors:
+        topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name, partitions=[]))
+        slot = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+        topic.partitions.append(slot)
+    return list(topics.values())
+
+
+def _describe(shard: GroupShard, group_id: str) -> DescribedGroup | None:
+    group = shard.groups.get(group_id)
+    if group is None:
+        return None
+    # Between generations there is nothing that holds for all members.
+    is_stable = group.is_in(GroupState.STABLE)
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=_members(group, group.protocol_name if is_stable else None),
+    )
+
+
+def _members(group: ClassicGroup, protocol: str | None) -> list[DescribedGroupMember]:
+    return [
+        DescribedGroupMember(
+            member_id=member.id,
+            group_instance_id=member.identity.group_instance_id,
+            client_id=member.identity.client_id,
+            client_host=member.identity.client_host,
+            member_metadata=b"" if protocol is None else member.protocols[protocol],
+            member_assignment=b"" if protocol is None else member.assignment,
+        )
+        for member in group.members.values()
+    ]
+
+
+def _described_error(group_id: str, error: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        group_id=group_id,
+        group_state="",
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )

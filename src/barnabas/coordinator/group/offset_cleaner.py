@@ -1,0 +1,190 @@
+"""Forgets offsets whose time is over or whose topic is gone, and groups that nothing is left of.
+
+Kafka: OffsetMetadataManager.cleanupExpiredOffsets, GroupMetadataManager.maybeDeleteGroup,
+onPartitionsDeleted. It works in slices, so that the loop goes on in between and no batch grows
+beyond what the log takes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.committed_offset import offset_tombstone
+from barnabas.coordinator.group.group_record import group_tombstone
+from barnabas.coordinator.group.group_state import GroupState
+from barnabas.coordinator.result import CoordinatorResult
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.coordinator.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.classic_group import ClassicGroup
+    from barnabas.coordinator.group.committed_offset import CommittedOffset
+    from barnabas.coordinator.group.offset_store import OffsetStore, PartitionKey
+    from barnabas.coordinator.group.rebalance import Written
+    from barnabas.coordinator.result import CoordinatorRecord
+    from barnabas.coordinator.shard_timers import ShardTimers
+    from barnabas.runtime.clock import Clock
+
+    # Whether an offset of the group is to be forgotten; None: none of the group's is.
+    Rule = Callable[[ClassicGroup], Callable[[PartitionKey, CommittedOffset], bool] | None]
+
+# Offsets looked at, and records made, in one turn of the loop: some milliseconds.
+SLICE_OFFSETS = 1_000
+
+_EXPIRY_KEY = ("expiry",)
+_SLICE_KEY = ("cleaning",)
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One look at all groups."""
+
+    rule: Rule
+    # Whether groups that nothing is left of go too.
+    removes_groups: bool
+    # Groups that are left to look at; None before it begins.
+    left: deque[str] | None = None
+
+
+class OffsetCleaner:
+    """Of one shard."""
+
+    __slots__ = ("_clock", "_config", "_groups", "_is_started", "_offsets", "_passes", "_timers")
+
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        timers: ShardTimers,
+        clock: Clock,
+        groups: dict[str, ClassicGroup],
+        offsets: OffsetStore,
+    ) -> None:
+        self._config = config
+        self._timers = timers
+        self._clock = clock
+        self._groups = groups
+        self._offsets = offsets
+        self._is_started = False
+        # The first is under way.
+        self._passes: deque[_Pass] = deque()
+
+    def start(self) -> None:
+        """The shard is loaded: expire from time to time, and do what came meanwhile."""
+        self._is_started = True
+        self._schedule_expiry()
+        if self._passes:
+            self._schedule_slice()
+
+    def forget_topics(self, topics: Mapping[str, bytes]) -> None:
+        """Remove the offsets of deleted topics (ids by name), soon."""
+
+        def is_gone(key: PartitionKey, committed: CommittedOffset) -> bool:
+            return committed.topic_id in (ZERO_UUID, topics.get(key[0])) and key[0] in topics
+
+        self._begin(_Pass(lambda _: is_gone, removes_groups=False))
+
+    def _schedule_expiry(self) -> None:
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._timers.schedule(_EXPIRY_KEY, interval_ms, self._on_expiry_time)
+
+    def _schedule_slice(self) -> None:
+        self._timers.schedule(_SLICE_KEY, 0, self._clean_slice)
+
+    def _on_expiry_time(self) -> Written:
+        self._schedule_expiry()
+        if not any(each.removes_groups for each in self._passes):
+            self._begin(_Pass(self._expiry_rule, removes_groups=True))
+        return CoordinatorResult(None)
+
+    def _begin(self, cleaning: _Pass) -> None:
+        self._passes.append(cleaning)
+        if self._is_started:
+            self._schedule_slice()
+
+    def _clean_slice(self) -> Written:
+        cleaning = self._passes[0]
+        if cleaning.left is None:
+            cleaning.left = deque(self._groups)
+        records: list[CoordinatorRecord] = []
+        looked_at = 0
+        while cleaning.left and looked_at < SLICE_OFFSETS and len(records) < SLICE_OFFSETS:
+            group_id = cleaning.left.popleft()
+            group = self._groups.get(group_id)
+            if group is None:
+                continue
+            looked_at += 1 + len(self._offsets.latest(group_id))
+            if not self._clean_group(cleaning, group, records):
+                # Its tombstones so far are replayed before the rest is looked at.
+                cleaning.left.appendleft(group_id)
+        if not cleaning.left:
+            self._passes.popleft()
+        if self._passes:
+            self._schedule_slice()
+        return CoordinatorResult(None, records, on_appended=self._on_appended)
+
+    def _clean_group(
+        self, cleaning: _Pass, group: ClassicGroup, records: list[CoordinatorRecord]
+    ) -> bool:
+        """Make its tombstones; False if they are too many for this slice."""
+        is_over = cleaning.rule(group)
+        offsets = self._offsets.latest(group.group_id)
+        kept = 0
+        if is_over is not None:
+            for key, committed in offsets.items():
+                if not is_over(key, committed):
+                    kept += 1
+                elif len(records) >= SLICE_OFFSETS:
+                    return False
+                else:
+                    records.append(offset_tombstone(group.group_id, *key))
+        if (
+            cleaning.removes_groups
+            and group.is_in(GroupState.EMPTY)
+            and not group.pending_join_members
+            and not kept
+        ):
+            records.append(group_tombstone(group.group_id))
+        return True
+
+    def _on_appended(self, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            # The log takes nothing now: the next expiry finds the same again.
+            self._passes.clear()
+            self._timers.cancel(_SLICE_KEY)
+
+    def _expiry_rule(
+        self, group: ClassicGroup
+    ) -> Callable[[PartitionKey, CommittedOffset], bool] | None:
+        """Since when the offsets of a group in this state grow old.
+
+        A group with members keeps what they read, and all while it rebalances or when its
+        members are no consumers. An empty one keeps everything for a while after it became so;
+        without members ever, each offset counts from its own commit.
+        """
+        now_ms = self._clock.wall_ms()
+        retention_ms = self._config.offsets_retention_ms
+        since_ms = -1
+        if group.is_in(GroupState.EMPTY):
+            if group.protocol_type is not None:
+                since_ms = group.state_timestamp
+        elif (
+            not group.is_in(GroupState.STABLE)
+            or not group.is_of_consumers
+            or group.subscribed_topics is None
+        ):
+            return None
+
+        def is_over(key: PartitionKey, committed: CommittedOffset) -> bool:
+            if group.is_subscribed_to(key[0]):
+                return False
+            if committed.expire_timestamp >= 0:
+                return now_ms >= committed.expire_timestamp
+            begin_ms = since_ms if since_ms >= 0 else committed.commit_timestamp
+            return now_ms - begin_ms >= retention_ms
+
+        return is_over

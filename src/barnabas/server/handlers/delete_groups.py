@@ -1,0 +1,28 @@
+"""DeleteGroups: key 42, v0-3. Groups without members go (KIP-229)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import Handle, RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return DeleteGroupsHandler(parts).handle_delete_groups
+
+
+class DeleteGroupsHandler:
+    """Asks the group coordinator."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._groups = parts.groups.groups
+
+    def handle_delete_groups(self, context: RequestContext, request: DeleteGroupsRequest) -> None:
+        """Answered when the groups are gone or refused."""
+        self._groups.delete(request.groups_names, context.respond)

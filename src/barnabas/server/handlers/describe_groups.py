@@ -1,0 +1,39 @@
+"""DescribeGroups: key 15, v0-6. What groups are like (v3 KIP-430, v4 KIP-345, v6 KIP-1043)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_groups import DescribeGroupsResponse
+from barnabas.server.authorized_operations import GROUP_OPERATIONS
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import Handle, RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return DescribeGroupsHandler(parts).handle_describe_groups
+
+
+class DescribeGroupsHandler:
+    """Asks the group coordinator."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._groups = parts.groups.groups
+
+    def handle_describe_groups(
+        self, context: RequestContext, request: DescribeGroupsRequest
+    ) -> DescribeGroupsResponse:
+        """Each group, or why it cannot be told."""
+        described = [self._groups.describe(each, context.version) for each in request.groups]
+        if request.include_authorized_operations:
+            for group in described:
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=described)

@@ -1,0 +1,30 @@
+"""ListGroups: key 16, v0-5. The groups of this broker (v4 by state KIP-518, v5 by type KIP-848)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import Handle, RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return ListGroupsHandler(parts).handle_list_groups
+
+
+class ListGroupsHandler:
+    """Asks the group coordinator."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._groups = parts.groups.groups
+
+    def handle_list_groups(
+        self, _context: RequestContext, request: ListGroupsRequest
+    ) -> ListGroupsResponse:
+        """All that are asked for."""
+        return self._groups.list_groups(request)

@@ -1,0 +1,169 @@
+"""When offsets and groups are forgotten: Kafka's rules of expiry, and deleted topics."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinator.group import offset_cleaner
+from barnabas.protocol.errors import ErrorCode
+from unit.coordinator.members_world import MembersWorld, subscription
+from unit.replication.replica_set import TOPIC_ID
+
+CHECK_MS = 10_000
+RETENTION_MS = 60_000
+
+
+@pytest.fixture
+def world() -> MembersWorld:
+    return MembersWorld(offsets_retention_minutes=1, offsets_retention_check_interval_ms=CHECK_MS)
+
+
+def offsets(world: MembersWorld, *groups: str) -> list[int]:
+    return [world.committed(group=group)[1] for group in groups]
+
+
+def test_offsets_without_members_grow_old_from_their_commit_on(world: MembersWorld) -> None:
+    world.commit(5, group="old")
+    world.run_for(RETENTION_MS // 2)
+    world.commit(6, group="new")
+    world.run_for(RETENTION_MS // 2 + CHECK_MS)
+    assert offsets(world, "old", "new") == [-1, 6]
+    assert [each[0] for each in world.list_groups()] == ["new"], "nothing is left of the other"
+    world.fail_over()
+    assert offsets(world, "old", "new") == [-1, 6]
+    assert [each[0] for each in world.list_groups()] == ["new"]
+
+
+def test_a_group_keeps_its_offsets_as_long_as_it_has_members(world: MembersWorld) -> None:
+    (member,) = world.stable()
+    world.commit(5, generation=1, member=member)
+    world.keep_alive(3 * RETENTION_MS, 1, member)
+    assert offsets(world, "g") == [5]
+
+
+def test_an_empty_group_keeps_its_offsets_for_the_retention_from_then_on(
+    world: MembersWorld,
+) -> None:
+    (member,) = world.stable()
+    world.commit(5, generation=1, member=member)
+    world.keep_alive(2 * RETENTION_MS, 1, member)
+    world.leave(member)
+    world.run_for(RETENTION_MS - 1_000)
+    assert offsets(world, "g") == [5], "counted since it is empty, not since the commit"
+    world.run_for(CHECK_MS + 1_000)
+    assert offsets(world, "g") == [-1]
+    assert world.list_groups() == []
+
+
+def test_since_when_a_group_is_empty_outlives_a_fail_over(world: MembersWorld) -> None:
+    (member,) = world.stable()
+    world.commit(5, generation=1, member=member)
+    world.leave(member)
+    world.run_for(RETENTION_MS // 2)
+    world.fail_over()
+    world.run_for(RETENTION_MS // 2 + CHECK_MS)
+    assert offsets(world, "g") == [-1]
+
+
+def test_members_lose_the_offsets_of_topics_they_read_no_more(world: MembersWorld) -> None:
+    (member,) = world.stable(protocols={"range": subscription("trains")})
+    world.commit(5, generation=1, member=member)
+    world.keep_alive(RETENTION_MS + CHECK_MS, 1, member)
+    assert offsets(world, "g") == [-1]
+    assert world.heartbeat(member, 1) == ErrorCode.NONE
+
+
+def test_members_that_are_no_consumers_keep_all_offsets(world: MembersWorld) -> None:
+    options = {"protocol_type": "connect", "protocols": {"range": b"?"}}
+    waiting = world.join(world.new_id(**options), **options)
+    world.run_for(5_000)
+    member = waiting.one.member_id
+    world.sync(member, 1, protocol_type="connect")
+    world.commit(5, generation=1, member=member)
+    world.keep_alive(RETENTION_MS + CHECK_MS, 1, member)
+    assert offsets(world, "g") == [5]
+
+
+def test_an_expiry_of_its_own_comes_before_the_brokers_retention(world: MembersWorld) -> None:
+    world.commit(5, 4, group="short", retention_ms=1_000)
+    world.commit(6, 4, group="long", retention_ms=10 * RETENTION_MS)
+    world.run_for(CHECK_MS + 1_000)
+    assert offsets(world, "short", "long") == [-1, 6]
+    world.run_for(2 * RETENTION_MS)
+    assert offsets(world, "long") == [6]
+
+
+def test_a_group_that_nothing_was_committed_for_goes_when_it_is_empty(world: MembersWorld) -> None:
+    (member,) = world.stable()
+    world.leave(member)
+    world.run_for(CHECK_MS + 10)
+    assert world.list_groups() == []
+
+
+def test_an_id_that_was_given_out_keeps_its_group(world: MembersWorld) -> None:
+    member = world.new_id(session_ms=60_000)
+    world.run_for(CHECK_MS + 10)
+    assert not world.join(member), "it waits for the generation"
+
+
+def test_many_offsets_go_in_slices(world: MembersWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_cleaner, "SLICE_OFFSETS", 3)
+    for group in range(7):
+        for partition in (0, 1):
+            world.commit(5, group=f"g{group}", partition=partition)
+    world.run_for(RETENTION_MS + CHECK_MS + 100)
+    assert world.list_groups() == []
+    assert world.shard.offsets.group_ids() == []
+
+
+def test_one_group_with_more_offsets_than_a_slice_goes_too(
+    world: MembersWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_cleaner, "SLICE_OFFSETS", 1)
+    world.commit(5, partition=0)
+    world.commit(5, partition=1)
+    world.run_for(RETENTION_MS + CHECK_MS + 100)
+    assert world.list_groups() == []
+
+
+def test_what_cannot_be_written_is_tried_again_with_the_next_check() -> None:
+    world = MembersWorld(
+        (1, 2), offsets_retention_minutes=1, offsets_retention_check_interval_ms=CHECK_MS
+    )
+    world.commit(5)
+    world.follow(1)
+    config = world.log.config
+    world.log.update_config(config.__class__(min_insync_replicas=3))
+    world.run_for(RETENTION_MS + CHECK_MS)
+    assert world.shard.offsets.group_ids() == ["g"]
+    world.log.update_config(config)
+    world.run_for(CHECK_MS + 10)
+    world.follow(3)
+    assert world.committed()[1] == -1
+
+
+def test_offsets_of_a_deleted_topic_go_with_it(world: MembersWorld) -> None:
+    world.commit(5)
+    world.commit(6, group="h")
+    world.coordinator.on_topics_deleted({"flights": TOPIC_ID})
+    world.run_for(10)
+    assert world.shard.offsets.group_ids() == []
+    assert len(world.list_groups()) == 2, "the groups stay until their time is over"
+
+
+def test_offsets_of_a_new_topic_of_the_same_name_stay(world: MembersWorld) -> None:
+    world.commit(5)
+    world.coordinator.on_topics_deleted({"flights": b"another topic id"})
+    world.run_for(10)
+    assert offsets(world, "g") == [5]
+
+
+def test_a_topic_deleted_while_offsets_are_loaded_is_not_forgotten_to_be_forgotten(
+    world: MembersWorld,
+) -> None:
+    world.commit(5)
+    world.coordinator = world.new_coordinator()
+    world.coordinator.driver.on_elected(0, 1)
+    world.coordinator.on_topics_deleted({"flights": TOPIC_ID})
+    world.run_for(100)
+    assert offsets(world, "g") == [-1]
