@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import uuid
 
 import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
+from conformance.cli_shell import Shell
 from conformance.client_brokers import broker
 from jvm.kafka_process import KafkaProcess
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broker"]
-
-SECONDS = 60
-
-
-class Shell:
-    """Runs `barnabas` commands against one broker."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.topic = f"cli-{uuid.uuid4().hex[:8]}"
-        self._environment = {**os.environ, "BARNABAS_BOOTSTRAP": bootstrap}
-
-    def run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "barnabas.cli.main", *words],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            env=self._environment,
-            check=False,
-        )
-
-    def ok(self, *words: str, stdin: str = "") -> str:
-        done = self.run(*words, stdin=stdin)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
 
 @pytest.fixture

@@ -7,12 +7,18 @@ import re
 import select
 import sys
 import time
-from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.output import client_options, connected, json_bytes
+from barnabas.cli.output import (
+    client_options,
+    connected,
+    duration_ms,
+    json_bytes,
+    moment_ms,
+    warning,
+)
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -25,11 +31,12 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   barnabas consume flights                              what comes from now on
-  barnabas consume flights --from-beginning -e          all there is, then end
-  barnabas consume flights --offset -10 -e              the last ten of each partition
-  barnabas consume flights --timestamp 2026-01-31T12:00
+  barnabas consume flights --from beginning -e          all there is, then end
+  barnabas consume flights --from -10 -e                the last ten of each partition
+  barnabas consume flights --from 2026-01-31T12:00 --key --headers
+  barnabas consume flights --from 15m                   what came in the last 15 minutes
   barnabas consume flights -f '%p:%o %k -> %s\\n' -n 5
-  barnabas consume flights --group report --from-beginning -e    go on where the group was
+  barnabas consume flights --group report --from beginning -e    go on where the group was
 
 \b
 Templates (-f): %t topic, %p partition, %o offset, %T timestamp in ms, %k key, %K its length,
@@ -37,6 +44,8 @@ Templates (-f): %t topic, %p partition, %o offset, %T timestamp in ms, %k key, %
 """
 
 _POLL_MS = 500.0
+# A broker that does not answer is spoken of after so many polls without a record.
+_SILENT_POLLS = 2
 # Offsets of a group are committed that often while reading, in s, and at the end.
 _COMMIT_INTERVAL_S = 5.0
 
@@ -49,10 +58,35 @@ class Start(NamedTuple):
     timestamp: str | None
 
 
+_WORDS = {"beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest"}
+
+
+def parse_place(text: str) -> Start:
+    """Where `--from` says to start.
+
+    Raises:
+        click.UsageError: none of what it takes.
+    """
+    if text in _WORDS:
+        return Start(from_beginning=False, offset=_WORDS[text], timestamp=None)
+    if re.fullmatch(r"-?\d+", text):
+        return Start(from_beginning=False, offset=text, timestamp=None)
+    ago = duration_ms(text)
+    moment = int(time.time() * 1000) - ago if ago is not None else moment_ms(text, "--from")
+    return Start(from_beginning=False, offset=None, timestamp=str(moment))
+
+
 @click.command(epilog=EXAMPLES)
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
-@click.option("--from-beginning", is_flag=True, help="Start at the first record there is.")
-@click.option("-o", "--offset", metavar="N|-N|earliest|latest", help="Start there; -N: N from end.")
+@click.option(
+    "--from",
+    "place",
+    metavar="PLACE",
+    help="Start at: beginning, end, an offset N, N from the end as -N, the first record as late as "
+    "an ISO time, or as so long ago: 90s, 15m, 2h, 7d.",
+)
+@click.option("--from-beginning", is_flag=True, help="The same as --from beginning.")
+@click.option("-o", "--offset", metavar="N|-N|earliest|latest", help="The same as --from.")
 @click.option("-t", "--timestamp", metavar="MS|ISO", help="Start at the first record as late.")
 @click.option(
     "-p",
@@ -66,9 +100,12 @@ class Start(NamedTuple):
 @click.option("-e", "--exit-at-end", is_flag=True, help="End where the topics now end.")
 @click.option("-g", "--group", help="Start where this group was, and commit its offsets.")
 @click.option("-f", "--format", "template", help="A template for each record (see below).")
+@click.option("-k", "--key", "with_key", is_flag=True, help="Keys before the values, and a tab.")
+@click.option("--headers", "with_headers", is_flag=True, help="Headers before that, and a tab.")
 @client_options
 def consume(
     topics: Sequence[str],
+    place: str | None,
     from_beginning: bool,
     offset: str | None,
     timestamp: str | None,
@@ -77,19 +114,22 @@ def consume(
     exit_at_end: bool,
     group: str | None,
     template: str | None,
+    with_key: bool,
+    with_headers: bool,
     bootstrap: str,
     properties: Sequence[str],
     as_json: bool,
 ) -> None:
     """Print records of the TOPICs, by default the values, one a line, from now on."""
-    if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
-        raise click.UsageError("give one of --from-beginning, --offset and --timestamp")
-    if template is not None and as_json:
-        raise click.UsageError("give --format or --json, not both")
+    if sum((place is not None, from_beginning, offset is not None, timestamp is not None)) > 1:
+        raise click.UsageError("give one of --from, --from-beginning, --offset and --timestamp")
+    if (template is not None) + as_json + (with_key or with_headers) > 1:
+        raise click.UsageError("give --format, --json, or --key and --headers")
     if group == "":
         raise click.UsageError("--group needs a name")
-    start = Start(from_beginning, offset, timestamp)
-    show = _json_line if as_json else compile_template(template or "%s\\n")
+    start = Start(from_beginning, offset, timestamp) if place is None else parse_place(place)
+    columns = "%h\\t" * with_headers + "%k\\t" * with_key
+    show = _json_line if as_json else compile_template(template or columns + "%s\\n")
     with connected(bootstrap, properties) as client:
         wanted = _partitions(client, topics, partitions)
         ranges = _ranges(client, wanted, start, group, exit_at_end=exit_at_end)
@@ -114,6 +154,9 @@ class _Printer:
         # Next offset by partition, of what was printed and not yet committed.
         self._printed: dict[TopicPartition, int] = {}
         self._committed_at = time.monotonic()
+        self._silent_polls = 0
+        # Whether the user was told that the broker does not answer.
+        self._warned = False
 
     def run(self, max_records: int | None) -> None:
         try:
@@ -128,9 +171,12 @@ class _Printer:
             records = stream.poll_records(_POLL_MS)
             if not records:
                 _check_reader(output.fileno())
+                self._check_broker()
                 self._printed.update(stream.positions if stream.is_finished else {})
                 self._maybe_commit()
                 continue
+            if self._warned:
+                self._check_broker()
             if remaining is not None:
                 records = records[:remaining]
                 remaining -= len(records)
@@ -142,6 +188,17 @@ class _Printer:
             if remaining == 0:
                 return
             self._maybe_commit()
+
+    def _check_broker(self) -> None:
+        """Say when the broker is gone, and when it is back: else it looks like a quiet topic."""
+        trouble = self._stream.trouble
+        self._silent_polls = 0 if trouble is None else self._silent_polls + 1
+        if trouble is not None and self._silent_polls == _SILENT_POLLS and not self._warned:
+            self._warned = True
+            warning(f"{trouble}; trying on until it answers (Ctrl-C ends)")
+        elif trouble is None and self._warned:
+            self._warned = False
+            warning("the broker answers again")
 
     def _maybe_commit(self) -> None:
         if time.monotonic() - self._committed_at >= _COMMIT_INTERVAL_S:
@@ -213,7 +270,7 @@ def _starts(
             return [(tp, number) for tp in wanted]
         return [(tp, max(first[tp].offset, ends[tp] + number)) for tp in wanted]
     if start.timestamp is not None:
-        spec = _milliseconds(start.timestamp)
+        spec = moment_ms(start.timestamp, "--timestamp")
     elif start.from_beginning or offset == "earliest":
         spec = "earliest"
     elif offset in (None, "latest"):
@@ -226,17 +283,6 @@ def _starts(
 
 def _all(wanted: Sequence[TopicPartition], spec: str | int) -> dict[TopicPartition, str | int]:
     return dict.fromkeys(wanted, spec)
-
-
-def _milliseconds(text: str) -> int:
-    if text.isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        hint = "write milliseconds or an ISO time such as 2026-01-31T12:00"
-        raise click.UsageError(f"--timestamp {text}: {hint}") from None
-    return int(moment.timestamp() * 1000)
 
 
 # How to print

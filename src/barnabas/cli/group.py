@@ -24,6 +24,10 @@ COMMANDS: dict[str, LazyCommand] = {
     "topics": LazyCommand("barnabas.cli.topics", "topics", "List, describe and change topics."),
     "produce": LazyCommand("barnabas.cli.produce", "produce", "Write records to a topic."),
     "consume": LazyCommand("barnabas.cli.consume", "consume", "Read records from topics."),
+    "groups": LazyCommand(
+        "barnabas.cli.groups", "groups", "List, describe, reset and delete groups."
+    ),
+    "configs": LazyCommand("barnabas.cli.configs", "configs", "List, describe and change configs."),
     "version": LazyCommand("barnabas.cli.version", "version", "Show the version and what it is."),
 }
 

@@ -1,8 +1,7 @@
-"""What the client commands share: options, errors in words, tables and JSON, exit statuses.
+"""What the client commands share: options, errors in words, JSON, exit statuses.
 
 Exit statuses: 0 done, 1 the cluster refused or something was not delivered, 2 wrong usage, 130
-interrupted. Results go to standard output, everything else to standard error. Rich is imported only
-when there is a terminal to be rich on.
+interrupted. Results go to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
@@ -10,8 +9,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import sys
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -28,11 +29,13 @@ F = TypeVar("F", bound="Callable[..., Any]")
 __all__ = [
     "client_options",
     "connected",
+    "duration_ms",
     "echo_json",
-    "echo_table",
     "json_bytes",
     "key_values",
+    "moment_ms",
     "problem",
+    "warning",
 ]
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -45,6 +48,7 @@ def client_options(command: F) -> F:
     options = [
         click.option(
             "-b",
+            "--bootstrap",
             "--bootstrap-server",
             "bootstrap",
             envvar="BARNABAS_BOOTSTRAP",
@@ -109,30 +113,60 @@ def connected(
 
 def problem(message: str) -> None:
     """Say on standard error what is wrong."""
-    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    _mark("error: ", "red")
     click.echo(message, err=True)
+
+
+def warning(message: str) -> None:
+    """Say on standard error what is worth knowing."""
+    _mark("warning: ", "yellow")
+    click.echo(message, err=True)
+
+
+def _mark(word: str, colour: str) -> None:
+    if "NO_COLOR" in os.environ:
+        click.echo(word, nl=False, err=True)
+    else:
+        click.secho(word, fg=colour, bold=True, nl=False, err=True)
+
+
+def moment_ms(text: str, option: str) -> int:
+    """Milliseconds since 1970 of a time that a person wrote: ISO, or milliseconds.
+
+    A time without a zone is one of this machine's zone.
+
+    Raises:
+        click.UsageError: neither.
+    """
+    if text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        hint = "write milliseconds or an ISO time such as 2026-01-31T12:00"
+        raise click.UsageError(f"{option} {text}: {hint}") from None
+    return int(moment.timestamp() * 1000)
+
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+
+
+def duration_ms(text: str) -> int | None:
+    """Milliseconds of 90s, 15m, 2h, 7d or PnDTnHnMnS; None for anything else."""
+    simple = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
+    if simple is not None:
+        return int(simple[1]) * _UNITS_MS[simple[2]]
+    parts = _ISO_DURATION.fullmatch(text)
+    if parts is None or not any(parts.groups()):
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
 def echo_json(value: object) -> None:
     """One JSON value on a line of standard output."""
     click.echo(json.dumps(value, ensure_ascii=False))
-
-
-def echo_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table for people on a terminal, tab separated lines for programs elsewhere."""
-    if not sys.stdout.isatty():
-        for row in rows:
-            click.echo("\t".join(str(cell) for cell in row))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*(str(cell) for cell in row))
-    Console().print(table)
 
 
 def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:

@@ -13,10 +13,11 @@ from barnabas.cli.output import (
     client_options,
     connected,
     echo_json,
-    echo_table,
     key_values,
     problem,
 )
+from barnabas.cli.tables import bad, dim, echo_line, echo_table, strong, warn
+from barnabas.cli.topics_purge import purge_topics
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 
@@ -33,6 +34,7 @@ Examples:
   barnabas topics create flights --partitions 6 --config retention.ms=86400000
   barnabas topics describe flights
   barnabas topics alter flights --partitions 12 --delete-config retention.ms
+  barnabas topics purge flights --before-time 2026-01-31T12:00
   barnabas topics delete flights
 """
 
@@ -40,6 +42,9 @@ Examples:
 @click.group(epilog=EXAMPLES)
 def topics() -> None:
     """List, describe and change topics."""
+
+
+topics.add_command(purge_topics)
 
 
 @topics.command("list", epilog="\b\nExamples:\n  barnabas topics list 'flights.*' --long\n")
@@ -91,19 +96,23 @@ def describe_topics(
     """Show partitions, leaders, offsets and configs of topics."""
     with connected(bootstrap, properties) as client:
         found = client.describe_topics(names)
+        # Who has no leader has no offsets to tell, and is shown all the same.
         partitions = [
-            TopicPartition(name, number) for name in names for number in found[name].partitions
+            TopicPartition(name, number) for name in names for number in found[name].available
         ]
         starts = client.list_offsets(dict.fromkeys(partitions, "earliest"))
         ends = client.list_offsets(dict.fromkeys(partitions, "latest"))
-        offsets = {tp: (starts[tp].offset, ends[tp].offset) for tp in starts}
+        offsets: dict[TopicPartition, tuple[int | None, int | None]] = {
+            tp: (starts[tp].offset, ends[tp].offset) for tp in starts
+        }
         configs = client.describe_topic_configs(names)
         for name in names:
             kept = [c for c in configs[name] if all_configs or c.source == "topic"]
             if as_json:
                 described = _topic_json(found[name])
                 for partition in described["partitions"]:
-                    start, end = offsets[TopicPartition(name, partition["partition"])]
+                    tp = TopicPartition(name, partition["partition"])
+                    start, end = offsets.get(tp, (None, None))
                     partition.update(start_offset=start, end_offset=end)
                 described["configs"] = {c.name: c.value for c in kept}
                 echo_json(described)
@@ -113,24 +122,29 @@ def describe_topics(
 
 def _echo_topic(
     topic: TopicInfo,
-    offsets: Mapping[TopicPartition, tuple[int, int]],
+    offsets: Mapping[TopicPartition, tuple[int | None, int | None]],
     configs: Sequence[ConfigEntry],
 ) -> None:
     from barnabas.protocol.primitives import uuid_to_string
 
-    factor = _replication_factor(topic)
-    click.echo(
-        f"{topic.name}: {len(topic.partitions)} partitions, {factor} replicas, "
-        f"id {uuid_to_string(topic.topic_id)}"
+    count, factor = len(topic.partitions), _replication_factor(topic)
+    echo_line(
+        strong(topic.name),
+        f": {count} partition{'' if count == 1 else 's'}, "
+        f"{factor} replica{'' if factor == 1 else 's'}, ",
+        dim(f"id {uuid_to_string(topic.topic_id)}"),
     )
     for config in configs:
-        click.echo(f"  {config.name}={config.value} ({config.source})")
-    rows = []
+        echo_line(f"  {config.name}={config.value} ", dim(f"({config.source})"))
+    rows: list[tuple[object, ...]] = []
     for number, partition in sorted(topic.partitions.items()):
-        start, end = offsets[TopicPartition(topic.name, number)]
-        leader = partition.leader if partition.leader >= 0 else "none"
+        start, end = offsets.get(TopicPartition(topic.name, number), (None, None))
+        leader = partition.leader if partition.leader >= 0 else bad("none")
         replicas = ",".join(map(str, partition.replicas))
-        rows.append((number, leader, replicas, ",".join(map(str, partition.isr)), start, end))
+        isr: object = ",".join(map(str, partition.isr))
+        if len(partition.isr) < len(partition.replicas):
+            isr = warn(isr)
+        rows.append((number, leader, replicas, isr, start, end))
     echo_table(("partition", "leader", "replicas", "isr", "start", "end"), rows)
 
 
@@ -148,6 +162,7 @@ def _topic_json(topic: TopicInfo) -> dict[str, Any]:
                 "leader_epoch": partition.leader_epoch,
                 "replicas": list(partition.replicas),
                 "isr": list(partition.isr),
+                "offline_replicas": list(partition.offline_replicas),
             }
             for number, partition in sorted(topic.partitions.items())
         ],

@@ -101,10 +101,12 @@ class _Partition:
 class _Node:
     """Fetching from one node: its session, and whether a request is in flight."""
 
-    __slots__ = ("delayed", "failures", "in_flight", "session")
+    __slots__ = ("delayed", "error", "failures", "in_flight", "session")
 
     def __init__(self) -> None:
         self.session = FetchSession()
+        # Why the last request got no answer, None since one did.
+        self.error: ClientError | None = None
         self.in_flight = False
         self.delayed = False
         self.failures = 0
@@ -181,6 +183,11 @@ class Fetcher:
     def is_finished(self) -> bool:
         """Whether every partition came to its end and all was taken."""
         return not self._running and not self._output
+
+    @property
+    def trouble(self) -> ClientError | None:
+        """Why a broker that is read from does not answer, None while all do."""
+        return next((node.error for node in self._nodes.values() if node.error is not None), None)
 
     def position(self, tp: TopicPartition) -> int:
         """Offset that is asked for next; what was not yet taken lies before it."""
@@ -277,6 +284,7 @@ class Fetcher:
     def _on_request_failed(self, node: _Node, error: ClientError) -> None:
         """The request as a whole got no answer: a full one follows after a back-off."""
         node.session.reset()
+        node.error = error
         if not error.retriable:
             for tp in list(node.session.partitions):
                 self._fail(tp, error)
@@ -298,6 +306,7 @@ class Fetcher:
     def _on_response(
         self, node: _Node, wanted: dict[TopicPartition, FetchPosition], response: FetchResponse
     ) -> None:
+        node.error = None
         node.session.on_answer(response.error_code, response.session_id)
         if response.error_code:
             self._on_session_error(node, response.error_code)

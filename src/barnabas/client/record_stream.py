@@ -93,6 +93,11 @@ class RecordStream:
         """Whether every partition came to its end."""
         return self._fetcher.is_finished
 
+    @property
+    def trouble(self) -> ClientError | None:
+        """Why a broker that is read from does not answer; reading goes on when it does again."""
+        return self._fetcher.trouble
+
     def poll(self, timeout_ms: float) -> RecordSet | None:
         """The next record set; None if none came in time, or all partitions are at their end.
 

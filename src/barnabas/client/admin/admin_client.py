@@ -174,6 +174,10 @@ class AdminClient:
         found.update(self._sender.send_to_coordinators(classic, groups.describe_classic_groups))
         return found
 
+    def coordinators(self, names: Iterable[str]) -> dict[str, int | ClientError]:
+        """The node that coordinates each group."""
+        return self._sender.coordinators(list(names))
+
     def delete_groups(self, names: Iterable[str]) -> dict[str, bool | ClientError]:
         """Delete groups that have no members; True or an error for each."""
         return self._sender.send_to_coordinators(names, groups.delete_groups)

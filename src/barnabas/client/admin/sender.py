@@ -122,7 +122,7 @@ class AdminSender:
         call_for: Callable[[list[str]], AdminCall[dict[str, T | ClientError]]],
     ) -> dict[str, T | ClientError]:
         """One call per coordinator over its groups; each group's result or error."""
-        return self._spread(list(dict.fromkeys(groups)), self._coordinators_of, call_for)
+        return self._spread(list(dict.fromkeys(groups)), self.coordinators, call_for)
 
     def send_to_leaders(
         self,
@@ -182,7 +182,9 @@ class AdminSender:
                     self._coordinators.forget(key)
         return found
 
-    def _coordinators_of(self, groups: list[str]) -> dict[str, int | ClientError]:
+    def coordinators(self, groups: list[str]) -> dict[str, int | ClientError]:
+        """The node that coordinates each group; one attempt."""
+
         def finding(group: str) -> Callable[[OnDone[int]], None]:
             return lambda done: self._coordinators.find(group, done)
 

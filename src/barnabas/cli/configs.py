@@ -1,0 +1,293 @@
+"""`barnabas configs`: configs of topics, brokers, groups, client metrics and loggers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from barnabas.cli.output import (
+    EXIT_FAILED,
+    client_options,
+    connected,
+    echo_json,
+    key_values,
+    problem,
+)
+from barnabas.cli.tables import dim, echo_line, echo_table, strong, warn
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.errors import ClientError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.client.admin.configs import ConfigEntry
+    from barnabas.client.facade import Client
+
+EXAMPLES = """\b
+Examples:
+  barnabas configs list
+  barnabas configs describe topic flights
+  barnabas configs describe broker 1 --all --sources
+  barnabas configs describe broker default
+  barnabas configs set topic flights retention.ms=86400000 cleanup.policy=compact
+  barnabas configs set broker default log.retention.ms=3600000
+  barnabas configs unset topic flights retention.ms
+
+\b
+A resource is a TYPE and a NAME. Types: topic, broker, group, client-metrics, logger. The broker
+named "default" stands for all brokers; loggers are those of the broker whose id is the name.
+"""
+
+_TYPES = {
+    "topic": ResourceType.TOPIC,
+    "broker": ResourceType.BROKER,
+    "group": ResourceType.GROUP,
+    "client-metrics": ResourceType.CLIENT_METRICS,
+    "logger": ResourceType.BROKER_LOGGER,
+}
+_WORDS = {kind: word for word, kind in _TYPES.items()}
+_ALL_BROKERS = "default"
+
+type_argument = click.argument("kind", type=click.Choice(list(_TYPES)), metavar="TYPE")
+
+
+@click.group(epilog=EXAMPLES)
+def configs() -> None:
+    """List, describe and change configs."""
+
+
+@configs.command("list", epilog="\b\nExamples:\n  barnabas configs list --type topic\n")
+@click.option("--type", "kinds", type=click.Choice(list(_TYPES)), multiple=True, help="Only these.")
+@client_options
+def list_resources(
+    kinds: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
+) -> None:
+    """List what has configs: topics, brokers, and groups and client metrics with their own."""
+    with connected(bootstrap, properties) as client:
+        found = _resources(client, [_TYPES[kind] for kind in kinds])
+        rows = [(_WORDS[resource.type], resource.name or _ALL_BROKERS) for resource in found]
+        if as_json:
+            echo_json([{"type": kind, "name": name} for kind, name in rows])
+        else:
+            echo_table(("type", "name"), rows)
+
+
+def _resources(client: Client, kinds: Sequence[ResourceType]) -> list[ConfigResource]:
+    try:
+        found = client.admin.list_config_resources(kinds)
+    except UnsupportedVersionError:
+        # Brokers before 4.1 have no such list: what has configs anyway is known otherwise.
+        topics = client.topics(internal=True)
+        nodes = client.describe_cluster().brokers
+        found = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        found += [ConfigResource(ResourceType.BROKER, str(node.id)) for node in nodes]
+        found = [resource for resource in found if not kinds or resource.type in kinds]
+    return sorted(found)
+
+
+class Shown(NamedTuple):
+    """What `describe` is to show."""
+
+    keys: tuple[str, ...]
+    # Values at their default too.
+    all: bool
+    sources: bool
+    docs: bool
+
+
+@configs.command(
+    "describe",
+    epilog="\b\nExamples:\n  barnabas configs describe topic flights retention.ms --sources\n",
+)
+@type_argument
+@click.argument("name")
+@click.argument("keys", nargs=-1, metavar="[KEY...]")
+@click.option("-a", "--all", "is_all", is_flag=True, help="Values at their default too.")
+@click.option("-s", "--sources", is_flag=True, help="Every place where a value is set.")
+@click.option("--docs", is_flag=True, help="What the keys mean.")
+@client_options
+def describe_configs(
+    kind: str,
+    name: str,
+    keys: tuple[str, ...],
+    is_all: bool,
+    sources: bool,
+    docs: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Show the configs of a resource and where each value comes from."""
+    resource = _resource(kind, name)
+    shown = Shown(keys, is_all or bool(keys), sources, docs)
+    with connected(bootstrap, properties) as client:
+        found = client.admin.describe_configs([resource], synonyms=True, documentation=docs)
+        entries = found[resource]
+        if isinstance(entries, ClientError):
+            raise entries
+        _check_keys(keys, entries)
+        kept = [
+            entry
+            for entry in sorted(entries, key=lambda entry: entry.name)
+            if (not keys or entry.name in keys) and (shown.all or not entry.is_default)
+        ]
+        if as_json:
+            listed = [_entry_json(entry, shown) for entry in kept]
+            echo_json({"type": kind, "name": name, "configs": listed})
+        else:
+            _echo_entries(resource, kept, shown)
+
+
+def _check_keys(keys: Sequence[str], entries: Sequence[ConfigEntry]) -> None:
+    known = {entry.name for entry in entries}
+    for key in keys:
+        if key not in known:
+            import difflib
+
+            close = difflib.get_close_matches(key, sorted(known), n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            problem(f"there is no key {key} here{hint}")
+            sys.exit(EXIT_FAILED)
+
+
+def _echo_entries(resource: ConfigResource, entries: Sequence[ConfigEntry], shown: Shown) -> None:
+    if not entries and sys.stdout.isatty():
+        echo_line(strong(resource), ": all at their defaults; --all shows them")
+        return
+    if shown.docs:
+        for entry in entries:
+            echo_line(strong(entry.name), f"={_value(entry)} ", dim(f"({_source(entry)})"))
+            echo_line(f"    {entry.documentation or ''}")
+        return
+    columns = ("key", "value", "source")
+    rows: list[tuple[object, ...]] = []
+    for entry in entries:
+        value = _value(entry)
+        source = _source(entry)
+        rows.append(
+            (entry.name, value, dim(source))
+            if entry.is_default
+            else (entry.name, warn(value), source)
+        )
+        if shown.sources:
+            others = entry.synonyms[1:] if entry.synonyms else ()
+            rows += [(dim(f"  {s.name}"), dim(s.value), dim(s.source)) for s in others]
+    echo_table(columns, rows)
+
+
+def _value(entry: ConfigEntry) -> str:
+    if entry.is_sensitive:
+        return "[hidden]"
+    return "null" if entry.value is None else entry.value
+
+
+def _source(entry: ConfigEntry) -> str:
+    return f"{entry.source}, read-only" if entry.is_read_only else entry.source
+
+
+def _entry_json(entry: ConfigEntry, shown: Shown) -> dict[str, Any]:
+    listed: dict[str, Any] = {
+        "key": entry.name,
+        "value": entry.value,
+        "source": entry.source,
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+        "type": entry.type,
+    }
+    if shown.sources:
+        listed["sources"] = [
+            {"key": synonym.name, "value": synonym.value, "source": synonym.source}
+            for synonym in entry.synonyms
+        ]
+    if shown.docs:
+        listed["doc"] = entry.documentation
+    return listed
+
+
+@configs.command(
+    "set",
+    epilog="\b\nExamples:\n  barnabas configs set topic flights retention.ms=1000 --dry-run\n",
+)
+@type_argument
+@click.argument("name")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.option("--dry-run", is_flag=True, help="Have the values checked, change nothing.")
+@client_options
+def set_configs(
+    kind: str,
+    name: str,
+    pairs: Sequence[str],
+    dry_run: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Set configs of a resource; the others stay as they are."""
+    changes: dict[str, str | None] = dict(key_values(pairs, "set"))
+    _alter(_resource(kind, name), changes, (bootstrap, properties, as_json), dry_run=dry_run)
+
+
+@configs.command(
+    "unset",
+    epilog="\b\nExamples:\n  barnabas configs unset topic flights retention.ms\n",
+)
+@type_argument
+@click.argument("name")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@click.option("--dry-run", is_flag=True, help="Have the change checked, change nothing.")
+@client_options
+def unset_configs(
+    kind: str,
+    name: str,
+    keys: Sequence[str],
+    dry_run: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Take configs of a resource back to what holds without them."""
+    changes: dict[str, str | None] = dict.fromkeys(keys)
+    _alter(_resource(kind, name), changes, (bootstrap, properties, as_json), dry_run=dry_run)
+
+
+def _alter(
+    resource: ConfigResource,
+    changes: dict[str, str | None],
+    options: tuple[str, Sequence[str], bool],
+    *,
+    dry_run: bool,
+) -> None:
+    bootstrap, properties, as_json = options
+    with connected(bootstrap, properties) as client:
+        if resource.type is ResourceType.TOPIC:
+            # A wrong name is found out at once: changes are tried again while it may be new.
+            client.describe_topics([resource.name])
+        client.admin.alter_configs(resource, changes, validate_only=dry_run)
+        if as_json:
+            echo_json(
+                {
+                    "type": _WORDS[resource.type],
+                    "name": resource.name or _ALL_BROKERS,
+                    "changes": changes,
+                    "executed": not dry_run,
+                }
+            )
+            return
+        done = "would change" if dry_run else "changed"
+        words = [f"{k} unset" if v is None else f"{k}={v}" for k, v in changes.items()]
+        click.echo(f"{done} {resource}: {', '.join(words)}")
+
+
+def _resource(kind: str, name: str) -> ConfigResource:
+    resource_type = _TYPES[kind]
+    if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        if name == _ALL_BROKERS and resource_type is ResourceType.BROKER:
+            return ConfigResource(resource_type, "")
+        if not name.isdigit():
+            choice = "a broker's id" + (
+                ' or "default"' if resource_type is ResourceType.BROKER else ""
+            )
+            raise click.UsageError(f"{kind} {name}: the name is {choice}")
+    return ConfigResource(resource_type, name)

@@ -1,0 +1,118 @@
+"""How far groups are: committed offsets, ends and lag per partition, with who reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from barnabas.client.admin.groups import GroupDescription, GroupMember
+    from barnabas.client.facade import Client
+    from barnabas.client.group_offsets import CommittedOffset
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["GroupProgress", "PartitionProgress", "group_progress"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """One partition of a group."""
+
+    partition: TopicPartition
+    # The offset that is read next, None if none was committed.
+    offset: int | None
+    # The end of the log, None if the partition is gone or has no leader.
+    end: int | None
+    metadata: str
+    # Who reads it, None if nobody does.
+    member: GroupMember | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records that are not read yet."""
+        if self.offset is None or self.end is None:
+            return None
+        return max(0, self.end - self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """A group, its state, and its partitions in order."""
+
+    description: GroupDescription
+    coordinator: int | None
+    partitions: tuple[PartitionProgress, ...]
+
+    @property
+    def lag(self) -> int:
+        """Over all partitions that have one."""
+        return sum(each.lag or 0 for each in self.partitions)
+
+
+def group_progress(client: Client, names: Sequence[str]) -> dict[str, GroupProgress | ClientError]:
+    """Describe groups; an error for those that could not be."""
+    descriptions = client.admin.describe_groups(names)
+    coordinators = client.admin.coordinators(names)
+    committed: dict[str, Mapping[TopicPartition, CommittedOffset]] = {}
+    found: dict[str, GroupProgress | ClientError] = {}
+    for name in names:
+        description = descriptions[name]
+        if isinstance(description, ClientError):
+            found[name] = description
+            continue
+        committed[name] = client.committed(name)
+    ends = _ends(client, [tp for offsets in committed.values() for tp in offsets], descriptions)
+    for name, offsets in committed.items():
+        description = descriptions[name]
+        assert not isinstance(description, ClientError)
+        node = coordinators[name]
+        found[name] = GroupProgress(
+            description,
+            node if isinstance(node, int) else None,
+            tuple(_partitions(description, offsets, ends)),
+        )
+    return found
+
+
+def _partitions(
+    description: GroupDescription,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    ends: Mapping[TopicPartition, int],
+) -> Iterable[PartitionProgress]:
+    readers = {tp: member for member in description.members for tp in member.assignment}
+    for tp in sorted({*offsets, *readers}):
+        offset = offsets.get(tp)
+        yield PartitionProgress(
+            tp,
+            None if offset is None else offset.offset,
+            ends.get(tp),
+            "" if offset is None else offset.metadata,
+            readers.get(tp),
+        )
+
+
+def _ends(
+    client: Client,
+    committed: Sequence[TopicPartition],
+    descriptions: Mapping[str, GroupDescription | ClientError],
+) -> dict[TopicPartition, int]:
+    """Ends of all partitions that are there and have a leader."""
+    wanted = set(committed)
+    for description in descriptions.values():
+        if not isinstance(description, ClientError):
+            wanted.update(tp for member in description.members for tp in member.assignment)
+    if not wanted:
+        return {}
+    topics = client.describe_topics()
+    led = [
+        tp
+        for tp in sorted(wanted)
+        if tp.topic in topics and tp.partition in topics[tp.topic].available
+    ]
+    return {
+        tp: found.offset for tp, found in client.list_offsets(dict.fromkeys(led, "latest")).items()
+    }

@@ -1,0 +1,263 @@
+"""`barnabas groups`: list, describe with lag, reset and delete groups and their offsets."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.groups_reset import reset_group
+from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.tables import bad, dim, echo_line, echo_table, good, strong, warn
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.cli.group_lag import GroupProgress, PartitionProgress
+    from barnabas.client.admin.groups import GroupMember
+
+EXAMPLES = """\b
+Examples:
+  barnabas groups list --state stable
+  barnabas groups describe billing
+  barnabas groups describe billing --members --json
+  barnabas groups reset billing --topic orders --to-earliest            what would change
+  barnabas groups reset billing --topic orders --to-earliest --execute
+  barnabas groups delete billing
+"""
+
+_STATE_STYLES = {"Stable": good, "Empty": dim, "Dead": bad}
+
+
+@click.group(epilog=EXAMPLES)
+def groups() -> None:
+    """List, describe, reset and delete consumer groups."""
+
+
+groups.add_command(reset_group)
+
+
+@groups.command("list", epilog="\b\nExamples:\n  barnabas groups list --state empty --json\n")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only those in it.")
+@click.option(
+    "--type", "types", multiple=True, metavar="TYPE", help="Only those: classic, consumer, ..."
+)
+@client_options
+def list_groups(
+    states: Sequence[str],
+    types: Sequence[str],
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """List groups with their kind and state."""
+    with connected(bootstrap, properties) as client:
+        found = client.admin.list_groups(states, types)
+        if as_json:
+            echo_json(
+                [
+                    {
+                        "group": group.group_id,
+                        "type": group.type,
+                        "state": group.state,
+                        "protocol_type": group.protocol_type,
+                    }
+                    for group in found
+                ]
+            )
+            return
+        rows = [
+            (group.group_id, group.type or None, _state(group.state), group.protocol_type or None)
+            for group in found
+        ]
+        echo_table(("group", "type", "state", "protocol"), rows)
+
+
+@groups.command("describe", epilog="\b\nExamples:\n  barnabas groups describe billing --members\n")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.option("--members", is_flag=True, help="The members too, with what they read.")
+@client_options
+def describe_groups(
+    names: Sequence[str],
+    members: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Show state, members, offsets and lag of groups.
+
+    Ends with status 1 if there is no such group.
+    """
+    from barnabas.cli.group_lag import group_progress
+
+    failed = False
+    with connected(bootstrap, properties) as client:
+        for name, found in group_progress(client, list(dict.fromkeys(names))).items():
+            if isinstance(found, ClientError):
+                problem(str(found))
+                failed = True
+            elif found.description.state == "Dead" and not found.partitions:
+                problem(f"{name}: there is no such group; `barnabas groups list` shows all")
+                failed = True
+            elif as_json:
+                echo_json(_group_json(found))
+            else:
+                _echo_group(found, with_members=members)
+    if failed:
+        sys.exit(EXIT_FAILED)
+
+
+def _echo_group(group: GroupProgress, *, with_members: bool) -> None:
+    described = group.description
+    protocol = f", {described.protocol}" if described.protocol else ""
+    coordinator = "" if group.coordinator is None else f", coordinator {group.coordinator}"
+    count = len(described.members)
+    echo_line(
+        strong(described.group_id),
+        ": ",
+        _state(described.state),
+        f", {described.type}{protocol}, {count} member{'' if count == 1 else 's'}{coordinator}",
+        ", lag ",
+        _lag(group.lag),
+    )
+    if with_members and described.members:
+        rows = [_member_row(member) for member in described.members]
+        echo_table(("member", "client", "host", "reads"), rows)
+    rows = [
+        (*each.partition, each.offset, each.end, _lag(each.lag), _reader(each))
+        for each in group.partitions
+    ]
+    if rows:
+        echo_table(("topic", "partition", "offset", "end", "lag", "read by"), rows)
+
+
+def _reader(progress: PartitionProgress) -> object:
+    member = progress.member
+    if member is None:
+        return dim(None)
+    return f"{member.instance_id or member.client_id} {member.host}"
+
+
+def _member_row(member: GroupMember) -> Sequence[object]:
+    topics: dict[str, list[int]] = {}
+    for tp in member.assignment:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    reads = " ".join(f"{topic}:{','.join(map(str, n))}" for topic, n in topics.items())
+    name = member.member_id
+    if member.instance_id:
+        name = f"{member.instance_id} ({name})"
+    return name, member.client_id, member.host, reads or dim(None)
+
+
+def _state(state: str) -> object:
+    return _STATE_STYLES.get(state, warn)(state or None)
+
+
+def _lag(lag: int | None) -> object:
+    if lag is None:
+        return dim(None)
+    return warn(lag) if lag else good(lag)
+
+
+def _group_json(group: GroupProgress) -> dict[str, Any]:
+    described = group.description
+    return {
+        "group": described.group_id,
+        "type": described.type,
+        "state": described.state,
+        "protocol_type": described.protocol_type,
+        "protocol": described.protocol,
+        "coordinator": group.coordinator,
+        "lag": group.lag,
+        "members": [
+            {
+                "member": member.member_id,
+                "instance": member.instance_id,
+                "client": member.client_id,
+                "host": member.host,
+                "topics": list(member.topics),
+                "reads": [{"topic": t, "partition": p} for t, p in member.assignment],
+            }
+            for member in described.members
+        ],
+        "partitions": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "offset": each.offset,
+                "end": each.end,
+                "lag": each.lag,
+                "metadata": each.metadata,
+                "member": None if each.member is None else each.member.member_id,
+            }
+            for each in group.partitions
+        ],
+    }
+
+
+@groups.command("delete", epilog="\b\nExamples:\n  barnabas groups delete billing --yes\n")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@client_options
+def delete_groups(
+    names: Sequence[str], yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
+) -> None:
+    """Delete groups that have no members, with their offsets. Asks first on a terminal."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {', '.join(names)} with all offsets?", abort=True, err=True)
+    with connected(bootstrap, properties) as client:
+        found = client.admin.delete_groups(names)
+        errors = {name: e if isinstance(e, ClientError) else None for name, e in found.items()}
+        _report(errors, "group", "deleted", as_json=as_json)
+
+
+@groups.command(
+    "delete-offsets",
+    epilog="\b\nExamples:\n  barnabas groups delete-offsets billing orders:0,1 refunds\n",
+)
+@click.argument("group")
+@click.argument("specs", nargs=-1, required=True, metavar="TOPIC[:PARTITION,...]...")
+@client_options
+def delete_offsets(
+    group: str, specs: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
+) -> None:
+    """Delete committed offsets of GROUP for topics that none of its members reads."""
+    from barnabas.cli.partition_specs import parse_specs
+    from barnabas.client.topic_partition import TopicPartition
+
+    parsed = parse_specs(specs)
+    with connected(bootstrap, properties) as client:
+        # What was committed, not what there is: the topic may be gone.
+        committed = client.committed(group)
+        wanted = [
+            tp
+            for topic, numbers in parsed
+            for tp in (
+                [TopicPartition(topic, number) for number in numbers]
+                or [tp for tp in committed if tp.topic == topic]
+            )
+        ]
+        if not wanted:
+            problem(f"{group} has no offsets for {' '.join(specs)}: nothing to delete")
+            sys.exit(EXIT_FAILED)
+        found = client.admin.delete_offsets(group, wanted)
+        errors = {str(tp): error for tp, error in found.items()}
+        _report(errors, "partition", "deleted offset of", as_json=as_json)
+
+
+def _report(
+    results: Mapping[str, ClientError | None], what: str, done: str, *, as_json: bool
+) -> None:
+    """Say for each what became of it; exit status 1 if one failed."""
+    for name, error in results.items():
+        if as_json:
+            code = None if error is None or error.error_code is None else error.error_code.name
+            echo_json({what: name, "error": code, "message": error and str(error)})
+        elif error is None:
+            click.echo(f"{done} {name}")
+        else:
+            problem(str(error))
+    if any(error is not None for error in results.values()):
+        sys.exit(EXIT_FAILED)

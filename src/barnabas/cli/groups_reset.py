@@ -1,0 +1,227 @@
+"""`barnabas groups reset`: move a group's offsets; shows what would change unless told to do it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from barnabas.cli.output import (
+    EXIT_FAILED,
+    client_options,
+    connected,
+    duration_ms,
+    echo_json,
+    moment_ms,
+    problem,
+    warning,
+)
+from barnabas.cli.partition_specs import partitions_of
+from barnabas.cli.tables import dim, echo_table, warn
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+
+EXAMPLES = """\b
+Examples:
+  barnabas groups reset billing --topic orders --to-earliest
+  barnabas groups reset billing --topic orders:0,1 --to-offset 500 --execute
+  barnabas groups reset billing --all-topics --to-datetime 2026-01-31T12:00 --execute
+  barnabas groups reset billing --all-topics --shift-by -100
+  barnabas groups reset billing --all-topics --by-duration 2h --execute
+
+\b
+Without --execute nothing is changed. The group must have no members. A target outside of what the
+log holds becomes its nearest end. A time behind the last record means the end.
+"""
+
+_IDLE_STATES = ("Empty", "Dead")
+
+
+class Target(NamedTuple):
+    """Where to move to: one way of saying it, and its value."""
+
+    kind: str
+    value: int = 0
+
+
+class Move(NamedTuple):
+    """What becomes of one partition."""
+
+    partition: TopicPartition
+    # Committed now, None if nothing is.
+    before: int | None
+    after: int
+    # Whether the target lay outside of the log.
+    clipped: bool
+
+
+@click.command("reset", epilog=EXAMPLES)
+@click.argument("group")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC[:PARTITION,...]")
+@click.option("--all-topics", is_flag=True, help="All topics that the group has offsets of.")
+@click.option("--to-earliest", is_flag=True, help="The first record there is.")
+@click.option("--to-latest", is_flag=True, help="The end.")
+@click.option("--to-current", is_flag=True, help="Where the group is, else the end.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="That offset.")
+@click.option("--to-datetime", metavar="ISO|MS", help="The first record as late as that.")
+@click.option("--shift-by", type=int, metavar="[-]N", help="So many records on, or back.")
+@click.option("--by-duration", metavar="2h|PT2H", help="The first record as late as so long ago.")
+@click.option("--execute", is_flag=True, help="Do it.")
+@client_options
+def reset_group(
+    group: str,
+    topics: Sequence[str],
+    all_topics: bool,
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_offset: int | None,
+    to_datetime: str | None,
+    shift_by: int | None,
+    by_duration: str | None,
+    execute: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Move the offsets of GROUP; a dry run unless --execute is given."""
+    given = [
+        Target("earliest") if to_earliest else None,
+        Target("latest") if to_latest else None,
+        Target("current") if to_current else None,
+        Target("offset", to_offset) if to_offset is not None else None,
+        Target("time", moment_ms(to_datetime, "--to-datetime")) if to_datetime else None,
+        Target("shift", shift_by) if shift_by is not None else None,
+        Target("time", _ago(by_duration)) if by_duration else None,
+    ]
+    targets = [target for target in given if target is not None]
+    if len(targets) != 1:
+        raise click.UsageError(
+            "give one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, "
+            "--shift-by and --by-duration"
+        )
+    if bool(topics) == all_topics:
+        raise click.UsageError("give --topic (it may be repeated) or --all-topics")
+    with connected(bootstrap, properties) as client:
+        _check_idle(client, group)
+        moves = _plan(client, group, topics, targets[0])
+        if execute:
+            client.commit_offsets(group, {move.partition: move.after for move in moves})
+        _show(group, moves, done=execute, as_json=as_json)
+
+
+def _ago(text: str) -> int:
+    length = duration_ms(text)
+    if length is None:
+        raise click.UsageError(f"--by-duration {text}: write 90s, 15m, 2h, 7d or PnDTnHnMnS")
+    return int(time.time() * 1000) - length
+
+
+def _check_idle(client: Client, group: str) -> None:
+    found = client.admin.describe_groups([group])[group]
+    if isinstance(found, ClientError):
+        raise found
+    if found.state not in _IDLE_STATES:
+        problem(
+            f"{group} is {found.state} and has {len(found.members)} member(s): stop them first, "
+            "they would go on from where they are"
+        )
+        sys.exit(EXIT_FAILED)
+
+
+def _plan(client: Client, group: str, topics: Sequence[str], target: Target) -> list[Move]:
+    committed = {tp: found.offset for tp, found in client.committed(group).items()}
+    if topics:
+        wanted = partitions_of(client, topics)
+    else:
+        present = client.describe_topics()
+        wanted = [
+            tp
+            for tp in sorted(committed)
+            if tp.topic in present and tp.partition in present[tp.topic].partitions
+        ]
+        if not wanted:
+            problem(f"{group} has no offsets: name topics with --topic")
+            sys.exit(EXIT_FAILED)
+    starts = _offsets(client, wanted, "earliest")
+    ends = _offsets(client, wanted, "latest")
+    aims = _aims(client, wanted, target, committed, (starts, ends))
+    moves = []
+    for tp in wanted:
+        after = min(max(aims[tp], starts[tp]), ends[tp])
+        moves.append(Move(tp, committed.get(tp), after, after != aims[tp]))
+    return moves
+
+
+def _aims(
+    client: Client,
+    wanted: Sequence[TopicPartition],
+    target: Target,
+    committed: Mapping[TopicPartition, int],
+    bounds: tuple[dict[TopicPartition, int], dict[TopicPartition, int]],
+) -> Mapping[TopicPartition, int]:
+    """Where each partition is to go, in the log or not."""
+    starts, ends = bounds
+    match target.kind:
+        case "earliest":
+            return starts
+        case "latest":
+            return ends
+        case "current":
+            return {tp: committed.get(tp, ends[tp]) for tp in wanted}
+        case "offset":
+            return dict.fromkeys(wanted, target.value)
+        case "time":
+            found = _offsets(client, wanted, target.value)
+            return {tp: ends[tp] if found[tp] < 0 else found[tp] for tp in wanted}
+    missing = [str(tp) for tp in wanted if tp not in committed]
+    if missing:
+        problem(f"--shift-by needs an offset to start from; there is none for {' '.join(missing)}")
+        sys.exit(EXIT_FAILED)
+    return {tp: committed[tp] + target.value for tp in wanted}
+
+
+def _offsets(
+    client: Client, wanted: Sequence[TopicPartition], spec: str | int
+) -> dict[TopicPartition, int]:
+    found = client.list_offsets(dict.fromkeys(wanted, spec))
+    return {tp: each.offset for tp, each in found.items()}
+
+
+def _show(group: str, moves: Sequence[Move], *, done: bool, as_json: bool) -> None:
+    if as_json:
+        partitions = [
+            {
+                "topic": move.partition.topic,
+                "partition": move.partition.partition,
+                "before": move.before,
+                "after": move.after,
+                "clipped": move.clipped,
+            }
+            for move in moves
+        ]
+        echo_json({"group": group, "executed": done, "partitions": partitions})
+        return
+    rows = [(*move.partition, move.before, warn(move.after), _change(move)) for move in moves]
+    echo_table(("topic", "partition", "before", "after", "by"), rows)
+    clipped = [str(move.partition) for move in moves if move.clipped]
+    if clipped:
+        warning(
+            f"the target lies outside of the log, its nearest end is taken: {' '.join(clipped)}"
+        )
+    if not done:
+        click.echo("nothing was changed; --execute does it", err=True)
+
+
+def _change(move: Move) -> object:
+    if move.before is None:
+        return dim(None)
+    by = move.after - move.before
+    return f"{by:+d}" if by else "0"

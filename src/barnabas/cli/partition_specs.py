@@ -1,0 +1,50 @@
+"""Partitions as users write them: TOPIC, or TOPIC:0,2 for some of its partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.client.facade import Client
+
+__all__ = ["parse_specs", "partitions_of"]
+
+
+def parse_specs(specs: Sequence[str]) -> list[tuple[str, tuple[int, ...]]]:
+    """Topics and partition numbers; no number stands for all partitions.
+
+    Raises:
+        click.UsageError: something else stands behind the colon.
+    """
+    found = []
+    for spec in specs:
+        topic, colon, numbers = spec.partition(":")
+        words = numbers.split(",") if colon else []
+        if not topic or not all(word.isdigit() for word in words):
+            raise click.UsageError(f"{spec}: write TOPIC, or TOPIC:0,2 for some partitions")
+        found.append((topic, tuple(map(int, words))))
+    return found
+
+
+def partitions_of(client: Client, specs: Sequence[str]) -> list[TopicPartition]:
+    """The partitions that the specs name, each once.
+
+    Raises:
+        click.UsageError: a number that the topic does not have.
+        UnknownTopicError: no such topic.
+    """
+    parsed = parse_specs(specs)
+    found = client.partitions_for([topic for topic, _ in parsed])
+    wanted: dict[TopicPartition, None] = {}
+    for topic, numbers in parsed:
+        for number in numbers or found[topic]:
+            if number not in found[topic]:
+                raise click.UsageError(f"{topic} has partitions 0 to {len(found[topic]) - 1}")
+            wanted[TopicPartition(topic, number)] = None
+    return list(wanted)

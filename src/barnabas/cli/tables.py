@@ -1,0 +1,113 @@
+"""Tables: with headings and colours for people on a terminal, tab separated lines elsewhere.
+
+Rich is imported only when there is a terminal to be rich on; NO_COLOR is obeyed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["Styled", "bad", "dim", "echo_line", "echo_table", "good", "strong", "table", "warn"]
+
+
+class Styled(NamedTuple):
+    """Text that is shown in a colour where there are colours."""
+
+    text: object
+    style: str
+
+    def __str__(self) -> str:
+        return "-" if self.text is None else str(self.text)
+
+
+def good(text: object) -> Styled:
+    """As it should be."""
+    return Styled(text, "green")
+
+
+def warn(text: object) -> Styled:
+    """Worth a look."""
+    return Styled(text, "yellow")
+
+
+def bad(text: object) -> Styled:
+    """Wrong."""
+    return Styled(text, "red")
+
+
+def dim(text: object) -> Styled:
+    """Of little weight."""
+    return Styled(text, "dim")
+
+
+def strong(text: object) -> Styled:
+    """What the rest is about."""
+    return Styled(text, "bold")
+
+
+def echo_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table for people on a terminal, tab separated lines for programs elsewhere.
+
+    Columns of numbers are set to the right; None is shown as "-".
+    """
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join("-" if cell is None else str(cell) for cell in row))
+        return
+    console().print(table(columns, rows))
+
+
+def echo_line(*parts: object) -> None:
+    """A line of text, parts of which may have a colour."""
+    if not sys.stdout.isatty():
+        click.echo("".join(map(str, parts)))
+        return
+    from rich.text import Text
+
+    pieces = [(str(p), p.style) if isinstance(p, Styled) else str(p) for p in parts]
+    console().print(Text.assemble(*pieces))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Rich's face of the terminal."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, no_color="NO_COLOR" in os.environ or None)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """The same as a thing that rich prints."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for index, name in enumerate(columns):
+        right = bool(rows) and all(_is_number(row[index]) for row in rows)
+        made.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(
+            *(
+                Text(str(cell), style=cell.style)
+                if isinstance(cell, Styled)
+                else Text("-" if cell is None else str(cell))
+                for cell in row
+            )
+        )
+    return made
+
+
+def _is_number(cell: object) -> bool:
+    value = cell.text if isinstance(cell, Styled) else cell
+    if isinstance(value, str):
+        return value == "-" or value[:1].isdigit()
+    return value is None or isinstance(value, int | float)

@@ -1,0 +1,73 @@
+"""Runs `barnabas` commands as processes, with pipes or on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import uuid
+from typing import Any
+
+SECONDS = 60
+
+
+class Shell:
+    """Runs commands against one broker, with a topic name of its own."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.topic = f"cli-{uuid.uuid4().hex[:8]}"
+        self.environment = {**os.environ, "BARNABAS_BOOTSTRAP": bootstrap}
+
+    def run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*words),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=self.environment,
+            check=False,
+        )
+
+    def ok(self, *words: str, stdin: str = "") -> str:
+        done = self.run(*words, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.ok(*words, "--json"))
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "barnabas.cli.main", *words]
+
+    def on_terminal(self, *words: str, columns: int = 80, **environment: str) -> str:
+        """Everything that the command writes to a terminal of that width."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        try:
+            process = subprocess.Popen(
+                self.command(*words),
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                env={**self.environment, "TERM": "xterm-256color", **environment},
+            )
+        finally:
+            os.close(theirs)
+        written = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # the other side was closed
+                break
+            if not piece:
+                break
+            written += piece
+        os.close(ours)
+        assert process.wait(SECONDS) == 0, written.decode()
+        return written.decode()

@@ -1,0 +1,147 @@
+"""`barnabas groups` as a process, against each kind of broker."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer
+
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.cli_shell import Shell
+from conformance.client_brokers import KafkaProcess, broker
+
+pytestmark = pytest.mark.conformance
+__all__ = ["broker"]
+
+SECONDS = 30
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture
+def shell(broker: BrokerProcess | KafkaProcess) -> Shell:
+    """A shell whose topic has two partitions with five records each."""
+    made = Shell(broker.bootstrap)
+    made.ok("topics", "create", made.topic, "--partitions", "2")
+    for partition in "01":
+        made.ok("produce", made.topic, "-p", partition, stdin="0\n1\n2\n3\n4\n")
+    return made
+
+
+@pytest.fixture
+def member(shell: Shell, broker: BrokerProcess | KafkaProcess) -> Iterator[Consumer]:
+    """A consumer that has joined the group named like the topic and read all there is."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": shell.topic,
+            "client.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([shell.topic])
+    deadline = time.monotonic() + SECONDS
+    seen = 0
+    while seen < 10:
+        assert time.monotonic() < deadline
+        message = consumer.poll(0.5)
+        seen += message is not None and message.error() is None
+    consumer.commit(asynchronous=False)
+    yield consumer
+    consumer.close()
+
+
+def offsets(shell: Shell) -> list[int | None]:
+    described = shell.json("groups", "describe", shell.topic)
+    return [each["offset"] for each in described["partitions"]]
+
+
+def consume_two(shell: Shell) -> None:
+    """Leave the group at offset 2 of both partitions, with no members."""
+    for partition in "01":
+        words = ("-g", shell.topic, "-p", partition, "--from", "beginning", "-n", "2")
+        shell.ok("consume", shell.topic, *words)
+
+
+@pytest.mark.usefixtures("member")
+def test_a_group_is_described_with_its_members_and_what_is_left_to_read(shell: Shell) -> None:
+    shell.ok("produce", shell.topic, "-p", "1", stdin="5\n6\n")
+    listed = {group["group"]: group for group in shell.json("groups", "list")}
+    assert listed[shell.topic]["state"] == "Stable"
+    described = shell.json("groups", "describe", shell.topic)
+    assert (described["state"], described["lag"]) == ("Stable", 2)
+    assert [each["lag"] for each in described["partitions"]] == [0, 2]
+    (one,) = described["members"]
+    assert one["client"] == "reader"
+    assert [each["partition"] for each in one["reads"]] == [0, 1]
+    assert {each["member"] for each in described["partitions"]} == {one["member"]}
+
+
+@pytest.mark.usefixtures("member")
+def test_a_group_with_members_is_neither_reset_nor_deleted(shell: Shell) -> None:
+    words = ("groups", "reset", shell.topic, "--all-topics", "--to-earliest", "--execute")
+    refused = shell.run(*words)
+    assert refused.returncode == 1
+    assert "1 member(s): stop them first" in refused.stderr
+    refused = shell.run("groups", "delete", shell.topic)
+    assert refused.returncode == 1
+    assert "stop them first" in refused.stderr
+
+
+def test_a_reset_shows_what_it_would_do_and_does_it_when_told(shell: Shell) -> None:
+    consume_two(shell)
+    words = ("groups", "reset", shell.topic, "--topic", f"{shell.topic}:1", "--to-earliest")
+    dry = shell.json(*words)
+    assert not dry["executed"]
+    assert dry["partitions"] == [
+        {"topic": shell.topic, "partition": 1, "before": 2, "after": 0, "clipped": False}
+    ]
+    assert offsets(shell) == [2, 2]
+    assert shell.json(*words, "--execute")["executed"]
+    assert offsets(shell) == [2, 0]
+
+
+TARGETS = [
+    (("--to-latest",), [5, 5]),
+    (("--to-offset", "3"), [3, 3]),
+    (("--to-current",), [3, 3]),
+    (("--shift-by", "-1"), [2, 2]),
+    (("--shift-by", "99"), [5, 5]),
+    (("--to-datetime", "2001-01-01"), [0, 0]),
+    (("--to-datetime", "2099-01-01"), [5, 5]),
+    (("--by-duration", "1d"), [0, 0]),
+    (("--by-duration", "PT0S"), [5, 5]),
+]
+
+
+def test_each_way_to_say_where_to(shell: Shell) -> None:
+    consume_two(shell)
+    for target, expected in TARGETS:
+        words = ("groups", "reset", shell.topic, "--all-topics", *target, "--execute")
+        assert [each["after"] for each in shell.json(*words)["partitions"]] == expected, target
+    assert offsets(shell) == TARGETS[-1][1]
+
+
+def test_offsets_and_groups_are_deleted(shell: Shell) -> None:
+    consume_two(shell)
+    shell.ok("groups", "delete-offsets", shell.topic, f"{shell.topic}:0")
+    described = shell.json("groups", "describe", shell.topic)
+    assert [each["partition"] for each in described["partitions"]] == [1]
+    shell.ok("groups", "delete", shell.topic)
+    gone = shell.run("groups", "describe", shell.topic)
+    assert gone.returncode == 1
+    assert "there is no such group" in gone.stderr
+
+
+def test_tables_have_headings_and_colours_on_a_terminal_only(shell: Shell) -> None:
+    consume_two(shell)
+    shown = shell.on_terminal("groups", "describe", shell.topic)
+    assert "partition" in shown
+    assert "\x1b[" in shown
+    plain = shell.on_terminal("groups", "describe", shell.topic, NO_COLOR="1")
+    assert "partition" in plain
+    assert "\x1b[3" not in plain
+    assert max(len(ESCAPES.sub("", line)) for line in plain.splitlines()) <= 80
