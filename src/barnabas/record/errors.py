@@ -19,3 +19,15 @@ class UnsupportedMagicError(CorruptBatchError):
     def __init__(self, magic: int) -> None:
         super().__init__(f"record batch has magic {magic}, expected 2")
         self.magic = magic
+
+
+class InvalidMessageSetError(CorruptBatchError):
+    """Intact messages of magic 0 or 1 that do not make one set: INVALID_RECORD to a producer."""
+
+
+class MessageSetTooLargeError(CorruptBatchError):
+    """Messages of magic 0 or 1 that are more than a batch may hold: MESSAGE_TOO_LARGE."""
+
+
+class UnsupportedConversionError(ValueError):
+    """A batch that cannot be put into the older format (zstd), answered as such to the client."""

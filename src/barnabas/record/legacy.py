@@ -32,7 +32,11 @@ from barnabas.record.compression import (
     with_lz4_checksum_of_magic_0,
     with_lz4_checksum_of_the_format,
 )
-from barnabas.record.errors import CorruptBatchError, UnsupportedMagicError
+from barnabas.record.errors import (
+    CorruptBatchError,
+    InvalidMessageSetError,
+    UnsupportedMagicError,
+)
 from barnabas.record.record import Record
 
 if TYPE_CHECKING:
@@ -72,6 +76,20 @@ class Message(NamedTuple):
     def timestamp_type(self) -> int:
         """`CREATE_TIME` or `LOG_APPEND_TIME`; magic 0 has neither and counts as create time."""
         return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_FLAG else CREATE_TIME
+
+    def content(self, timestamp: int) -> tuple[int, bytes | None, bytes | None]:
+        """`timestamp`, which must be one that can be, with copies of key and value.
+
+        Raises:
+            CorruptBatchError: the timestamp cannot be.
+        """
+        if timestamp < NO_TIMESTAMP:
+            raise CorruptBatchError(f"timestamp {timestamp} of a message cannot be")
+        return (
+            timestamp,
+            None if self.key is None else bytes(self.key),
+            None if self.value is None else bytes(self.value),
+        )
 
 
 def messages(buffer: Buffer, position: int = 0, *, check: bool = True) -> Iterator[Message]:
@@ -136,24 +154,39 @@ def unwrap(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Re
     """The records of a message: itself, or those that it wraps, with absolute offsets.
 
     Raises:
-        CorruptBatchError: broken compression, a wrapper in a wrapper, inner messages of another
-            format, or an empty wrapper.
+        InvalidMessageSetError: a wrapper in a wrapper, inner messages of another format, or an
+            empty wrapper.
+        CorruptBatchError: anything malformed, broken compression too.
     """
     if message.compression == NONE:
         return [_record(message, message.offset, message.timestamp, message.timestamp_type)]
-    if message.compression not in _MESSAGE_CODECS or message.value is None:
-        raise CorruptBatchError("compressed message has no value or an unknown compression")
-    inner = list(messages(_decompress_set(message, max_bytes)))
-    if not inner:
-        raise CorruptBatchError("compressed message holds no messages")
-    if any(m.compression != NONE or m.magic != message.magic for m in inner):
-        raise CorruptBatchError("compressed message holds compressed or differently made messages")
+    inner = list(inner_messages(message, max_bytes))
     shift = 0
     if message.magic == MAGIC_V1:
         shift = message.offset - inner[-1].offset
     if message.timestamp_type == LOG_APPEND_TIME:
         return [_record(m, m.offset + shift, message.timestamp, LOG_APPEND_TIME) for m in inner]
     return [_record(m, m.offset + shift, m.timestamp, CREATE_TIME) for m in inner]
+
+
+def inner_messages(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Message]:
+    """What a wrapper holds, with inner offsets; one message at least.
+
+    Raises:
+        InvalidMessageSetError, CorruptBatchError: as `unwrap`.
+    """
+    if message.compression not in _MESSAGE_CODECS or message.value is None:
+        raise InvalidMessageSetError("compressed message has no value or an unknown compression")
+    is_empty = True
+    for inner in messages(_decompress_set(message, max_bytes)):
+        is_empty = False
+        if inner.compression != NONE or inner.magic != message.magic:
+            raise InvalidMessageSetError(
+                "compressed message holds compressed or differently made messages"
+            )
+        yield inner
+    if is_empty:
+        raise InvalidMessageSetError("compressed message holds no messages")
 
 
 def _decompress_set(message: Message, max_bytes: int) -> Buffer:
@@ -223,9 +256,25 @@ def write_message_set(magic: int, records: Sequence[Record], compression: int = 
     first, last = records[0].offset, records[-1].offset
     shift = first if magic == MAGIC_V1 else 0
     inner = b"".join(write_message(magic, record.offset - shift, record) for record in records)
+    timestamp = max(record.timestamp for record in records)
+    stamp = (timestamp, records[0].timestamp_type)
+    return write_wrapper(magic, last, inner, compression, stamp)
+
+
+def write_wrapper(
+    magic: int, last_offset: int, inner: Buffer, compression: int, stamp: tuple[int, int]
+) -> bytes:
+    """A compressed message that holds the message set `inner`.
+
+    Args:
+        magic: 0 or 1.
+        last_offset: of the last inner message, absolute.
+        inner: with offsets from 0 in magic 1, absolute ones in magic 0.
+        compression: code 1 to 3.
+        stamp: largest timestamp, and timestamp type.
+    """
     value = compress(compression, inner)
     if compression == LZ4 and magic == MAGIC_V0:
         value = with_lz4_checksum_of_magic_0(value)
-    timestamp = max(record.timestamp for record in records)
-    wrapper = Record(last, timestamp, records[0].timestamp_type, None, bytes(value))
-    return write_message(magic, last, wrapper, compression)
+    wrapper = Record(last_offset, *stamp, None, bytes(value))
+    return write_message(magic, last_offset, wrapper, compression)

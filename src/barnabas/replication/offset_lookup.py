@@ -1,4 +1,7 @@
-"""ListOffsets of one partition: by timestamp or a special one (KIP-79, KIP-734, KIP-405)."""
+"""ListOffsets of one partition: by timestamp or a special one (KIP-79, KIP-734, KIP-405).
+
+Before KIP-79 (v0) the answer was a list of segments' starts, found by the age of their files.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,44 @@ def list_offset(
         # Nothing is tiered.
         return ListOffsetResult()
     return _by_timestamp(partition, timestamp, isolation)
+
+
+def offsets_before(
+    partition: Partition, timestamp: int, count_max: int, isolation: FetchIsolation, now_ms: int
+) -> list[int] | ErrorCode:
+    """The offsets of v0: starts of segments whose files were last changed before a time.
+
+    The log end is among them, as changed now, if the last segment holds anything. What an asker of
+    that isolation may not see is put down to the end of what it may.
+
+    Args:
+        timestamp: ms, or LATEST or EARLIEST.
+        count_max: how many at most.
+
+    Returns:
+        The latest ones, in falling order.
+    """
+    log = partition.log
+    segments = list(log.segments)
+    try:
+        found = [
+            (max(segment.base_offset, log.log_start_offset), segment.modified_ms())
+            for segment in segments
+        ]
+    except OSError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if segments[-1].size:
+        found.append((log.log_end_offset, now_ms))
+    if timestamp == EARLIEST:
+        found = found[:1]
+    elif timestamp != LATEST:
+        while found and found[-1][1] > timestamp:
+            found.pop()
+    offsets = [offset for offset, _ in reversed(found)][:count_max]
+    end = _fetchable_end(partition, isolation)
+    if offsets and offsets[0] > end:
+        return [end, *(offset for offset in offsets if offset <= end)]
+    return offsets
 
 
 def _by_timestamp(

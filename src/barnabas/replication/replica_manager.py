@@ -18,7 +18,7 @@ from barnabas.replication.delayed_delete_records import (
 from barnabas.replication.delayed_fetch import DelayedFetch, WaitingPartition
 from barnabas.replication.delayed_produce import DelayedProduce, PendingAppend
 from barnabas.replication.isr_maintenance import IsrMaintenance
-from barnabas.replication.offset_lookup import list_offset
+from barnabas.replication.offset_lookup import list_offset, offsets_before
 from barnabas.replication.partition import ACKS_ALL, NOTHING_TO_SYNC, Partition
 from barnabas.replication.partition_registry import (
     ImageBrokers,
@@ -474,6 +474,23 @@ class ReplicaManager:
         if error is not _NONE:
             return ListOffsetResult(error)
         return list_offset(partition, timestamp, isolation)
+
+    def offsets_before(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        count_max: int,
+        isolation: FetchIsolation,
+        only_leader: bool = True,
+    ) -> list[int] | ErrorCode:
+        """What ListOffsets v0 answers, see `offset_lookup.offsets_before`."""
+        partition = self.partition(topic_partition)
+        if isinstance(partition, ErrorCode):
+            return partition
+        error = partition.check_access(UNKNOWN_EPOCH, only_leader)
+        if error is not _NONE:
+            return error
+        return offsets_before(partition, timestamp, count_max, isolation, self._clock.wall_ms())
 
     def epoch_end_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int, leader_epoch: int

@@ -30,6 +30,7 @@ from barnabas.server.auto_topics import AutoTopics
 from barnabas.server.cluster_view import ClusterView
 from barnabas.server.config import log_directories
 from barnabas.server.configuration import BROKER_KEYS
+from barnabas.server.conversion_queue import ConversionQueue
 from barnabas.server.described_configs import DescribedConfigs
 from barnabas.server.dispatch import Dispatcher, HandlerTable
 from barnabas.server.features import BOOTSTRAP_FEATURES
@@ -247,6 +248,7 @@ class Broker:
             described_configs=DescribedConfigs(self._configuration, BROKER_KEYS, self._cluster),
             quorum=self._quorum,
             quotas=self._quotas,
+            conversions=ConversionQueue(runtime.timer),
         )
 
     def _make_registration(self) -> Registration:

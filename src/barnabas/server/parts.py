@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.server.auto_topics import AutoTopics
     from barnabas.server.cluster_view import ClusterView
+    from barnabas.server.conversion_queue import ConversionQueue
     from barnabas.server.described_configs import DescribedConfigs
     from barnabas.server.forwarding import Forwarding
     from barnabas.server.producer_ids import ProducerIds
@@ -38,3 +39,4 @@ class ServerParts:
     described_configs: DescribedConfigs
     quorum: RaftDriver
     quotas: ClientQuotas
+    conversions: ConversionQueue

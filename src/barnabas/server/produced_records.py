@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.compression import ZSTD
-from barnabas.record.conversion import to_v2
-from barnabas.record.errors import CorruptBatchError
 
 if TYPE_CHECKING:
     from barnabas.protocol.chunks import Records
@@ -21,20 +19,18 @@ _OVERHEAD = 12
 _COMPRESSION_BITS = 0x07
 _TRANSACTIONAL_BIT = 0x10
 _MAGIC = 2
-_MAGIC_2_SINCE = 3
 _ZSTD_SINCE = 7
 
 
 def checked_records(records: Records | None, version: int) -> memoryview | Refusal:
     """The one batch to append, as a writable view; or why there is none.
 
-    The checksum and all else are left to storage, which checks every batch.
+    The checksum and all else are left to storage, which checks every batch. Versions below 3 are
+    taken by `old_produce`.
     """
     if records is None or len(records) < _START.size:
         return ErrorCode.INVALID_RECORD, "A produce request needs one batch per partition."
     assert isinstance(records, memoryview)
-    if version < _MAGIC_2_SINCE:
-        return _converted(records)
     length, _, magic, _, attributes = _START.unpack_from(records)
     size = length + _OVERHEAD
     if size < _START.size:
@@ -52,7 +48,11 @@ def checked_records(records: Records | None, version: int) -> memoryview | Refus
             f"Produce v{version} does not know zstd; v{_ZSTD_SINCE} does.",
         )
     if attributes & _TRANSACTIONAL_BIT:
-        return ErrorCode.INVALID_TXN_STATE, "The batch belongs to no known transaction."
+        # Refused for the whole request: it named no transaction.
+        return (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "The batch is transactional, the request names no transactional id.",
+        )
     if size != len(records):
         if _is_complete(records, size):
             return (
@@ -68,13 +68,3 @@ def _is_complete(records: memoryview, position: int) -> bool:
         return False
     length: int = _START.unpack_from(records, position)[0]
     return position + length + _OVERHEAD <= len(records)
-
-
-def _converted(records: memoryview) -> memoryview | Refusal:
-    """Magic 0 and 1 as magic 2; sets that are magic 2 already go on as they are."""
-    if records[16] >= _MAGIC:
-        return records
-    try:
-        return memoryview(to_v2(records))
-    except CorruptBatchError as error:
-        return ErrorCode.CORRUPT_MESSAGE, str(error)

@@ -52,6 +52,8 @@ class LogConfig:
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588
+    # Whether old consumers are served by conversion; Kafka had it up to 3.9.
+    message_downconversion_enable: bool = True
     message_timestamp_after_max_ms: int = HOUR_MS
     message_timestamp_before_max_ms: int = LONG_MAX
     # "CreateTime" or "LogAppendTime".
@@ -153,6 +155,9 @@ TOPIC_CONFIGS = ConfigDefinition(
                    _POSITIVE, _same("log.cleaner.max.compaction.lag.ms")),
         _topic_key("max.message.bytes", _INT, 1_048_588, "Largest batch that is taken.",
                    _NOT_NEGATIVE, _same("message.max.bytes")),
+        _topic_key("message.downconversion.enable", _BOOLEAN, True,
+                   "Whether consumers that need an older message format are served.",
+                   None, _same("log.message.downconversion.enable")),
         _topic_key("message.timestamp.after.max.ms", _LONG, HOUR_MS,
                    "How far a timestamp may lie after the broker's time.",
                    _NOT_NEGATIVE, _same("log.message.timestamp.after.max.ms")),

@@ -28,8 +28,8 @@ from barnabas.record.batch import (
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.checksum import crc32c
 from barnabas.record.compression import CODES, GZIP, LZ4, ZSTD
-from barnabas.record.conversion import to_v2
 from barnabas.record.reader import records_of
+from barnabas.record.up_conversion import to_v2
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import (

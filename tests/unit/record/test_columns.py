@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from barnabas.record.batch import batches
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import batch_records, iter_records
-from barnabas.record.conversion import down_convert
+from barnabas.record.down_conversion import down_convert
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import records
 

@@ -13,19 +13,13 @@ from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
 from barnabas.record.batch import UnsupportedMagicError, read_header
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.conversion import (
-    UnsupportedConversionError,
-    down_convert,
-    entries,
-    newest_magic,
-    read_records,
-    to_v2,
-    to_v2_at_offsets,
-)
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.conversion import entries, newest_magic, read_records, to_v2_at_offsets
+from barnabas.record.down_conversion import down_convert
+from barnabas.record.errors import CorruptBatchError, UnsupportedConversionError
 from barnabas.record.legacy import messages, write_message, write_message_set
 from barnabas.record.reader import records
 from barnabas.record.record import Record
+from barnabas.record.up_conversion import to_v2
 
 OLD = [(magic, compression) for magic in (0, 1) for compression in range(4)]
 # aiokafka's own lz4 of magic 0 has the checksum of the format, not that of old clients.

@@ -137,7 +137,8 @@ def test_a_transactional_batch_belongs_to_no_transaction(broker: SimulatedBroker
     batch = bytearray(broker.batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0))
     batch[22] |= 0x10
     answer = broker.ask(produce_request("t", bytes(batch)), 9)
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert answer.responses[0].partition_responses[0].error_code == refused
 
 
 def test_internal_topics_are_not_for_producers(broker: SimulatedBroker) -> None:

@@ -1,4 +1,4 @@
-"""CreateTopics: key 19, v2-7. Makes topics, or only checks them (v5 answers configs, v7 ids)."""
+"""CreateTopics: key 19, v0-7. Makes topics, or only checks them (v5 answers configs, v7 ids)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteTopics: key 20, v1-6. Topics deleted by name or (v6) id."""
+"""DeleteTopics: key 20, v0-6. Topics deleted by name or (v6) id."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""DescribeConfigs: key 32, v1-4. Keys of topics and brokers, with source, synonyms, type and doc.
+"""DescribeConfigs: key 32, v0-4. Keys of topics and brokers, with source, synonyms, type and doc.
 
-v1 synonyms (KIP-226), v3 types and documentation (KIP-569).
+v0 says only whether a value is the default, v1 source and synonyms (KIP-226), v3 types and
+documentation (KIP-569).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.topic_configs import ConfigSource
 from barnabas.controller.topic_names import problem_of
 from barnabas.metadata.configs_image import BROKER, TOPIC
 from barnabas.protocol.errors import ErrorCode
@@ -46,13 +48,16 @@ class DescribeConfigsHandler:
 
     def handle_describe_configs(
         self,
-        context: RequestContext,  # noqa: ARG002
+        context: RequestContext,
         request: DescribeConfigsRequest,
     ) -> DescribeConfigsResponse:
         """One result per resource, each with its own error."""
-        return DescribeConfigsResponse(
-            results=[self._describe(resource, request) for resource in request.resources]
-        )
+        results = [self._describe(resource, request) for resource in request.resources]
+        if context.version == 0:
+            for result in results:
+                for config in result.configs:
+                    config.is_default = config.config_source == ConfigSource.DEFAULT
+        return DescribeConfigsResponse(results=results)
 
     def _describe(
         self, resource: DescribeConfigsResource, request: DescribeConfigsRequest

@@ -1,13 +1,14 @@
-"""Fetch: key 1, v4-18. Reads for consumers and followers, within sessions or without.
+"""Fetch: key 1, v0-18. Reads for consumers and followers, within sessions or without.
 
-v4 isolation level, v5 log start offset, v7 sessions (KIP-227), v9 leader epochs, v11 rack
-(KIP-392), v12 diverging epochs (KIP-595), v13 topic ids (KIP-516), v15 the follower's broker epoch
-(KIP-903), v16 new leaders (KIP-951), v17 directory ids (KIP-853), v18 the asker's high watermark
-(KIP-1166).
+v0-3 get old message formats, which `old_fetch` makes; v3 limits the whole answer, v4 isolation
+level, v5 log start offset, v7 sessions (KIP-227), v9 leader epochs, v10 zstd, v11 rack (KIP-392),
+v12 diverging epochs (KIP-595), v13 topic ids (KIP-516), v15 the follower's broker epoch (KIP-903),
+v16 new leaders (KIP-951), v17 directory ids (KIP-853), v18 the asker's high watermark (KIP-1166).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.codec import encode
@@ -26,6 +27,7 @@ from barnabas.protocol.schema import ZERO_UUID
 from barnabas.replication.fetch_params import FetchParams, FetchPartitionData, fetch_isolation
 from barnabas.replication.fetch_session_cache import SessionRequest
 from barnabas.replication.results import FetchResult, failed_fetch
+from barnabas.server.old_fetch import MAGIC_2_SINCE, ZSTD_SINCE, OldFetch, bytes_limit
 from barnabas.server.request import EXEMPT
 from barnabas.storage.topic_partition import TopicIdPartition
 
@@ -56,13 +58,14 @@ def handler(parts: ServerParts) -> Handle:
 class FetchHandler:
     """Opens the session, hands what can be read to the replicas, answers with what has news."""
 
-    __slots__ = ("_cluster", "_max_bytes", "_replicas", "_sessions")
+    __slots__ = ("_cluster", "_max_bytes", "_old", "_replicas", "_sessions")
 
     def __init__(self, parts: ServerParts) -> None:
         self._cluster = parts.cluster
         self._replicas = parts.replicas
         self._sessions = parts.fetch_sessions
         self._max_bytes = parts.config.integer("fetch.max.bytes")
+        self._old = OldFetch(parts.replicas, parts.conversions)
 
     def handle_fetch(self, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
         """Answered now only if the session cannot be used; else when there is enough to read."""
@@ -76,6 +79,8 @@ class FetchHandler:
                 error_code=session.error, session_id=session.session_id, responses=[]
             )
         pending = PendingFetch(context, session, self._cluster, params.is_from_follower)
+        if context.version < ZSTD_SINCE:
+            pending.old = self._old
         readable = pending.take(session.partitions())
         if readable:
             self._replicas.fetch(params, readable, pending.on_fetched)
@@ -90,6 +95,8 @@ class FetchHandler:
             replica_id = request.replica_state.replica_id
             replica_epoch = request.replica_state.replica_epoch
         max_bytes = min(request.max_bytes, self._max_bytes)
+        if version < MAGIC_2_SINCE:
+            max_bytes = bytes_limit(request, max_bytes)
         if context.quotas.is_active and replica_id < 0:
             max_bytes = within_quota(context, max_bytes)
         return FetchParams(
@@ -146,7 +153,7 @@ class FetchHandler:
 class PendingFetch:
     """A request whose answer is being put together."""
 
-    __slots__ = ("_asked", "_cluster", "_context", "_is_exempt", "_refused", "_session")
+    __slots__ = ("_asked", "_cluster", "_context", "_is_exempt", "_refused", "_session", "old")
 
     def __init__(
         self,
@@ -159,7 +166,9 @@ class PendingFetch:
         self._is_exempt = is_from_follower
         self._session = session
         self._cluster = cluster
-        # Everything asked, kept only when something is refused: the answer has its order.
+        # What brings the answer into an old version's form; None for versions that need none.
+        self.old: OldFetch | None = None
+        # Everything asked, in the order that the answer has.
         self._asked: list[Asked] = []
         self._refused: dict[TopicIdPartition, FetchResult] = {}
 
@@ -178,9 +187,9 @@ class PendingFetch:
             else:
                 continue
             self._refused[topic_partition] = failed_fetch(error)
+        self._asked = asked
         if not self._refused:
             return asked
-        self._asked = asked
         return [each for each in asked if each[0] not in self._refused]
 
     def on_fetched(self, results: list[Answered]) -> None:
@@ -201,6 +210,13 @@ class PendingFetch:
 
     def _answer(self, results: list[Answered], throttle_ms: int) -> None:
         news = self._session.answer(results)
+        if self.old is None:
+            self._respond(news, throttle_ms)
+            return
+        respond = partial(self._respond, throttle_ms=throttle_ms)
+        self.old.adapt(self._context.version, news, self._asked, respond)
+
+    def _respond(self, news: list[Answered], throttle_ms: int) -> None:
         response = FetchResponse(
             error_code=self._session.error, session_id=self._session.session_id, responses=[]
         )

@@ -1,5 +1,6 @@
-"""ListOffsets: key 2, v1-11. The offset at a timestamp, or at one of the special ones.
+"""ListOffsets: key 2, v0-11. The offset at a timestamp, or at one of the special ones.
 
+v0 answers with a list of offsets at segments' starts, v1 with one offset exactly (KIP-79),
 v2 isolation level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE, v7 max timestamp (KIP-734), v8
 earliest local, v9 latest tiered (KIP-405, KIP-1005), v10 time-out, v11 earliest pending upload
 (KIP-1023).
@@ -18,6 +19,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from barnabas.replication.fetch_params import DEBUGGING_REPLICA_ID, fetch_isolation
+from barnabas.replication.offset_lookup import EARLIEST
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -46,7 +48,9 @@ class ListOffsetsHandler:
     def handle_list_offsets(
         self, context: RequestContext, request: ListOffsetsRequest
     ) -> ListOffsetsResponse:
-        """One answer per partition; a partition named twice is INVALID_REQUEST."""
+        """One answer per partition; from v1 on a partition named twice is INVALID_REQUEST."""
+        if context.version == 0:
+            return self._old_answer(request)
         asked = [
             (topic.name, partition.partition_index)
             for topic in request.topics
@@ -72,6 +76,40 @@ class ListOffsetsHandler:
                 )
                 for topic in request.topics
             ]
+        )
+
+    def _old_answer(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        self._old_offsets(request.replica_id, topic.name, partition)
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _old_offsets(
+        self, replica_id: int, topic: str, asked: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
+        if asked.timestamp < EARLIEST:
+            return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
+        if asked.max_num_offsets < 0:
+            return _failed(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+        offsets = self._replicas.offsets_before(
+            TopicPartition(topic, asked.partition_index),
+            asked.timestamp,
+            asked.max_num_offsets,
+            fetch_isolation(replica_id, 0),
+            only_leader=replica_id != DEBUGGING_REPLICA_ID,
+        )
+        if isinstance(offsets, ErrorCode):
+            return _failed(asked, offsets)
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets
         )
 
     def _list_offset(

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: key 23, v2-4. Where a leader epoch ends (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch: key 23, v0-4. Where a leader epoch ends (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 

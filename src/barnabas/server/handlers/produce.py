@@ -1,13 +1,13 @@
 """Produce: key 0, v0-13. Appends record sets; one answer per partition, none fails its neighbours.
 
-v0-2 carry magic 0 and 1, converted here: librdkafka reads from their being advertised which codecs
-a broker knows (KAFKA-18659). v3 is magic 2, exactly one batch per partition; v7 allows zstd
-(KIP-110); v8 names the faulty records (KIP-467); v10 tells of a new leader (KIP-951); v13 has
-topic ids (KIP-516).
+v0-2 carry magic 0 and 1, which `old_produce` converts. v3 is magic 2, exactly one batch per
+partition; v7 allows zstd (KIP-110); v8 names the faulty records (KIP-467); v10 tells of a new
+leader (KIP-951); v13 has topic ids (KIP-516).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
@@ -22,13 +22,16 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.server.produced_records import checked_records
+from barnabas.server.old_produce import MAGIC_2_SINCE, OldProduce
+from barnabas.server.produced_records import Refusal, checked_records
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from barnabas.protocol.chunks import Records
     from barnabas.replication.results import ProduceResult
     from barnabas.server.cluster_view import ClusterView
+    from barnabas.server.old_produce import Converted
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -49,18 +52,53 @@ def handler(parts: ServerParts) -> Handle:
 class ProduceHandler:
     """Hands the record sets of a request to the replicas, as views into the receive buffer."""
 
-    __slots__ = ("_cluster", "_replicas")
+    __slots__ = ("_cluster", "_old", "_replicas")
 
     def __init__(self, parts: ServerParts) -> None:
         self._cluster = parts.cluster
         self._replicas = parts.replicas
+        self._old = OldProduce(parts.replicas, parts.conversions)
 
     def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
         """Append; the answer comes when `acks` is fulfilled, perhaps before this returns."""
         pending = PendingProduce(context, request.acks, self._cluster)
         entries: dict[TopicPartition, memoryview] = {}
+        old_sets: dict[TopicPartition, Records | None] = {}
         for topic in request.topic_data:
-            self._take_topic(pending, entries, request, topic)
+            self._take_topic(pending, entries, old_sets, request, topic)
+        if old_sets:
+            self._old.convert(
+                context.connection, old_sets, partial(self._append_converted, pending, request)
+            )
+        elif pending.is_unauthorized:
+            pending.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            pending.on_appended({})
+        else:
+            self._append(pending, request, entries)
+
+    def _append_converted(
+        self,
+        pending: PendingProduce,
+        request: ProduceRequest,
+        converted: dict[TopicPartition, Converted],
+    ) -> None:
+        entries: dict[TopicPartition, memoryview] = {}
+        refused: dict[TopicPartition, Refusal] = {}
+        for key, records in converted.items():
+            if isinstance(records, tuple):
+                refused[key] = records
+            elif records is not None:
+                entries[key] = records
+        if pending.refuse(refused):
+            entries.clear()
+        self._append(pending, request, entries)
+
+    def _append(
+        self,
+        pending: PendingProduce,
+        request: ProduceRequest,
+        entries: dict[TopicPartition, memoryview],
+    ) -> None:
         if entries:
             self._replicas.append_records(
                 request.timeout_ms,
@@ -76,6 +114,7 @@ class ProduceHandler:
         self,
         pending: PendingProduce,
         entries: dict[TopicPartition, memoryview],
+        old_sets: dict[TopicPartition, Records | None],
         request: ProduceRequest,
         topic: TopicProduceData,
     ) -> None:
@@ -100,9 +139,12 @@ class ProduceHandler:
             answers.append(answer)
             if refused is not _NONE:
                 continue
+            if version < MAGIC_2_SINCE:
+                old_sets[TopicPartition(name or "", data.index)] = data.records
+                continue
             records = checked_records(data.records, version)
             if isinstance(records, tuple):
-                answer.error_code, answer.error_message = records
+                pending.refuse_one(answer, records)
             else:
                 entries[TopicPartition(name or "", data.index)] = records
 
@@ -110,7 +152,7 @@ class ProduceHandler:
 class PendingProduce:
     """A request whose answer is being put together."""
 
-    __slots__ = ("_acks", "_cluster", "_topics", "context")
+    __slots__ = ("_acks", "_cluster", "_topics", "context", "is_unauthorized")
 
     def __init__(self, context: RequestContext, acks: int, cluster: ClusterView) -> None:
         self.context = context
@@ -118,6 +160,8 @@ class PendingProduce:
         self._cluster = cluster
         # Name and answers of each topic, in the order of the request.
         self._topics: list[tuple[str, TopicProduceResponse]] = []
+        # A batch belongs to a transaction that the request does not name: nothing is appended.
+        self.is_unauthorized = False
 
     def add_topic(
         self, name: str, asked: TopicProduceData, answers: list[PartitionProduceResponse]
@@ -127,6 +171,29 @@ class PendingProduce:
             name=asked.name, topic_id=asked.topic_id, partition_responses=answers
         )
         self._topics.append((name, response))
+
+    def refuse_one(self, answer: PartitionProduceResponse, refusal: Refusal) -> None:
+        """Say why one partition's records are not taken."""
+        answer.error_code, answer.error_message = refusal
+        if refusal[0] is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            self.is_unauthorized = True
+
+    def refuse(self, refused: dict[TopicPartition, Refusal]) -> bool:
+        """Say why these partitions' records are not taken; returns whether no other's are."""
+        for name, topic in self._topics if refused else ():
+            for answer in topic.partition_responses:
+                refusal = refused.get(TopicPartition(name, answer.index))
+                if refusal is not None:
+                    self.refuse_one(answer, refusal)
+        if self.is_unauthorized:
+            self.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return self.is_unauthorized
+
+    def refuse_all(self, error: ErrorCode) -> None:
+        """Nothing of the request is taken."""
+        for _, topic in self._topics:
+            for answer in topic.partition_responses:
+                answer.error_code, answer.error_message = error, None
 
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Answer with what became of each partition."""

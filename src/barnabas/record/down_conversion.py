@@ -1,0 +1,181 @@
+"""Batches as message sets of magic 0 or 1: what a broker answers to Fetch v0 to v3.
+
+Offsets and timestamps stay, headers are lost, control batches are left out (Kafka's
+RecordsUtil.downConvert). The work is done in steps, as in `up_conversion`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct, error
+from typing import TYPE_CHECKING
+
+from barnabas.record.batch import (
+    LOG_APPEND_TIME,
+    MAGIC_V2,
+    OFFSET_AND_LENGTH,
+    TIMESTAMP_TYPE_FLAG,
+    BatchHeader,
+    Buffer,
+    read_header,
+)
+from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE, ZSTD
+from barnabas.record.conversion import entries
+from barnabas.record.errors import CorruptBatchError, UnsupportedConversionError
+from barnabas.record.legacy import MAGIC_V1, read_message_set, write_message_set, write_wrapper
+from barnabas.record.reader import layouts, records_payload
+from barnabas.record.up_conversion import RECORDS_PER_STEP
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+_START_V0 = Struct(">bbi")
+_START_V1 = Struct(">bbqi")
+_LENGTH = Struct(">i")
+_NULL = _LENGTH.pack(-1)
+_OFFSET_MAX = (1 << 63) - 1
+# What stands for batches of which nothing is left: the start of a message that does not fit.
+# It tells an old consumer that something is there, as Kafka's answer does.
+NOTHING_LEFT = OFFSET_AND_LENGTH.pack(-1, 61)
+
+
+def down_conversion(
+    buffer: Buffer,
+    magic: int,
+    first_offset: int = 0,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> Generator[None, None, bytes]:
+    """The complete batches of `buffer` in a format that an old consumer reads, in steps.
+
+    What is old enough already is passed on as it is.
+
+    Args:
+        buffer: batches of any format; it must live until the last step.
+        magic: 0 or 1.
+        first_offset: where the consumer asked to read; uncompressed records before it are left
+            out, which saves converting them.
+        max_bytes: limit of what one batch may decompress to.
+
+    Returns:
+        A message set. It ends before a batch that is compressed with zstd.
+
+    Raises:
+        UnsupportedConversionError: the first batch is compressed with zstd, which the old formats
+            lack.
+        CorruptBatchError: anything malformed.
+    """
+    output = bytearray()
+    is_empty = True
+    for position, size, found in entries(buffer):
+        is_empty = False
+        if found <= magic:
+            output += memoryview(buffer)[position : position + size]
+        elif found == MAGIC_V2:
+            header = read_header(buffer, position)
+            if header.is_control:
+                continue
+            if header.compression == ZSTD:
+                if output:
+                    break
+                raise UnsupportedConversionError("zstd batches cannot be converted")
+            payload = records_payload(buffer, position, header, max_bytes)
+            start = first_offset if header.compression == NONE else header.base_offset
+            try:
+                yield from _Batch(header, payload, magic, start).convert(output)
+            except error:
+                raise CorruptBatchError("a record's timestamp overflows") from None
+        else:
+            entry = memoryview(buffer)[position : position + size]
+            for message, unwrapped in read_message_set(entry, max_bytes):
+                output += write_message_set(magic, unwrapped, message.compression)
+    return bytes(output) if output or is_empty else NOTHING_LEFT
+
+
+class _Batch:
+    """One v2 batch on its way down."""
+
+    __slots__ = ("_header", "_magic", "_payload", "_start")
+
+    def __init__(self, header: BatchHeader, payload: memoryview, magic: int, start: int) -> None:
+        self._header = header
+        self._payload = payload
+        self._magic = magic
+        # Records before this offset are left out.
+        self._start = start
+
+    def convert(self, output: bytearray) -> Generator[None]:
+        """Append what the batch becomes."""
+        header = self._header
+        if header.compression == NONE:
+            yield from self._write(output, 0)
+            return
+        inner = bytearray()
+        shift = -1 if self._magic == MAGIC_V1 else 0
+        last = yield from self._write(inner, shift)
+        if inner:
+            wrapped = (header.max_timestamp, header.timestamp_type)
+            output += write_wrapper(self._magic, last, inner, header.compression, wrapped)
+
+    def _write(self, output: bytearray, shift: int) -> Generator[None, None, int]:
+        """Append each record as a message of its own.
+
+        Args:
+            shift: taken from each offset; -1 for that of the first record.
+
+        Returns:
+            Offset of the last record.
+        """
+        header, payload, magic = self._header, self._payload, self._magic
+        attributes = TIMESTAMP_TYPE_FLAG if header.timestamp_type == LOG_APPEND_TIME else 0
+        append_time = header.max_timestamp if header.has_log_append_time else None
+        base_offset, base_timestamp = header.base_offset, header.base_timestamp
+        until_step = RECORDS_PER_STEP
+        offset = base_offset
+        for delta, offset_delta, key, key_end, value, value_end, _, _ in layouts(
+            payload, header.record_count
+        ):
+            offset = base_offset + offset_delta
+            if offset < self._start:
+                continue
+            if offset > _OFFSET_MAX:
+                raise CorruptBatchError("offset of a record overflows")
+            if shift < 0:
+                shift = offset
+            timestamp = base_timestamp + delta if append_time is None else append_time
+            key_size = key_end - key if key >= 0 else -1
+            if magic == MAGIC_V1:
+                start = _START_V1.pack(1, attributes, timestamp, key_size)
+            else:
+                start = _START_V0.pack(0, 0, key_size)
+            body = b"".join(
+                (
+                    start,
+                    payload[key:key_end] if key >= 0 else b"",
+                    _NULL if value < 0 else _LENGTH.pack(value_end - value),
+                    payload[value:value_end] if value >= 0 else b"",
+                )
+            )
+            output += OFFSET_AND_LENGTH.pack(offset - shift, len(body) + 4)
+            output += zlib.crc32(body).to_bytes(4, "big")
+            output += body
+            until_step -= 1
+            if not until_step:
+                until_step = RECORDS_PER_STEP
+                yield
+        return offset
+
+
+def down_convert(
+    buffer: Buffer,
+    magic: int,
+    first_offset: int = 0,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> bytes:
+    """The same at once."""
+    steps = down_conversion(buffer, magic, first_offset, max_bytes)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            converted: bytes = end.value
+            return converted

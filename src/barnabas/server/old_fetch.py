@@ -1,0 +1,125 @@
+"""What old versions of Fetch answer otherwise than new ones (Kafka 3.9's KafkaApis).
+
+v0 and v1 get message sets of magic 0, v2 and v3 of magic 1, if the log has anything newer. Up to v5
+a failed disk is NOT_LEADER_OR_FOLLOWER, and below v10 a topic whose compression is zstd cannot be
+read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.record.down_conversion import down_conversion
+from barnabas.record.errors import CorruptBatchError, UnsupportedConversionError
+from barnabas.replication.results import FetchResult, failed_fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.protocol.messages.fetch import FetchRequest
+    from barnabas.replication.fetch_params import FetchPartitionData
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.server.conversion_queue import ConversionQueue
+    from barnabas.storage.topic_partition import TopicIdPartition
+
+    Asked = tuple[TopicIdPartition, FetchPartitionData]
+    Answered = tuple[TopicIdPartition, FetchResult]
+
+# From this version on nothing of this file applies.
+ZSTD_SINCE = 10
+MAGIC_2_SINCE = 4
+_MAGIC_1_SINCE = 2
+_STORAGE_ERROR_SINCE = 6
+_ZSTD = "zstd"
+
+# What is converted for one request at most, unless a partition is asked for more: its answer is
+# made in memory.
+CONVERTED_BYTES_MAX = 8 << 20
+
+
+def bytes_limit(request: FetchRequest, max_bytes: int) -> int:
+    """The limit of an answer that has to be converted.
+
+    Never below what one partition is asked for: below v3 a batch above the limit is not given, and
+    a consumer that is ready to take it would never get on.
+    """
+    largest = max(
+        (
+            partition.partition_max_bytes
+            for topic in request.topics
+            for partition in topic.partitions
+        ),
+        default=0,
+    )
+    return min(max_bytes, max(CONVERTED_BYTES_MAX, largest))
+
+
+class OldFetch:
+    """Adapts answers for versions below 10."""
+
+    __slots__ = ("_queue", "_replicas")
+
+    def __init__(self, replicas: ReplicaManager, queue: ConversionQueue) -> None:
+        self._replicas = replicas
+        self._queue = queue
+
+    def adapt(
+        self,
+        version: int,
+        answered: list[Answered],
+        asked: list[Asked],
+        on_done: Callable[[list[Answered]], None],
+    ) -> None:
+        """Bring an answer into the form that `version` knows.
+
+        Args:
+            asked: where the consumer reads each partition from.
+            on_done: gets the answer; may be called before this returns.
+        """
+        adapted = [(where, self._adapted(version, where, result)) for where, result in answered]
+        if version >= MAGIC_2_SINCE:
+            on_done(adapted)
+            return
+        # Read now: the segment may be gone by the time the work is done.
+        for _, result in adapted:
+            if len(result.records):
+                _read(result)
+        offsets = {where: data.fetch_offset for where, data in asked}
+        held_bytes = sum(len(result.records) for _, result in adapted)
+        steps = _steps(adapted, offsets, 1 if version >= _MAGIC_1_SINCE else 0)
+        self._queue.submit(steps, steps, on_done, held_bytes)
+
+    def _adapted(self, version: int, where: TopicIdPartition, result: FetchResult) -> FetchResult:
+        partition = self._replicas.partition(where.topic_partition)
+        if not isinstance(partition, ErrorCode):
+            config = partition.log.config
+            if config.compression_type == _ZSTD:
+                return failed_fetch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            if version < MAGIC_2_SINCE and not config.message_downconversion_enable:
+                return failed_fetch(ErrorCode.UNSUPPORTED_VERSION)
+        if result.error is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_SINCE:
+            return failed_fetch(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return result
+
+
+def _read(result: FetchResult) -> None:
+    if not isinstance(result.records, bytes):
+        result.records = result.records.read()
+
+
+def _steps(
+    answered: list[Answered], offsets: dict[TopicIdPartition, int], magic: int
+) -> Generator[None, None, list[Answered]]:
+    converted: list[Answered] = []
+    for where, result in answered:
+        if result.records:
+            assert isinstance(result.records, bytes)
+            try:
+                result.records = yield from down_conversion(result.records, magic, offsets[where])
+            except UnsupportedConversionError:
+                result = failed_fetch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            except CorruptBatchError:
+                result = failed_fetch(ErrorCode.CORRUPT_MESSAGE)
+        converted.append((where, result))
+    return converted

@@ -1,0 +1,120 @@
+"""Produce v0 to v2: message sets of magic 0 and 1 become batches (Kafka 3.9's LogValidator).
+
+A set may be cut off, or empty: what is complete of it is taken. Magic 2 may come in these versions
+too, in whatever compression, one batch at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.record.compression import CODES
+from barnabas.record.errors import (
+    CorruptBatchError,
+    InvalidMessageSetError,
+    MessageSetTooLargeError,
+    UnsupportedMagicError,
+)
+from barnabas.record.up_conversion import up_conversion
+from barnabas.server.produced_records import Refusal, checked_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.protocol.chunks import Records
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.server.conversion_queue import ConversionQueue
+    from barnabas.storage.topic_partition import TopicPartition
+
+    # The batch to append, a refusal, or None when there is nothing to append.
+    Converted = memoryview | Refusal | None
+
+MAGIC_2_SINCE = 3
+_MAGIC_POSITION = 16
+_LENGTH = slice(8, 12)
+_OVERHEAD = 12
+# The first version whose rules for a magic 2 batch these versions share: zstd was never refused.
+_RULES_VERSION = 7
+
+
+class OldProduce:
+    """Converts what old producers send; one lane of the queue for each connection."""
+
+    __slots__ = ("_queue", "_replicas")
+
+    def __init__(self, replicas: ReplicaManager, queue: ConversionQueue) -> None:
+        self._replicas = replicas
+        self._queue = queue
+
+    def convert(
+        self,
+        lane: object,
+        sets: dict[TopicPartition, Records | None],
+        on_done: Callable[[dict[TopicPartition, Converted]], None],
+    ) -> None:
+        """Convert the record sets of a request; `on_done` may be called before this returns.
+
+        Args:
+            lane: of the connection, whose sets are appended in the order of its requests.
+            sets: views into the receive buffer; they are copied.
+        """
+        # The views die when the handler returns, the work may take longer.
+        copies = {key: _copy(records) for key, records in sets.items()}
+        held_bytes = sum(len(copy) for copy in copies.values())
+        self._queue.submit(lane, self._steps(copies), on_done, held_bytes)
+
+    def _steps(
+        self, sets: dict[TopicPartition, bytearray]
+    ) -> Generator[None, None, dict[TopicPartition, Converted]]:
+        converted: dict[TopicPartition, Converted] = {}
+        for key, records in sets.items():
+            if not _has_complete(records):
+                converted[key] = None
+            elif records[_MAGIC_POSITION] > 1:
+                converted[key] = _checked(memoryview(records))
+            else:
+                converted[key] = yield from self._converted(key, records)
+        return converted
+
+    def _converted(
+        self, key: TopicPartition, records: bytearray
+    ) -> Generator[None, None, Converted]:
+        partition = self._replicas.partition(key)
+        if isinstance(partition, ErrorCode):
+            return partition, ""
+        config = partition.log.config
+        # "producer" is none of the codes: as it came.
+        target = CODES.get(config.compression_type)
+        try:
+            batch = yield from up_conversion(
+                records, target, max_batch_bytes=config.max_message_bytes
+            )
+        except MessageSetTooLargeError as error:
+            return ErrorCode.MESSAGE_TOO_LARGE, str(error)
+        except (InvalidMessageSetError, UnsupportedMagicError) as error:
+            return ErrorCode.INVALID_RECORD, str(error)
+        except CorruptBatchError as error:
+            return ErrorCode.CORRUPT_MESSAGE, str(error)
+        return None if batch is None else memoryview(batch)
+
+
+def _copy(records: Records | None) -> bytearray:
+    if records is None:
+        return bytearray()
+    assert isinstance(records, memoryview)
+    return bytearray(records)
+
+
+def _has_complete(records: bytearray) -> bool:
+    if len(records) <= _MAGIC_POSITION:
+        return False
+    size = int.from_bytes(records[_LENGTH], "big", signed=True)
+    return size + _OVERHEAD <= len(records)
+
+
+def _checked(records: memoryview) -> memoryview | Refusal:
+    magic = records[_MAGIC_POSITION]
+    if magic != 2:
+        return ErrorCode.CORRUPT_MESSAGE, f"There is no magic {magic}."
+    return checked_records(records, _RULES_VERSION)

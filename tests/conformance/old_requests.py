@@ -1,0 +1,83 @@
+"""Requests and record sets of versions that Kafka 4.0 dropped, made short for tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.record.builder import BatchBuilder
+from barnabas.record.record import Record
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.list_offsets import ListOffsetsPartitionResponse
+    from conformance.raw_client import RawClient
+
+
+def rows(count: int, timestamp: int, key: bool = True, value: bytes = b"v") -> list[Record]:
+    """Records at offsets from 0, the third with a null value."""
+    return [
+        Record(i, timestamp + i, 0, b"k%d" % i if key else None, None if i == 2 else value)
+        for i in range(count)
+    ]
+
+
+def batch(
+    count: int, timestamp: int, compression: int = 0, headers: bool = False, **options: int
+) -> bytes:
+    """A batch of magic 2."""
+    builder = BatchBuilder(compression=compression, **options)
+    for i in range(count):
+        builder.append(timestamp + i, b"k%d" % i, b"v", [("h", b"x")] if headers else [])
+    return bytes(builder.build())
+
+
+def produce(
+    raw: RawClient, topic: str, records: bytes, version: int, acks: int = 1
+) -> PartitionProduceResponse:
+    """The answer for partition 0."""
+    data = PartitionProduceData(index=0, records=memoryview(bytearray(records)))
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=5000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    return raw.ask(request, version).responses[0].partition_responses[0]
+
+
+def fetch(
+    raw: RawClient, topic: str, offset: int, version: int, max_bytes: int = 1 << 20
+) -> PartitionData:
+    """The answer for partition 0."""
+    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=500,
+        min_bytes=1,
+        topics=[FetchTopic(topic=topic, partitions=[asked])],
+    )
+    return raw.ask(request, version).responses[0].partitions[0]
+
+
+def list_offsets(
+    raw: RawClient, topic: str, timestamp: int, count: int = 1, partition: int = 0
+) -> ListOffsetsPartitionResponse:
+    """ListOffsets v0."""
+    asked = ListOffsetsPartition(
+        partition_index=partition, timestamp=timestamp, max_num_offsets=count
+    )
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+    )
+    return raw.ask(request, 0).topics[0].partitions[0]
