@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.runtime.sockets import USUAL_OPTIONS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.runtime.sockets import Listening, Sockets, Stream, StreamHandler
+    from barnabas.runtime.sockets import Listening, ListenOptions, Sockets, Stream, StreamHandler
     from barnabas.runtime.timer import Cancellable
 
 __all__ = ["OutputGauge"]
@@ -26,9 +28,15 @@ class OutputGauge:
         # Those that stand: they come when connected and go when closed.
         self._watched: dict[StreamHandler, _Watched] = {}
 
-    def listen(self, host: str, port: int, factory: Callable[[], StreamHandler]) -> Listening:
+    def listen(
+        self,
+        host: str,
+        port: int,
+        factory: Callable[[], StreamHandler],
+        options: ListenOptions = USUAL_OPTIONS,
+    ) -> Listening:
         """As the door it stands for."""
-        return self._sockets.listen(host, port, factory)
+        return self._sockets.listen(host, port, factory, options)
 
     def connect(
         self,

@@ -135,6 +135,10 @@ class ReplicaManager:
             purgatory.shutdown()
         self._logs.checkpoint_high_watermarks()
 
+    def answer_waiting_fetches(self) -> None:
+        """Answer all who wait for records with what there is: the broker is about to stop."""
+        self._fetches.complete_all()
+
     # Partitions.
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:

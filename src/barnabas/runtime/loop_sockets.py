@@ -7,15 +7,15 @@ import socket
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.loop_stream import LoopStream
+from barnabas.runtime.sockets import USUAL_OPTIONS
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from barnabas.runtime.sockets import Listening, StreamHandler
+    from barnabas.runtime.sockets import Listening, ListenOptions, StreamHandler
     from barnabas.runtime.timer import Cancellable
 
-_BACKLOG = 1024
 _MS_PER_S = 1000.0
 
 
@@ -27,9 +27,21 @@ class LoopSockets:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    def listen(self, host: str, port: int, factory: Callable[[], StreamHandler]) -> Listening:
+    def listen(
+        self,
+        host: str,
+        port: int,
+        factory: Callable[[], StreamHandler],
+        options: ListenOptions = USUAL_OPTIONS,
+    ) -> Listening:
         """Bind now; connections that come before the loop runs wait in the backlog."""
-        return _LoopListening(self._loop, _bind(host, port), factory)
+        bound = _bind(host, port, options.backlog)
+        # Accepted connections inherit them.
+        if options.send_buffer_bytes > 0:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+        if options.receive_buffer_bytes > 0:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+        return _LoopListening(self._loop, bound, factory, options.backlog)
 
     def connect(
         self,
@@ -51,6 +63,7 @@ class _LoopListening:
         loop: asyncio.AbstractEventLoop,
         bound: socket.socket,
         factory: Callable[[], StreamHandler],
+        backlog: int,
     ) -> None:
         self.host: str
         self.port: int
@@ -58,7 +71,7 @@ class _LoopListening:
         self._server: asyncio.Server | None = None
         # The loop's own server, not an accept loop of ours: it accepts in C.
         self._starting = loop.create_task(
-            loop.create_server(lambda: LoopStream(loop, factory()), sock=bound, backlog=_BACKLOG)
+            loop.create_server(lambda: LoopStream(loop, factory()), sock=bound, backlog=backlog)
         )
         self._starting.add_done_callback(self._on_started)
 
@@ -138,7 +151,7 @@ class _Attempt:
             self._deadline.cancel()
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int, backlog: int) -> socket.socket:
     """A bound, listening socket on the first address that the host name has.
 
     An empty host is every interface, IPv6 and IPv4 in one socket where the machine has both.
@@ -146,9 +159,9 @@ def _bind(host: str, port: int) -> socket.socket:
     if not host:
         if socket.has_dualstack_ipv6():
             return socket.create_server(
-                ("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
+                ("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True
             )
-        return socket.create_server(("", port), backlog=_BACKLOG)
+        return socket.create_server(("", port), backlog=backlog)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = found[0]
-    return socket.create_server((str(address[0]), port), family=family, backlog=_BACKLOG)
+    return socket.create_server((str(address[0]), port), family=family, backlog=backlog)

@@ -6,6 +6,7 @@ arbitrary pieces, delays and drops them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from barnabas.runtime.disk import Bytes
@@ -28,7 +29,17 @@ class Sliceable(Protocol):
 
 # What a stream sends: bytes in memory, or bytes still in a file.
 Chunk: TypeAlias = bytes | bytearray | memoryview | Sliceable
-__all__ = ["Bytes", "Chunk", "Listening", "Sliceable", "Sockets", "Stream", "StreamHandler"]
+__all__ = [
+    "USUAL_OPTIONS",
+    "Bytes",
+    "Chunk",
+    "ListenOptions",
+    "Listening",
+    "Sliceable",
+    "Sockets",
+    "Stream",
+    "StreamHandler",
+]
 
 
 class Stream(Protocol):
@@ -117,10 +128,30 @@ class Listening(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ListenOptions:
+    """What the kernel is told about a listener and the connections that it accepts."""
+
+    # Connections that wait to be accepted.
+    backlog: int = 1024
+    # Buffers of a connection; -1 leaves them to the kernel.
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+
+
+USUAL_OPTIONS = ListenOptions()
+
+
 class Sockets(Protocol):
     """A host's network."""
 
-    def listen(self, host: str, port: int, factory: Callable[[], StreamHandler]) -> Listening:
+    def listen(
+        self,
+        host: str,
+        port: int,
+        factory: Callable[[], StreamHandler],
+        options: ListenOptions = USUAL_OPTIONS,
+    ) -> Listening:
         """Bind at once and accept from now on; "" is every interface, port 0 a free one.
 
         Raises:

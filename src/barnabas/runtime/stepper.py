@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.runtime.loop import close_loop, new_loop, system_runtime
+from barnabas.runtime.sockets import USUAL_OPTIONS
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.loop import Runtime
-    from barnabas.runtime.sockets import Listening, Sockets, Stream, StreamHandler
+    from barnabas.runtime.sockets import Listening, ListenOptions, Sockets, Stream, StreamHandler
     from barnabas.runtime.timer import Cancellable, Timer
 
 T = TypeVar("T")
@@ -123,8 +124,16 @@ class _StepSockets:
         self._sockets = sockets
         self._check = check
 
-    def listen(self, host: str, port: int, factory: Callable[[], StreamHandler]) -> Listening:
-        return self._sockets.listen(host, port, lambda: _StepHandler(factory(), self._check))
+    def listen(
+        self,
+        host: str,
+        port: int,
+        factory: Callable[[], StreamHandler],
+        options: ListenOptions = USUAL_OPTIONS,
+    ) -> Listening:
+        return self._sockets.listen(
+            host, port, lambda: _StepHandler(factory(), self._check), options
+        )
 
     def connect(
         self,

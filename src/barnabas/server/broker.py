@@ -42,7 +42,9 @@ from barnabas.server.metadata_follower import MetadataFollower
 from barnabas.server.parts import ServerParts
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.quotas.client_quotas import ClientQuotas
+from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 from barnabas.server.quotas.quota_follower import QuotaFollower
+from barnabas.server.quotas.rate_quota import quota_windows
 from barnabas.server.registration import Registrant, Registration
 from barnabas.server.request import RequestServices
 from barnabas.server.topic_configs import TopicConfigs
@@ -65,6 +67,8 @@ _log = logging.getLogger(__name__)
 # How long, and how often, a stop waits for checkpoints that are being written.
 STOP_RETRY_MS = 5.0
 STOP_TRIES = 100
+# How long a stop waits for answers that are due, and for peers that read slowly.
+DRAIN_MS_MAX = 1_500.0
 
 
 class Broker:
@@ -114,12 +118,16 @@ class Broker:
             ControllerParts(self._quorum, publisher, runtime.rng),
         )
         self._forwarding = Forwarding(self._controller)
+        windows = quota_windows(self._config)
         self._quotas = ClientQuotas(runtime.clock, self._config)
+        self._connections = ConnectionQuotas(
+            runtime.clock, self._configuration.connections, windows
+        )
         self._join_replicas()
         self._bind()
         self._registration = self._make_registration()
         publisher.add_listener(self._follower.on_image)
-        publisher.add_listener(QuotaFollower(self._quotas).on_image)
+        publisher.add_listener(QuotaFollower(self._quotas, self._connections).on_image)
         self._quorum.add_listener(publisher)
         self._quorum.add_listener(SnapshotGenerator(self._quorum, publisher, raft_config))
         self._quorum.add_listener(self._controller)
@@ -131,6 +139,17 @@ class Broker:
         if self._stopping:
             return
         self._stopping = True
+        for listener in self._listeners:
+            listener.drain()
+        self._replicas.answer_waiting_fetches()
+        self._drain(on_stopped, self._runtime.clock.monotonic_ms() + DRAIN_MS_MAX)
+
+    def _drain(self, on_stopped: Callable[[], None], deadline_ms: float) -> None:
+        """Give what is in flight its time to be answered, then stop all parts."""
+        timer, now_ms = self._runtime.timer, self._runtime.clock.monotonic_ms()
+        if any(map(len, self._listeners)) and now_ms < deadline_ms:
+            timer.call_later(STOP_RETRY_MS, lambda: self._drain(on_stopped, deadline_ms))
+            return
         for listener in self._listeners:
             listener.close()
         self._registration.stop()
@@ -222,7 +241,9 @@ class Broker:
         for endpoint in self._configuration.endpoints:
             services = RequestServices(endpoint.name, runtime.clock, self._quotas)
             dispatcher = Dispatcher(handlers, services)
-            listener = Listener(endpoint, self._config, doors, dispatcher.on_request)
+            listener = Listener(
+                endpoint, self._config, doors, self._connections, dispatcher.on_request
+            )
             self._bound.append(listener.bind(runtime.sockets))
             self._listeners.append(listener)
 

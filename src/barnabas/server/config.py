@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.server.quotas.config import QUOTA_KEYS
+from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, not_empty, satisfying
 
@@ -29,6 +29,10 @@ B, S, I, L, LIST = (  # noqa: E741
 
 def _roles_are_known(value: ConfigValue) -> bool:
     return isinstance(value, list) and sorted(value) == ["broker", "controller"]
+
+
+def _is_buffer_size(value: ConfigValue) -> bool:
+    return isinstance(value, int) and (value == -1 or value >= 1)
 
 
 NODE_KEYS = [
@@ -98,24 +102,31 @@ LISTENER_KEYS = [
         at_least(1),
     ),
     ConfigKey(
-        "max.connections",
-        I,
-        INT_MAX,
-        "How many connections are open at most; further ones are closed at once.",
-        at_least(0),
-    ),
-    ConfigKey(
-        "max.connections.per.ip",
-        I,
-        INT_MAX,
-        "How many connections one address has open at most.",
-        at_least(0),
-    ),
-    ConfigKey(
         "connections.max.idle.ms",
         L,
         600_000,
         "A connection on which nothing came for so long is closed; negative: never.",
+    ),
+    ConfigKey(
+        "socket.listen.backlog.size",
+        I,
+        50,
+        "How many connections wait to be accepted: in the kernel, and as many at a limit.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "socket.send.buffer.bytes",
+        I,
+        -1,
+        "The kernel's send buffer of a connection; -1 leaves it to the kernel.",
+        satisfying("-1, or at least 1", _is_buffer_size),
+    ),
+    ConfigKey(
+        "socket.receive.buffer.bytes",
+        I,
+        -1,
+        "The kernel's receive buffer of a connection; -1 leaves it to the kernel.",
+        satisfying("-1, or at least 1", _is_buffer_size),
     ),
 ]
 
@@ -138,7 +149,9 @@ REQUEST_KEYS = [
     ),
 ]
 
-SERVER_KEYS = ConfigDefinition([*NODE_KEYS, *LISTENER_KEYS, *REQUEST_KEYS]) | QUOTA_KEYS
+SERVER_KEYS = (
+    ConfigDefinition([*NODE_KEYS, *LISTENER_KEYS, *REQUEST_KEYS]) | QUOTA_KEYS | CONNECTION_KEYS
+)
 
 
 def log_directories(config: ParsedConfig) -> list[str]:

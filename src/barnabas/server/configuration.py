@@ -12,6 +12,11 @@ from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.config import SERVER_KEYS, check_single_voter
 from barnabas.server.listeners import advertised_endpoints, bound_endpoints
+from barnabas.server.quotas.connection_bounds import (
+    ConnectionBounds,
+    connection_bounds,
+    listener_keys,
+)
 from barnabas.storage.config import BROKER_CONFIGS
 
 if TYPE_CHECKING:
@@ -44,6 +49,8 @@ class Configuration:
     given: Mapping[str, str]
     # What to listen on; port 0 is a free port.
     endpoints: list[Endpoint]
+    # How many connections there may be.
+    connections: ConnectionBounds
 
     @property
     def node_id(self) -> int:
@@ -61,10 +68,14 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     for name, value in properties.items():
         given[_RENAMED.get(name, name)] = value
     parsed = BROKER_KEYS.parse(given)
+    of_listeners = listener_keys(parsed)
     for name in parsed.unknown:
-        _log.warning("%s=%s has no effect: this broker does not know the key", name, given[name])
+        if name not in of_listeners:
+            _log.warning(
+                "%s=%s has no effect: this broker does not know the key", name, given[name]
+            )
     check_single_voter(parsed)
     endpoints = bound_endpoints(parsed)
     # Wrong ones are better refused now than when the ports are known.
     advertised_endpoints(parsed, endpoints)
-    return Configuration(parsed, given, endpoints)
+    return Configuration(parsed, given, endpoints, connection_bounds(parsed, given))

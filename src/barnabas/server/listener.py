@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING
 
 from barnabas.network.connection import Connection, ConnectionDoors, ConnectionLimits
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.runtime.sockets import ListenOptions
+from barnabas.server.waiting_room import WaitingRoom, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.runtime.sockets import Listening, Sockets
     from barnabas.server.endpoint import Endpoint
+    from barnabas.server.quotas.connection_quotas import ConnectionQuotas
     from barnabas.settings.definition import ParsedConfig
 
 _log = logging.getLogger(__name__)
 
 _IDLE_CHECKS_PER_PERIOD = 2
 _IDLE_CHECK_MS_MAX = 60_000
+# Connections looked at in one turn of the loop: about a tenth of a millisecond.
+_IDLE_SLICE = 500
 
 
 class Listener:
@@ -34,31 +39,62 @@ class Listener:
         endpoint: Endpoint,
         config: ParsedConfig,
         doors: ConnectionDoors,
+        quotas: ConnectionQuotas,
         on_request: Callable[[Connection, memoryview], None],
     ) -> None:
         self._endpoint = endpoint
         self._doors = doors
+        self._quotas = quotas
         self._on_request = on_request
         self._limits = ConnectionLimits(config.integer("socket.request.max.bytes"))
-        self._connections_max = config.integer("max.connections")
-        self._per_address_max = config.integer("max.connections.per.ip")
+        self._options = ListenOptions(
+            config.integer("socket.listen.backlog.size"),
+            config.integer("socket.send.buffer.bytes"),
+            config.integer("socket.receive.buffer.bytes"),
+        )
         self._idle_ms = config.integer("connections.max.idle.ms")
         self._listening: Listening | None = None
         self._next_id = 0
-        # Open connections by id.
+        # Open connections by id, those that wait to be let in left out.
         self._connections: dict[int, Connection] = {}
-        # Whether connections beyond the limit were reported since it was last kept.
-        self._limit_reported = False
+        self._room = WaitingRoom(
+            endpoint.name, quotas, doors, self._options.backlog, self._on_admitted
+        )
+        quotas.add_holder(endpoint.name, self._longest_silent)
         # Connections are accepted before, and read from only after `serve`.
         self._serving = False
+        # Since the start; of those that are gone, what they had counted.
+        self.accepted = 0
+        self.closed = 0
+        self.idle_closed = 0
+        self._bytes_in_gone = 0
+        self._bytes_out_gone = 0
 
     def __len__(self) -> int:
         return len(self._connections)
 
     @property
+    def name(self) -> str:
+        """The listener's name, "PLAINTEXT"."""
+        return self._endpoint.name
+
+    @property
+    def waiting(self) -> int:
+        """Connections that wait to be let in."""
+        return len(self._room)
+
+    @property
     def connections(self) -> list[Connection]:
         """All that are open."""
         return list(self._connections.values())
+
+    def bytes_in_and_out(self) -> tuple[int, int]:
+        """Received and sent over all connections since the start."""
+        open_ones = self._connections.values()
+        return (
+            self._bytes_in_gone + sum(each.bytes_in for each in open_ones),
+            self._bytes_out_gone + sum(each.bytes_out for each in open_ones),
+        )
 
     def bind(self, sockets: Sockets) -> Endpoint:
         """Accept from now on, read from `serve` on; returns the endpoint with its real port.
@@ -66,7 +102,9 @@ class Listener:
         Raises:
             OSError: the address cannot be bound.
         """
-        self._listening = sockets.listen(self._endpoint.host, self._endpoint.port, self._accept)
+        self._listening = sockets.listen(
+            self._endpoint.host, self._endpoint.port, self._accept, self._options
+        )
         self._endpoint = self._endpoint._replace(port=self._listening.port)
         if self._idle_ms > 0:
             self._schedule_idle_check()
@@ -78,43 +116,40 @@ class Listener:
         for connection in self.connections:
             connection.unmute()
 
+    def drain(self) -> None:
+        """Accept no more and read no more; each connection closes when all it asked is answered."""
+        self._stop_accepting()
+        self._room.close()
+        for connection in self.connections:
+            connection.close()
+
     def close(self) -> None:
-        """Accept no more and close what is open; answers that are ready still leave."""
-        if self._listening is not None:
-            self._listening.close()
-            self._listening = None
+        """Close what is open; answers that are ready still leave."""
+        self._stop_accepting()
+        self._room.close()
         for connection in self.connections:
             connection.flush()
             if connection.stream is not None:
                 connection.stream.close()
+
+    def _stop_accepting(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
 
     def _accept(self) -> Connection:
         self._next_id += 1
         connection = ServerConnection(
             self._next_id, self._doors, self._limits, self._serve, self._on_closed
         )
-        connection.listener = self
+        connection.room = self._room
         return connection
 
-    def admits(self, connection: Connection) -> bool:
-        """Take a new connection in; False when there are too many, of all or of its address."""
-        if len(self._connections) >= self._connections_max:
-            return self._refuse(connection, "max.connections")
-        if self._per_address_max < len(self._connections) + 1:
-            host = connection.peer.rpartition(":")[0]
-            same = sum(each.peer.rpartition(":")[0] == host for each in self.connections)
-            if same >= self._per_address_max:
-                return self._refuse(connection, "max.connections.per.ip")
+    def _on_admitted(self, connection: Connection) -> None:
+        self.accepted += 1
         self._connections[connection.id] = connection
         if not self._serving:
             connection.mute()
-        return True
-
-    def _refuse(self, connection: Connection, key: str) -> bool:
-        if not self._limit_reported:
-            self._limit_reported = True
-            _log.warning("Connection of %s refused: %s is reached", connection.peer, key)
-        return False
 
     def _serve(self, connection: Connection, frame: memoryview) -> None:
         try:
@@ -127,34 +162,50 @@ class Listener:
 
     def _on_closed(self, connection: Connection, error: Exception | None) -> None:
         if self._connections.pop(connection.id, None) is not None:
-            self._limit_reported = False
+            self.closed += 1
+            self._bytes_in_gone += connection.bytes_in
+            self._bytes_out_gone += connection.bytes_out
+            self._quotas.closed(self._endpoint.name, address_of(connection.peer))
+        else:
+            self._room.leave(connection)
         if connection.malformed is not None:
             _log.warning("Connection of %s closed: %s", connection.peer, connection.malformed)
         elif error is not None:
             _log.debug("Connection of %s lost: %s", connection.peer, error)
 
+    def _longest_silent(self) -> Connection | None:
+        return min(self._connections.values(), key=lambda each: each.last_activity_ms, default=None)
+
     def _schedule_idle_check(self) -> None:
         delay_ms = min(self._idle_ms / _IDLE_CHECKS_PER_PERIOD, _IDLE_CHECK_MS_MAX)
-        self._doors.timer.call_later(delay_ms, self._close_idle)
+        self._doors.timer.call_later(delay_ms, self._begin_idle_check)
 
-    def _close_idle(self) -> None:
+    def _begin_idle_check(self) -> None:
+        self._close_idle(self.connections)
+
+    def _close_idle(self, unchecked: list[Connection]) -> None:
+        """Look at a slice, and at the rest in the next turn."""
         if self._listening is None:
             return
-        for connection in self.connections:
+        for connection in unchecked[:_IDLE_SLICE]:
             if connection.idle_ms() > self._idle_ms:
+                self.idle_closed += 1
                 connection.close()
-        self._schedule_idle_check()
+        rest = unchecked[_IDLE_SLICE:]
+        if rest:
+            self._doors.timer.call_soon(lambda: self._close_idle(rest))
+        else:
+            self._schedule_idle_check()
 
 
 class ServerConnection(Connection):
-    """A connection that asks its listener for admission once the peer is known."""
+    """A connection that asks to be let in once its peer is known."""
 
-    __slots__ = ("listener",)
+    __slots__ = ("room",)
 
-    listener: Listener
+    room: WaitingRoom
 
     def on_opened(self) -> None:
-        """Cut it when there are too many."""
+        """Wait for admission, which may come at once."""
         super().on_opened()
-        if not self.listener.admits(self):
-            self.abort()
+        self.room.arrive(self)

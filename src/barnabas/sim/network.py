@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.runtime.sockets import USUAL_OPTIONS
 from barnabas.sim.stream import SimStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.sockets import Listening, StreamHandler
+    from barnabas.runtime.sockets import Listening, ListenOptions, StreamHandler
     from barnabas.runtime.timer import Cancellable, Timer
     from barnabas.sim.scheduler import SimScheduler
 
@@ -185,9 +186,15 @@ class SimSockets:
         self._timer = timer
         self._host = host
 
-    def listen(self, host: str, port: int, factory: Callable[[], StreamHandler]) -> Listening:
+    def listen(
+        self,
+        host: str,
+        port: int,
+        factory: Callable[[], StreamHandler],
+        options: ListenOptions = USUAL_OPTIONS,
+    ) -> Listening:
         """Accept connections to this host, under whichever of its addresses."""
-        del host
+        del host, options
         port = port or self._network.free_port()
         address = (self._host, port)
         if address in self._network.listeners:

@@ -67,6 +67,11 @@ class Purgatory:
             not operation.is_completed and operation.try_complete() for operation in list(watchers)
         )
 
+    def complete_all(self) -> int:
+        """Complete all that waits, as if its time were over; returns how many."""
+        waiting = dict.fromkeys(each for watchers in self._watchers.values() for each in watchers)
+        return sum(operation.force_complete() for operation in waiting)
+
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
         """Stop watching under `key`; the operations wait on for their other keys and their time.
 

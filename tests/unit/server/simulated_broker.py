@@ -115,7 +115,7 @@ class SimulatedBroker:
 class SimulatedClient:
     """One connection from a host of its own."""
 
-    def __init__(self, world: SimWorld, name: str) -> None:
+    def __init__(self, world: SimWorld, name: str, port: int = PORT) -> None:
         self._world = world
         runtime = world.host(name).runtime
         wheel = TimingWheel(runtime.clock, runtime.timer)
@@ -125,7 +125,7 @@ class SimulatedClient:
         self.closed: list[NetworkError] = []
         self.channel = Channel(doors, name, lambda _, error: self.closed.append(error))
         connected: list[NetworkError | None] = []
-        self.channel.connect(HOST, PORT, TIMEOUT_MS, connected.append)
+        self.channel.connect(HOST, port, TIMEOUT_MS, connected.append)
         assert world.run_until(lambda: bool(connected or self.closed))
 
     def send(self, request: Message, version: int) -> list[tuple[Any, NetworkError | None]]:

@@ -62,8 +62,9 @@ def produced(broker: SimulatedBroker, size: int, acks: int = -1) -> Any:
 
 def fetched(client: SimulatedClient, **options: int) -> Any:
     session_id, epoch = options.get("session_id", 0), options.get("epoch", -1)
+    max_bytes = options.get("max_bytes", 1 << 20)
     partition = FetchPartition(
-        partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1
+        partition=0, fetch_offset=0, partition_max_bytes=max_bytes, current_leader_epoch=-1
     )
     request = FetchRequest(
         max_wait_ms=0,
@@ -118,13 +119,12 @@ def test_other_clients_are_not_held_back() -> None:
 def test_a_consumer_over_its_quota_gets_nothing_and_the_time_to_wait() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
-    for _ in range(3):
-        produced(broker, 5_000)
+    produced(broker, 900)
     set_quota(broker, CLIENT, "consumer_byte_rate", 1000)
     clock = broker.host.clock
     started, total, throttled = clock.monotonic_ms(), 0, 0
     while clock.monotonic_ms() - started < 100_000:
-        answer = fetched(broker.client)
+        answer = fetched(broker.client, max_bytes=1000)
         total += records_of(answer)
         if answer.throttle_time_ms:
             throttled += 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.server.quotas.mutation_quota import MutationQuota
-from barnabas.server.quotas.rate_quota import QuotaWindows, RateQuota
+from barnabas.server.quotas.rate_quota import QuotaWindows, RateQuota, quota_windows
 
 if TYPE_CHECKING:
     from barnabas.metadata.client_quotas_image import ClientQuotasImage
@@ -28,10 +28,7 @@ class ClientQuotas:
     __slots__ = ("fetch", "is_active", "mutation", "produce", "request")
 
     def __init__(self, clock: Clock, config: ParsedConfig) -> None:
-        windows = QuotaWindows(
-            config.integer("quota.window.num"),
-            config.integer("quota.window.size.seconds") * _MS_PER_S,
-        )
+        windows = quota_windows(config)
         self.produce = RateQuota("producer_byte_rate", clock, windows)
         self.fetch = RateQuota("consumer_byte_rate", clock, windows)
         # In percent of the loop's time; nobody waits longer than one window for it.

@@ -1,9 +1,35 @@
-"""Keys of client quotas (Kafka: QuotaConfig); the quotas themselves are metadata."""
+"""Keys of client and connection quotas (Kafka: QuotaConfig, SocketServerConfigs).
+
+The quotas of users, client ids and addresses themselves are metadata.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.range import at_least
+from barnabas.settings.range import at_least, satisfying
+
+if TYPE_CHECKING:
+    from barnabas.settings.range import ConfigValue
+
+INT_MAX = 0x7FFF_FFFF
+
+
+def parse_overrides(text: str) -> dict[str, int] | None:
+    """Limits by address from "ADDRESS:COUNT,..."; None for text that is something else."""
+    overrides: dict[str, int] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        address, colon, count = item.rpartition(":")
+        if not (colon and address and count.isdecimal()):
+            return None
+        overrides[address.strip("[]")] = int(count)
+    return overrides
+
+
+def _are_overrides(value: ConfigValue) -> bool:
+    return isinstance(value, str) and parse_overrides(value) is not None
+
 
 QUOTA_KEYS = ConfigDefinition(
     [
@@ -37,3 +63,40 @@ QUOTA_KEYS = ConfigDefinition(
         ),
     ]
 )
+
+# `max.connections` and `max.connection.creation.rate` may also be set for one listener, as
+# `listener.name.NAME.max.connections`.
+CONNECTION_KEYS = ConfigDefinition(
+    [
+        ConfigKey(
+            "max.connections",
+            ConfigType.INT,
+            INT_MAX,
+            "How many connections are open at most; further ones wait. With several listeners the"
+            " brokers' own is not held back.",
+            at_least(0),
+        ),
+        ConfigKey(
+            "max.connections.per.ip",
+            ConfigType.INT,
+            INT_MAX,
+            "How many connections one address has open at most; further ones are closed.",
+            at_least(0),
+        ),
+        ConfigKey(
+            "max.connections.per.ip.overrides",
+            ConfigType.STRING,
+            "",
+            "Other limits for single addresses, ADDRESS:COUNT each, with commas between them.",
+            satisfying("ADDRESS:COUNT,...", _are_overrides),
+        ),
+        ConfigKey(
+            "max.connection.creation.rate",
+            ConfigType.INT,
+            INT_MAX,
+            "How many connections are made per second at most; further ones wait.",
+            at_least(1),
+        ),
+    ]
+)
+LISTENER_OVERRIDABLE = ("max.connections", "max.connection.creation.rate")

@@ -7,6 +7,7 @@ without a client part shares it with all clients of the user, and the other way 
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.client_quotas_image import CLIENT_ID, IP, USER
@@ -81,5 +82,5 @@ def address_limits(image: ClientQuotasImage, key: str) -> tuple[float | None, Ma
         if address is None:
             default = values[key]
         else:
-            by_address[address] = values[key]
+            by_address[str(ipaddress.ip_address(address))] = values[key]
     return default, by_address

@@ -8,17 +8,20 @@ if TYPE_CHECKING:
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
     from barnabas.server.quotas.client_quotas import ClientQuotas
+    from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 
 
 class QuotaFollower:
     """A listener of the metadata publisher."""
 
-    __slots__ = ("_clients",)
+    __slots__ = ("_clients", "_connections")
 
-    def __init__(self, clients: ClientQuotas) -> None:
+    def __init__(self, clients: ClientQuotas, connections: ConnectionQuotas) -> None:
         self._clients = clients
+        self._connections = connections
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Take new limits; the first image is a delta on an empty one."""
         if delta.client_quota_changes:
             self._clients.on_image(image.client_quotas)
+            self._connections.on_image(image.client_quotas)

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.runtime.clock import Clock
+    from barnabas.settings.definition import ParsedConfig
 
+_MS_PER_S = 1000.0
 _THROTTLE_MS_MAX = 0x7FFF_FFFF
 _SWEPT_EVERY = 1000
 
@@ -24,6 +26,13 @@ class QuotaWindows:
 
     count: int
     size_ms: float
+
+
+def quota_windows(config: ParsedConfig) -> QuotaWindows:
+    """The windows of the quotas of clients and of connections."""
+    return QuotaWindows(
+        config.integer("quota.window.num"), config.integer("quota.window.size.seconds") * _MS_PER_S
+    )
 
 
 class RateQuota:
@@ -85,7 +94,7 @@ class RateQuota:
         limit = self._limits.find(user, client_id)
         if limit is None:
             return None
-        return limit.value * (self._windows.count - 1) * self._windows.size_ms / 1000.0
+        return limit.value * (self._windows.count - 1) * self._windows.size_ms / _MS_PER_S
 
     def rates(self) -> Iterator[tuple[str, str, float]]:
         """User, client id and what they use per second; of those with a limit."""

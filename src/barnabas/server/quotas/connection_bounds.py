@@ -1,0 +1,88 @@
+"""How many connections there may be, and how fast they may come (Kafka: SocketServerConfigs)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.server.quotas.config import INT_MAX, LISTENER_OVERRIDABLE, parse_overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.settings.definition import ParsedConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerBounds:
+    """Of one listener's connections."""
+
+    connections: int = INT_MAX
+    rate: int = INT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionBounds:
+    """Of all connections, of those of one address, and of those of single listeners."""
+
+    connections: int = INT_MAX
+    rate: int = INT_MAX
+    per_address: int = INT_MAX
+    by_address: Mapping[str, int] = field(default_factory=dict)
+    by_listener: Mapping[str, ListenerBounds] = field(default_factory=dict)
+    # The brokers' own listener, which the limit of all connections does not hold back; None when
+    # it is the only one.
+    protected_listener: str | None = None
+
+    def of_listener(self, name: str) -> ListenerBounds:
+        """What holds for one listener beside what holds for all."""
+        return self.by_listener.get(name, _UNBOUNDED)
+
+    def of_address(self, address: str) -> int:
+        """How many connections an address may have."""
+        return self.by_address.get(address, self.per_address)
+
+
+_UNBOUNDED = ListenerBounds()
+
+
+def connection_bounds(config: ParsedConfig, given: Mapping[str, str]) -> ConnectionBounds:
+    """What the configuration says.
+
+    Args:
+        given: all that was given, for the keys of single listeners.
+
+    Raises:
+        ConfigError: a listener's own value is not allowed.
+    """
+    names = [text.partition("://")[0].upper() for text in config.strings("listeners")]
+    inter_broker = config.optional_string("inter.broker.listener.name") or names[0]
+    return ConnectionBounds(
+        connections=config.integer("max.connections"),
+        rate=config.integer("max.connection.creation.rate"),
+        per_address=config.integer("max.connections.per.ip"),
+        by_address=parse_overrides(config.string("max.connections.per.ip.overrides")) or {},
+        by_listener={name: _listener_bounds(config, given, name) for name in names},
+        protected_listener=inter_broker.upper() if len(names) > 1 else None,
+    )
+
+
+def listener_keys(config: ParsedConfig) -> set[str]:
+    """The names of all keys that can be set for single listeners of this configuration."""
+    names = [text.partition("://")[0] for text in config.strings("listeners")]
+    return {_listener_key(name, key) for name in names for key in LISTENER_OVERRIDABLE}
+
+
+def _listener_bounds(config: ParsedConfig, given: Mapping[str, str], name: str) -> ListenerBounds:
+    values = [INT_MAX, INT_MAX]
+    for index, key in enumerate(LISTENER_OVERRIDABLE):
+        text = given.get(_listener_key(name, key))
+        if text is not None:
+            value = config.definition.parse_value(key, text)
+            assert isinstance(value, int), key
+            values[index] = value
+    return ListenerBounds(*values)
+
+
+def _listener_key(name: str, key: str) -> str:
+    return f"listener.name.{name.lower()}.{key}"

@@ -1,0 +1,133 @@
+"""Where a listener's new connections wait while there are too many, or come too fast.
+
+Kafka stops accepting then, and the kernel's queue is the waiting room. Here they are accepted and
+not read from, which looks the same from outside; as many as the kernel's queue would hold. Who
+comes beyond that is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.network.connection import Connection, ConnectionDoors
+    from barnabas.runtime.timer import Cancellable
+    from barnabas.server.quotas.connection_quotas import ConnectionQuotas
+
+_log = logging.getLogger(__name__)
+
+
+class WaitingRoom:
+    """One listener's; first come, first served."""
+
+    def __init__(
+        self,
+        listener: str,
+        quotas: ConnectionQuotas,
+        doors: ConnectionDoors,
+        seats: int,
+        admit: Callable[[Connection], None],
+    ) -> None:
+        self._listener = listener
+        self._quotas = quotas
+        self._doors = doors
+        self._seats = seats
+        self._admit = admit
+        self._waiting: dict[Connection, None] = {}
+        # Those of an address that is too fast, until they are closed.
+        self._put_off: dict[Connection, Cancellable] = {}
+        # Until when the first one waits for the rates; None before it was counted.
+        self._wait_until_ms: float | None = None
+        self._timer: Cancellable | None = None
+        # Whether a refusal was reported since the last connection was let in.
+        self._reported = False
+        quotas.add_waiter(self.check)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def arrive(self, connection: Connection) -> None:
+        """Let it in, have it wait, or close it."""
+        if len(self._waiting) >= self._seats:
+            self._refuse(connection, "too many connections wait already")
+            return
+        self._waiting[connection] = None
+        self.check()
+        if connection in self._waiting:
+            connection.mute()
+
+    def leave(self, connection: Connection) -> None:
+        """It has gone before it was let in."""
+        if connection in self._put_off:
+            self._put_off.pop(connection).cancel()
+        if connection not in self._waiting:
+            return
+        first = next(iter(self._waiting))
+        del self._waiting[connection]
+        if connection is first:
+            self._wait_until_ms = None
+            self.check()
+
+    def close(self) -> None:
+        """Close all who wait."""
+        for connection in [*self._waiting, *self._put_off]:
+            connection.abort()
+
+    def check(self) -> None:
+        """Let in those whose turn it is."""
+        while self._waiting:
+            now_ms = self._doors.clock.monotonic_ms()
+            if self._wait_until_ms is None:
+                self._wait_until_ms = now_ms + self._quotas.count_arrival(self._listener)
+            if now_ms < self._wait_until_ms:
+                self._arm(self._wait_until_ms - now_ms)
+                return
+            if not self._quotas.has_room(self._listener):
+                return
+            connection = next(iter(self._waiting))
+            del self._waiting[connection]
+            self._wait_until_ms = None
+            self._let_in(connection)
+
+    def _let_in(self, connection: Connection) -> None:
+        address = address_of(connection.peer)
+        delay_ms = self._quotas.address_delay_ms(address)
+        if delay_ms > 0:
+            self._put_off_closing(connection, delay_ms)
+        elif not self._quotas.has_address_room(address):
+            self._refuse(connection, "its address has max.connections.per.ip of them")
+        else:
+            self._reported = False
+            self._quotas.opened(self._listener, address)
+            connection.unmute()
+            self._admit(connection)
+
+    def _put_off_closing(self, connection: Connection, delay_ms: float) -> None:
+        if len(self._put_off) >= self._seats:
+            self._refuse(connection, "its address makes them too fast")
+            return
+        connection.mute()
+        self._put_off[connection] = self._doors.timer.call_later(delay_ms, connection.abort)
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        if not self._reported:
+            self._reported = True
+            _log.warning("Connection of %s refused: %s", connection.peer, reason)
+        connection.abort()
+
+    def _arm(self, delay_ms: float) -> None:
+        if self._timer is None:
+            self._timer = self._doors.timer.call_later(delay_ms, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.check()
+
+
+def address_of(peer: str) -> str:
+    """The address of "HOST:PORT"; an IPv4 one also where it comes over an IPv6 socket."""
+    host = peer.rpartition(":")[0].strip("[]")
+    return host.removeprefix("::ffff:") if "." in host else host

@@ -1,0 +1,89 @@
+"""Requests that came in one read with the one that made the connection pause wait their turn."""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.network.connection import Connection, ConnectionLimits
+from barnabas.sim.network import NetworkWeather
+from barnabas.sim.world import SimWorld
+from unit.network.test_connection import Server, frame
+from unit.runtime.streams import Recorder
+
+BURST = b"".join(frame(struct.pack(">i", number)) for number in range(20))
+
+
+def burst(world: SimWorld, server: Server) -> Recorder:
+    """A client that sends twenty requests in one write, which may arrive in one read."""
+    world.network.weather = NetworkWeather(0.1, 0.1, 0.0)
+    client = Recorder()
+    runtime = world.host("c").runtime
+    runtime.sockets.connect("s", server.port, client, lambda _: None, 1000)
+    assert world.run_until(lambda: bool(server.connections and client.stream))
+    assert client.stream is not None
+    client.stream.write([BURST])
+    return client
+
+
+def numbers(server: Server) -> list[int]:
+    return [struct.unpack(">i", body)[0] for body in server.requests]
+
+
+def test_no_more_than_the_limit_are_taken_up_and_all_in_order() -> None:
+    world = SimWorld(3)
+    server = Server(world, ConnectionLimits(in_flight_max=4))
+    burst(world, server)
+    world.run_for(100)
+    assert numbers(server) == [0, 1, 2, 3]
+    for answered in range(20):
+        assert world.run_until(lambda n=answered: len(server.slots) > n)  # type: ignore[misc]
+        assert len(server.slots) - answered <= 4
+        server.slots[answered].complete([frame(b"x")])
+    world.run_for(100)
+    assert numbers(server) == list(range(20))
+
+
+def test_a_throttled_connection_takes_up_nothing_until_its_time_is_over() -> None:
+    world = SimWorld(4)
+    server = Server(world, ConnectionLimits())
+
+    def answer_and_throttle(connection: Connection, view: memoryview) -> None:
+        server.echo(connection, view)
+        connection.throttle(100)
+
+    server.handle = answer_and_throttle
+    burst(world, server)
+    assert world.run_until(lambda: bool(server.requests))
+    world.run_for(90)
+    assert numbers(server) == [0]
+    world.run_for(1_000)
+    assert 10 <= len(server.requests) <= 12
+    world.run_for(2_000)
+    assert numbers(server) == list(range(20))
+
+
+def test_the_longest_of_several_waits_counts() -> None:
+    world = SimWorld(5)
+    server = Server(world, ConnectionLimits())
+    burst(world, server)
+    assert world.run_until(lambda: len(server.requests) == 20)
+    connection = server.connections[0]
+    connection.throttle(100)
+    connection.throttle(500)
+    world.run_for(400)
+    assert connection.is_throttled
+    world.run_for(200)
+    assert not connection.is_throttled
+
+
+def test_what_was_put_off_is_dropped_when_the_connection_goes() -> None:
+    world = SimWorld(6)
+    server = Server(world, ConnectionLimits(in_flight_max=2))
+    client = burst(world, server)
+    world.run_for(50)
+    assert client.stream is not None
+    server.connections[0].abort()
+    world.run_for(100)
+    server.slots[0].complete([frame(b"x")])
+    world.run_for(100)
+    assert len(server.requests) == 2

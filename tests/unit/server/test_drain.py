@@ -1,0 +1,74 @@
+"""A stop answers what is in flight, takes up nothing more, and ends in time."""
+
+from __future__ import annotations
+
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
+
+
+def long_fetch(topic: str) -> FetchRequest:
+    partition = FetchPartition(
+        partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1
+    )
+    return FetchRequest(
+        max_wait_ms=20_000,
+        min_bytes=1 << 20,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
+        forgotten_topics_data=[],
+    )
+
+
+def begin_stop(broker: SimulatedBroker) -> list[float]:
+    """When it has stopped appears in the list, as ms since now."""
+    started = broker.host.clock.monotonic_ms()
+    stopped: list[float] = []
+    broker.broker.stop(lambda: stopped.append(broker.host.clock.monotonic_ms() - started))
+    return stopped
+
+
+def test_a_fetch_that_waits_for_more_is_answered_with_what_there_is() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    broker.produce("t", b"value")
+    outcome = broker.client.send(long_fetch("t"), 12)
+    broker.world.run_for(1_000)
+    assert not outcome
+    stopped = begin_stop(broker)
+    assert broker.world.run_until(lambda: bool(stopped and outcome))
+    answer, error = outcome[0]
+    assert error is None
+    assert len(answer.responses[0].partitions[0].records) > 0
+    assert stopped[0] < 100
+
+
+def test_a_produce_that_waits_for_the_disk_is_finished() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t", flush_messages="1")
+    outcome = broker.client.send(produce_request("t", broker.batch(b"value")), 9)
+    listener = broker.broker._listeners[0]
+    assert broker.world.run_until(lambda: listener.connections[0].statistics().in_flight == 1)
+    stopped = begin_stop(broker)
+    assert broker.world.run_until(lambda: bool(stopped and outcome))
+    assert outcome[0][0].responses[0].partition_responses[0].error_code == 0
+
+
+def test_nothing_more_is_taken_up_and_nobody_is_let_in() -> None:
+    broker = SimulatedBroker(max_connections="1")
+    waiting = SimulatedClient(broker.world, "client")
+    stopped = begin_stop(broker)
+    late = broker.client.send(ApiVersionsRequest(), 0)
+    assert broker.world.run_until(lambda: bool(stopped and late))
+    assert late[0][1] is not None
+    assert broker.world.run_until(lambda: bool(waiting.closed))
+
+
+def test_an_answer_that_does_not_come_holds_the_stop_up_for_two_seconds_at_most() -> None:
+    broker = SimulatedBroker()
+    listener = broker.broker._listeners[0]
+    # A request that nobody answers.
+    listener.connections[0].reserve()
+    stopped = begin_stop(broker)
+    assert broker.world.run_until(lambda: bool(stopped))
+    assert 1_000 < stopped[0] < 2_000
