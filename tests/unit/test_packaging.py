@@ -25,14 +25,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
-def test_the_wheel_holds_both_packages_their_types_and_the_licence(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_all_packages_their_types_and_the_licence(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     assert "barnabas/py.typed" in names
     assert "barnabas/server/broker.py" in names
     assert "pyspark_barnabas/__init__.py" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert any(name.endswith("licenses/NOTICE") for name in names)
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"barnabas", "pyspark_barnabas"}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {
+        "barnabas",
+        "pyspark_barnabas",
+        "pyspark_barnabas_delta",
+    }
 
 
 def test_the_java_launcher_stays_executable_in_the_wheel(wheel: zipfile.ZipFile) -> None:

@@ -1,0 +1,84 @@
+"""`format("barnabas_delta")`: what Spark asks for a writer, and the options it was given.
+
+Spark imports this while it looks for data sources, in every session: it imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from barnabas.spark.delta.table import TableOptions
+from barnabas.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+    from barnabas.spark.delta.writer import DeltaStreamWriter, DeltaWriter
+
+_STORAGE_PREFIX = "storage."
+_OPTIONS = frozenset({"path", "partitioncolumns"})
+# Spark hands its own options for the query over too.
+_SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
+
+
+class DeltaSink(DataSource):
+    """A Delta table to write to; read it with `deltalake`, DuckDB, Spark's Delta jar and others."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(...)`."""
+        return "barnabas_delta"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DeltaWriter:
+        """For `df.write`: one commit per job, which is not repeated by a second run."""
+        from barnabas.spark.delta.writer import DeltaWriter
+
+        return DeltaWriter(parse_options(self.options, schema), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DeltaStreamWriter:  # noqa: N802
+        """For `df.writeStream`: exactly once; output mode "complete" replaces the table's rows."""
+        from barnabas.spark.delta.writer import DeltaStreamWriter
+
+        return DeltaStreamWriter(parse_options(self.options, schema), schema, overwrite)
+
+
+def parse_options(options: Mapping[str, str], schema: StructType) -> TableOptions:
+    """Check what the user set; Spark hands names over in lower case.
+
+    Raises:
+        OptionError: an option that is missing, unknown, or names a column that is not there.
+    """
+    storage: dict[str, str] = {}
+    given: dict[str, str] = {}
+    for name, value in options.items():
+        lowered = name.lower()
+        if lowered.startswith(_STORAGE_PREFIX):
+            storage[lowered.removeprefix(_STORAGE_PREFIX)] = value
+        elif lowered in _OPTIONS:
+            given[lowered] = value
+        elif lowered not in _SPARK_OPTIONS:
+            raise OptionError(
+                f"unknown option {name}: there are path, partitionColumns and storage.* (settings"
+                " of the object store, such as storage.aws_region)"
+            )
+    path = given.get("path", "").strip()
+    if not path:
+        raise OptionError("no table: give its directory or address, as in .start('/data/flights')")
+    columns = [each.strip() for each in given.get("partitioncolumns", "").split(",")]
+    partition_by = tuple(each for each in columns if each)
+    missing = [each for each in partition_by if each not in schema.fieldNames()]
+    if missing:
+        raise OptionError(
+            f"partitionColumns names {', '.join(missing)}, which the rows do not have; they have "
+            f"{', '.join(schema.fieldNames())}"
+        )
+    if len(partition_by) == len(schema.fieldNames()):
+        raise OptionError("partitionColumns names every column: one must be left to be stored")
+    # Workers may have another working directory.
+    address = path if "://" in path else os.path.abspath(path)  # noqa: PTH100
+    return TableOptions(address, partition_by, storage)

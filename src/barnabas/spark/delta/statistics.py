@@ -1,0 +1,80 @@
+"""Statistics of a Parquet file and values of partition columns, as Delta's protocol writes them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+# Longer texts say little more, and a cut maximum would be none.
+_TEXT_LENGTH_MAX = 64
+
+
+def column_statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
+    """Rows of the file; least and greatest value and nulls of each column that has no parts."""
+    smallest: dict[str, Any] = {}
+    largest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for index in range(metadata.num_columns):
+        column = metadata.schema.column(index)
+        name = column.name
+        # A part of a struct, list or map, which is no column of its own.
+        if column.path != name or column.max_repetition_level:
+            continue
+        chunks = [metadata.row_group(each).column(index) for each in range(metadata.num_row_groups)]
+        found = [each.statistics for each in chunks]
+        if not found or any(each is None or not each.has_null_count for each in found):
+            continue
+        nulls[name] = sum(each.null_count for each in found)
+        valued = [each for each, chunk in zip(found, chunks, strict=True) if each.num_values]
+        if not valued or not all(each.has_min_max for each in valued):
+            continue
+        least = _json_value(min(each.min for each in valued))
+        most = _json_value(max(each.max for each in valued))
+        if least is not None and most is not None:
+            smallest[name], largest[name] = least, most
+    return {
+        "numRecords": metadata.num_rows,
+        "minValues": smallest,
+        "maxValues": largest,
+        "nullCount": nulls,
+    }
+
+
+def _json_value(value: Any) -> Any:
+    """A value as the statistics have it; None for what they cannot have."""
+    match value:
+        case bool() | bytes() | None:
+            return None
+        case int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case str():
+            return value if len(value) <= _TEXT_LENGTH_MAX else None
+        case dt.datetime():
+            zone = "" if value.tzinfo is None else "Z"
+            return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + zone
+        case dt.date():
+            return value.isoformat()
+        case _:
+            return None
+
+
+def partition_text(value: Any) -> str | None:
+    """The value of a partition column as the log has it; None for null."""
+    match value:
+        case None | "":
+            return None
+        case bool():
+            return "true" if value else "false"
+        case dt.datetime():
+            zone = "" if value.tzinfo is None else "Z"
+            return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + zone
+        case dt.date():
+            return value.isoformat()
+        case _:
+            return str(value)

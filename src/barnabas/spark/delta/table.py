@@ -1,0 +1,188 @@
+"""The Delta table on the driver: files that tasks wrote become rows in one commit, once.
+
+A commit carries an application transaction (Delta protocol, action `txn`): the id of the query,
+which its checkpoint keeps, and the number of the batch. A batch that Spark runs again after a crash
+finds its number there and adds nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.spark.delta.errors import DeltaTableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    import pyarrow.fs as pafs
+    from deltalake import DeltaTable, Schema
+    from deltalake.transaction import AddAction
+
+    from barnabas.spark.delta.files import WrittenFile
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """Which table, and how it is laid out."""
+
+    # A directory, or an address such as s3://bucket/table.
+    address: str
+    partition_by: tuple[str, ...] = ()
+    # Settings of the object store.
+    storage: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a directory of this machine."""
+        return "://" not in self.address
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIdentity:
+    """What makes a batch known again."""
+
+    # Of the streaming query; stays the same over restarts from one checkpoint.
+    query_id: str
+    batch_id: int
+
+
+def open_files(options: TableOptions) -> pafs.FileSystem:
+    """The table's directory as a file system, made if it is a local one that does not exist."""
+    import pyarrow.fs as pafs
+    from deltalake.fs import DeltaStorageHandler
+
+    if options.is_local:
+        pafs.LocalFileSystem().create_dir(options.address, recursive=True)
+    handler = DeltaStorageHandler(options.address, options.storage)
+    return pafs.PyFileSystem(handler)
+
+
+def remove_unnamed(options: TableOptions, files: Sequence[WrittenFile]) -> None:
+    """Remove those files that the table does not name.
+
+    It may name them although the commit failed: it can break behind the point of no return.
+    """
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    if not files:
+        return
+    named: set[str] = set()
+    if DeltaTable.is_deltatable(options.address, options.storage):
+        table = DeltaTable(options.address, storage_options=options.storage)
+        actions = pa.table(table.get_add_actions(flatten=True))
+        named.update(actions.column("path").to_pylist())
+    filesystem = open_files(options)
+    for file in files:
+        if file.path not in named:
+            filesystem.delete_file(file.path)
+
+
+def commit_files(
+    options: TableOptions,
+    schema: pa.Schema,
+    files: Sequence[WrittenFile],
+    overwrite: bool,
+    identity: BatchIdentity | None,
+) -> bool:
+    """Make the files rows of the table.
+
+    Args:
+        overwrite: they replace all rows that there are.
+        identity: of the batch, None if it is not one that could be repeated.
+
+    Returns:
+        False if the table has that batch already; the files are then not part of it.
+
+    Raises:
+        DeltaTableError: the rows do not fit the table, or its batches are another checkpoint's.
+        DeltaError: another writer was in the way, or the store failed.
+    """
+    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake.transaction import create_table_with_add_actions
+
+    transactions = None
+    if identity is not None:
+        transactions = [Transaction(identity.query_id, identity.batch_id)]
+    properties = CommitProperties(app_transactions=transactions)
+    if not DeltaTable.is_deltatable(options.address, options.storage):
+        create_table_with_add_actions(
+            options.address,
+            _delta_schema(schema),
+            [_add_action(each) for each in files],
+            partition_by=list(options.partition_by),
+            storage_options=options.storage,
+            commit_properties=properties,
+        )
+        return True
+    table = DeltaTable(options.address, storage_options=options.storage)
+    if identity is not None and _has_batch(table, identity, options.address):
+        return False
+    _check_layout(table, options, schema)
+    table.create_write_transaction(
+        [_add_action(each) for each in files],
+        "overwrite" if overwrite else "append",
+        _delta_schema(schema),
+        partition_by=list(options.partition_by),
+        commit_properties=properties,
+    )
+    return True
+
+
+def _has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool:
+    last = table.transaction_version(identity.query_id)
+    if last is None or last < identity.batch_id:
+        return False
+    if last == identity.batch_id:
+        return True
+    # Spark repeats the last batch only: an earlier one comes from a checkpoint set back in time,
+    # whose batches need not hold the same records.
+    raise DeltaTableError(
+        f"{address} has batch {last} of this query already, and the checkpoint is at batch "
+        f"{identity.batch_id}: it is older than the table. Restore the table to the version that "
+        "goes with the checkpoint, or start with a new checkpoint and table"
+    )
+
+
+def _check_layout(table: DeltaTable, options: TableOptions, schema: pa.Schema) -> None:
+    partition_by = tuple(table.metadata().partition_columns)
+    if partition_by != options.partition_by:
+        raise DeltaTableError(
+            f"{options.address} is partitioned by ({', '.join(partition_by)}): set the option "
+            f"partitionColumns to that, not to ({', '.join(options.partition_by)})"
+        )
+    theirs = {each.name: each.type for each in table.schema().fields}
+    ours = {each.name: each.type for each in _delta_schema(schema).fields}
+    if ours == theirs:
+        return
+    wrong = [
+        f"{name} is {ours.get(name, 'missing')} in the rows and {theirs.get(name, 'missing')} in"
+        " the table"
+        for name in [*theirs, *(name for name in ours if name not in theirs)]
+        if ours.get(name) != theirs.get(name)
+    ]
+    raise DeltaTableError(
+        f"the rows do not fit {options.address}: {'; '.join(wrong)}. Select and cast the columns "
+        "that the table has, or alter the table"
+    )
+
+
+def _delta_schema(schema: pa.Schema) -> Schema:
+    from deltalake import Schema
+
+    return Schema.from_arrow(schema)
+
+
+def _add_action(file: WrittenFile) -> AddAction:
+    from deltalake.transaction import AddAction
+
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values=file.partition_values,
+        modification_time=file.modified_ms,
+        data_change=True,
+        stats=file.statistics,
+    )

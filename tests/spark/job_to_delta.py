@@ -1,0 +1,36 @@
+"""The job that `test_delta` kills: a topic to a Delta table, until it has caught up."""
+
+from __future__ import annotations
+
+import sys
+
+from barnabas.spark.session import spark_session
+
+
+def main(bootstrap: str, topic: str, directory: str) -> None:
+    spark = spark_session(
+        "job",
+        "local[2]",
+        {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": "1g"},
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    query = (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 5000)
+        .load()
+        .writeStream.format("barnabas_delta")
+        .option("checkpointLocation", f"{directory}/checkpoint")
+        .option("partitionColumns", "partition")
+        .trigger(availableNow=True)
+        .start(f"{directory}/out")
+    )
+    print("started", flush=True)
+    query.awaitTermination()
+    print("finished", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

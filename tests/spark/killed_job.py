@@ -1,0 +1,64 @@
+"""A Spark job in a process of its own, which tests kill in the midst of its work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+TIMEOUT_S = 100
+
+
+class Job:
+    """One life of the job, in a process group of its own."""
+
+    def __init__(self, script: Path, bootstrap: str, topic: str, directory: Path) -> None:
+        self._commits = directory / "checkpoint" / "commits"
+        self._log = directory / "job.log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(script), bootstrap, topic, str(directory)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def committed(self) -> int:
+        """Batches that the checkpoint has as done."""
+        return sum(path.name.isdigit() for path in self._commits.glob("*"))
+
+    def run_on(self, batches: int, seconds: float) -> None:
+        """Let so many more batches be done, then wait into the middle of another."""
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "started\n", self.log()
+        goal = self.committed() + batches
+        deadline = time.monotonic() + TIMEOUT_S
+        while self._process.poll() is None and self.committed() < goal:
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.01)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        assert self._process.poll() is None, f"it ended before its kill\n{self.log()}"
+
+    def finish(self) -> None:
+        """Let it come to its end."""
+        output, _ = self._process.communicate(timeout=TIMEOUT_S)
+        assert output.split() == ["started", "finished"], self.log()
+
+    def log(self) -> str:
+        """The end of what its lives have written."""
+        return self._log.read_text()[-10_000:]

@@ -1,0 +1,238 @@
+"""`format("barnabas_delta")`: exactly once into a Delta table, with kills between all steps.
+
+It is the death of processes that this shows, not the loss of power.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from barnabas.client.facade import Client
+from spark.killed_job import Job
+
+pytestmark = pytest.mark.spark
+
+JOB = Path(__file__).with_name("job_to_delta.py")
+# 20 batches of the job.
+RECORDS = 100_000
+BATCHES_BEFORE_KILL = (0, 1, 4)
+
+
+def fill(client: Client, topic: str, first: int, end: int) -> None:
+    with client.producer() as producer:
+        producer.send_batch(topic, [(b"%d" % i, b"v%d" % i, [], None) for i in range(first, end)])
+
+
+def run(spark: SparkSession, bootstrap: str, topic: str, directory: Path) -> None:
+    """The topic up to its end into `directory`/table."""
+    query = (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+        .selectExpr("cast(value as string) as value", "partition")
+        .writeStream.format("barnabas_delta")
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(directory / "table"))
+    )
+    query.awaitTermination()
+
+
+def rows(directory: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(directory / "table").to_pyarrow_table().to_pylist()
+    return found
+
+
+def values(directory: Path) -> list[str]:
+    return sorted(each["value"] for each in rows(directory))
+
+
+def parquet_files(directory: Path) -> set[str]:
+    return {each.name for each in (directory / "table").rglob("*.parquet")}
+
+
+def write(frame: DataFrame, directory: Path, mode: str = "append", **options: str) -> None:
+    writer = frame.write.format("barnabas_delta").mode(mode).options(**options)
+    writer.save(str(directory / "table"))
+
+
+@pytest.mark.slow
+def test_no_row_is_missing_or_twice_after_kills(
+    client: Client, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    fill(client, topic, 0, RECORDS)
+    seed = time.time_ns()
+    chance = random.Random(seed)
+    print("seed", seed)
+    for batches in BATCHES_BEFORE_KILL:
+        with Job(JOB, bootstrap, topic, tmp_path) as job:
+            job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
+    with Job(JOB, bootstrap, topic, tmp_path) as job:
+        job.finish()
+    table = DeltaTable(tmp_path / "out").to_pyarrow_table(columns=["partition", "offset", "value"])
+    assert table.num_rows == RECORDS
+    places = set(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+    assert len(places) == RECORDS
+    assert {int(each[1:]) for each in table["value"].to_pylist()} == set(range(RECORDS))
+
+
+def test_a_batch_that_the_table_has_is_not_added_again(
+    spark: SparkSession, client: Client, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    fill(client, topic, 0, 100)
+    run(spark, bootstrap, topic, tmp_path)
+    fill(client, topic, 100, 150)
+    run(spark, bootstrap, topic, tmp_path)
+    before, files = values(tmp_path), parquet_files(tmp_path)
+    assert len(before) == 150
+    # As if Spark had been killed behind the table's commit and before its own.
+    commits = tmp_path / "checkpoint" / "commits"
+    for each in (commits / "1", commits / ".1.crc"):
+        each.unlink()
+    run(spark, bootstrap, topic, tmp_path)
+    assert values(tmp_path) == before
+    assert parquet_files(tmp_path) == files, "what the repeated batch wrote is left behind"
+
+
+def test_a_checkpoint_older_than_the_table_is_refused(
+    spark: SparkSession, client: Client, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    for number in range(2):
+        fill(client, topic, number * 10, number * 10 + 10)
+        run(spark, bootstrap, topic, tmp_path)
+    before = values(tmp_path)
+    for folder in ("commits", "offsets"):
+        (tmp_path / "checkpoint" / folder / "1").unlink()
+        (tmp_path / "checkpoint" / folder / ".1.crc").unlink()
+    commits = tmp_path / "checkpoint" / "commits"
+    (commits / "0").unlink()
+    (commits / ".0.crc").unlink()
+    with pytest.raises(StreamingQueryException, match="older than the table"):
+        run(spark, bootstrap, topic, tmp_path)
+    assert values(tmp_path) == before
+
+
+def test_a_new_query_appends_to_the_table(
+    spark: SparkSession, client: Client, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    fill(client, topic, 0, 10)
+    run(spark, bootstrap, topic, tmp_path)
+    (tmp_path / "checkpoint").rename(tmp_path / "old")
+    run(spark, bootstrap, topic, tmp_path)
+    assert len(rows(tmp_path)) == 20
+
+
+def test_a_complete_result_replaces_the_rows(
+    spark: SparkSession, client: Client, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    for end in (10, 30):
+        fill(client, topic, 0, end)
+        query = (
+            spark.readStream.format("barnabas")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .load()
+            .groupBy("topic")
+            .count()
+            .writeStream.format("barnabas_delta")
+            .outputMode("complete")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "table"))
+        )
+        query.awaitTermination()
+    assert rows(tmp_path) == [{"topic": topic, "count": 40}]
+
+
+def test_every_type_comes_back_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    moment = dt.datetime(2013, 1, 1, 5, 17, 30, 123456, tzinfo=dt.UTC)
+    row = Row(
+        whole=7, big=1 << 40, real=0.5, flag=True, text="grün", raw=bytearray(b"\x00\xff"),
+        day=dt.date(2013, 1, 1), moment=moment, part=Row(name="x", at=moment),
+        several=[1, 2], pairs={"a": 1}, empty=None,
+    )  # fmt: skip
+    schema = (
+        "whole int, big bigint, real double, flag boolean, text string, raw binary, day date,"
+        " moment timestamp, part struct<name:string,at:timestamp>, several array<int>,"
+        " pairs map<string,int>, empty string"
+    )
+    write(spark.createDataFrame([row], schema), tmp_path)
+    [found] = rows(tmp_path)
+    assert found["moment"] == moment
+    assert found["part"] == {"name": "x", "at": moment}
+    assert found["pairs"] == [("a", 1)]
+    plain = ("whole", "big", "real", "flag", "text", "day", "several", "empty")
+    assert {name: found[name] for name in plain} == {name: row[name] for name in plain}
+    assert found["raw"] == b"\x00\xff"
+
+
+def test_partitions_of_the_table_prune_and_keep_nulls(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql(
+        "select id, case when id % 3 = 0 then null else concat('k /', id % 3) end as kind,"
+        " date_add(date'2013-01-01', cast(id % 2 as int)) as day from range(60)"
+    )
+    write(frame, tmp_path, partitionColumns="kind, day")
+    table = DeltaTable(tmp_path / "table")
+    assert table.metadata().partition_columns == ["kind", "day"]
+    assert len({(each["kind"], each["day"]) for each in rows(tmp_path)}) == 6
+    one = table.to_pyarrow_table(
+        filters=[("kind", "=", "k /1"), ("day", "=", dt.date(2013, 1, 2))], columns=["id"]
+    )
+    assert sorted(one["id"].to_pylist()) == list(range(1, 60, 6))
+
+
+def test_statistics_name_least_and_greatest_values(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql(
+        "select id, if(id = 3, null, 'n' || id) as name, timestamp'2013-01-01 00:00:00' as at,"
+        " cast('NaN' as double) as odd from range(10)"
+    ).coalesce(1)
+    write(frame, tmp_path)
+    found = DeltaTable(tmp_path / "table").get_add_actions(flatten=True)
+    [actions] = pa.table(found).to_pylist()
+    assert actions["num_records"] == 10
+    assert (actions["min.id"], actions["max.id"]) == (0, 9)
+    assert (actions["min.name"], actions["max.name"], actions["null_count.name"]) == ("n0", "n9", 1)
+    assert actions.get("max.odd") is None
+
+
+def test_batch_writes_append_or_overwrite(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark.range(3), tmp_path)
+    write(spark.range(3, 5), tmp_path)
+    assert sorted(each["id"] for each in rows(tmp_path)) == [0, 1, 2, 3, 4]
+    write(spark.range(1), tmp_path, "overwrite")
+    assert rows(tmp_path) == [{"id": 0}]
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "message"),
+    [
+        ("select 'a' as id", {}, "id is .*string.* in the rows and .*long.* in the table"),
+        ("select 1L as id, 2 as more", {}, "more is .* in the rows and missing in the table"),
+        ("select 1L as id, 2 as n", {"partitionColumns": "n"}, r"partitioned by \(\)"),
+        ("select 1L as id", {"partitionColumns": "id"}, "names every column"),
+        ("select 1L as id", {"partitionColumns": "day"}, "names day, which the rows do not have"),
+        ("select 1L as id", {"mergeSchema": "true"}, "unknown option"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_leaves_no_file(
+    spark: SparkSession, tmp_path: Path, query: str, options: dict[str, str], message: str
+) -> None:
+    write(spark.range(3).coalesce(1), tmp_path)
+    files = parquet_files(tmp_path)
+    with pytest.raises(Exception, match=message):
+        write(spark.sql(query), tmp_path, **options)
+    assert len(rows(tmp_path)) == 3
+    assert parquet_files(tmp_path) == files
