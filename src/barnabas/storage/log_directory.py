@@ -30,11 +30,13 @@ class LogDirectory:
         "_lock",
         "cleaner_offsets",
         "high_watermarks",
+        "is_loaded",
         "is_online",
         "log_start_offsets",
         "meta",
         "path",
         "recovery_points",
+        "was_stopped_cleanly",
     )
 
     def __init__(self, disk: Disk, path: str, lock: FileLock, meta: MetaProperties) -> None:
@@ -44,6 +46,10 @@ class LogDirectory:
         self.meta = meta
         # False for good once a file operation in it has failed.
         self.is_online = True
+        # Whether all its logs have been opened: before, its checkpoints must not be replaced.
+        self.is_loaded = False
+        # Whether the marker of a clean stop was there.
+        self.was_stopped_cleanly = False
         self.recovery_points = OffsetCheckpoint(disk, path, RECOVERY_POINTS)
         self.log_start_offsets = OffsetCheckpoint(disk, path, LOG_START_OFFSETS)
         self.high_watermarks = OffsetCheckpoint(disk, path, HIGH_WATERMARKS)
@@ -77,6 +83,15 @@ class LogDirectory:
             lock.release()
             raise
         return cls(disk, path, lock, meta)
+
+    @property
+    def id(self) -> bytes:
+        """What the metadata knows it by (KIP-858)."""
+        return self.meta.directory_id
+
+    def holds(self, path: str) -> bool:
+        """Whether a path is this directory or lies below it."""
+        return path == self.path or path.startswith(self.path.rstrip("/") + "/")
 
     def close(self) -> None:
         """Let others have it."""

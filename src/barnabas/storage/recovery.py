@@ -31,10 +31,15 @@ from barnabas.storage.segments import Segments
 from barnabas.storage.transaction_index import AbortedEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.record.batch import BatchHeader
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.producer_state import CompletedTxn
+
+# Bytes that are checked before others have their turn: some tens of milliseconds.
+_SLICE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,16 @@ class LogLoader:
 
     def load(self) -> LoadedLog:
         """Bring the directory into order and say what it holds."""
+        slices = self.load_in_slices()
+        while True:
+            try:
+                next(slices)
+            except StopIteration as done:
+                loaded: LoadedLog = done.value
+                return loaded
+
+    def load_in_slices(self) -> Generator[None, None, LoadedLog]:
+        """The same in steps of bounded work, so that a large log does not hold the loop."""
         if not self._disk.exists(self._directory):
             self._disk.make_directory(self._directory)
         names = self._clean_up(self._disk.list(self._directory))
@@ -91,7 +106,7 @@ class LogLoader:
             self._repair_indexes(segments, names)
             end = self._clean_end(segments)
         if end is None and segments:
-            end = self._recover(segments)
+            end = yield from self._recover(segments)
         if end is None or end < self._opening.log_start_offset:
             segments, end = self._start_anew(segments), self._opening.log_start_offset
         return self._finish(Segments(segments), end, epochs_are_whole)
@@ -203,7 +218,7 @@ class LogLoader:
 
     # -- recovery ----------------------------------------------------------------------------
 
-    def _recover(self, segments: list[Segment]) -> int:
+    def _recover(self, segments: list[Segment]) -> Generator[None, None, int]:
         """Check every segment above the recovery point; the first bad batch ends the log.
 
         Returns:
@@ -234,7 +249,7 @@ class LogLoader:
             self._producers.map_end_offset = segments[index].base_offset
             self._producers.take_snapshot()
             following = segments[index + 1].base_offset if index + 1 < len(segments) else LONG_MAX
-            end, is_whole = self._recover_segment(segments[index], following)
+            end, is_whole = yield from self._recover_segment(segments[index], following)
             if not is_whole:
                 self._drop(segments, index + 1)
                 break
@@ -256,7 +271,9 @@ class LogLoader:
         except CorruptRecordError:
             return True
 
-    def _recover_segment(self, segment: Segment, following: int) -> tuple[int, bool]:
+    def _recover_segment(
+        self, segment: Segment, following: int
+    ) -> Generator[None, None, tuple[int, bool]]:
         """Make indexes, epochs and aborted transactions new; cut at the first bad batch.
 
         Args:
@@ -267,6 +284,7 @@ class LogLoader:
         """
         segment.clear_indexes()
         position, end, epoch = 0, segment.base_offset, -1
+        pause_at = _SLICE_BYTES
         for at, header, batch in valid_batches(segment.file, 0, segment.size):
             # An older epoch behind a newer one: bytes of before a cut that did not reach the disk.
             if header.base_offset < end or 0 <= header.partition_leader_epoch < epoch:
@@ -282,6 +300,9 @@ class LogLoader:
                 self._note_epoch(header)
             _note_aborted(segment, self._producers, self._producers.replay(batch, header))
             position, end = at + header.size, header.next_offset
+            if position >= pause_at:
+                pause_at = position + _SLICE_BYTES
+                yield
         segment.seal()
         if position == segment.size:
             segment.close()

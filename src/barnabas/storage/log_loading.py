@@ -1,0 +1,179 @@
+"""What lies in a data directory when the broker starts, opened log by log (LogManager.loadLogs)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from barnabas.storage.checkpoint import CheckpointError, OffsetCheckpoint
+from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, take_marker
+from barnabas.storage.doors import LogOpening
+from barnabas.storage.log import Log
+from barnabas.storage.recovery import LogLoader
+from barnabas.storage.topic_partition import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    TopicPartition,
+    parse_directory_name,
+    parse_future_directory_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.storage.config import LogConfig, StorageConfig
+    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log_directory import LogDirectory
+
+_log = logging.getLogger(__name__)
+
+# The metadata log lies among the others and belongs to the raft driver.
+CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
+# Between two lines about how far an opening is that takes long.
+_PROGRESS_MS = 5_000
+
+
+class AssignedLogs(Protocol):
+    """What the metadata says of this broker's logs."""
+
+    def is_stray(self, partition: TopicPartition, topic_id: bytes | None) -> bool:
+        """Whether a log found on the disk belongs to nothing that this broker should have."""
+        ...
+
+    def directory_id_of(self, partition: TopicPartition) -> bytes | None:
+        """The data directory that a partition is assigned to; None where none is known."""
+        ...
+
+
+class EverythingAssigned:
+    """No metadata: every log found is wanted, wherever it lies."""
+
+    __slots__ = ()
+
+    def is_stray(self, partition: TopicPartition, topic_id: bytes | None) -> bool:  # noqa: ARG002
+        """None is."""
+        return False
+
+    def directory_id_of(self, partition: TopicPartition) -> bytes | None:  # noqa: ARG002
+        """Not known."""
+        return None
+
+
+class FoundLog(NamedTuple):
+    """A log that was opened; or, without one, a directory that only waits for its deletion."""
+
+    path: str
+    log: Log | None
+    # On its way to this directory from another one.
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadingParts:
+    """What a directory is loaded with."""
+
+    config: StorageConfig
+    doors: LogDoors
+    config_of: Callable[[str], LogConfig]
+
+
+class DirectoryLoading:
+    """Opens the logs of one directory."""
+
+    __slots__ = (
+        "_directory",
+        "_high_watermarks",
+        "_log_starts",
+        "_parts",
+        "_recovery_points",
+        "previous_broker_epoch",
+    )
+
+    def __init__(self, directory: LogDirectory, parts: LoadingParts) -> None:
+        self._directory = directory
+        self._parts = parts
+        # From the marker of the last clean stop, -1 without one.
+        self.previous_broker_epoch = NO_BROKER_EPOCH
+
+    def begin(self) -> None:
+        """Take the marker away and read the checkpoints, before any log is touched."""
+        directory = self._directory
+        epoch = take_marker(self._parts.doors.disk, directory.path)
+        directory.was_stopped_cleanly = epoch is not None
+        if epoch is not None:
+            self.previous_broker_epoch = epoch
+        self._recovery_points = _read(directory.recovery_points)
+        self._log_starts = _read(directory.log_start_offsets)
+        self._high_watermarks = _read(directory.high_watermarks)
+
+    def slices(self) -> Generator[FoundLog | None, None, None]:
+        """Each log as it is open, None after each bounded part of the work.
+
+        Raises:
+            OSError, KafkaStorageError: the directory cannot be used.
+        """
+        disk, path = self._parts.doors.disk, self._directory.path
+        names = [name for name in disk.list(path) if "-" in name]
+        progress = _Progress(self._directory, self._parts.doors, len(names))
+        for count, name in enumerate(names):
+            progress.report(count)
+            where = f"{path}/{name}"
+            if name.endswith(DELETE_SUFFIX):
+                yield FoundLog(where, None)
+                continue
+            if name.endswith(STRAY_SUFFIX):
+                _log.warning("%s belongs to nothing in the metadata and may be removed", where)
+                continue
+            future = parse_future_directory_name(name)
+            partition = future or parse_directory_name(name)
+            if partition is None or partition == CLUSTER_METADATA or not disk.is_directory(where):
+                continue
+            log = yield from self._open(where, partition)
+            yield FoundLog(where, log, is_future=future is not None)
+        self._directory.is_loaded = True
+
+    def _open(self, path: str, partition: TopicPartition) -> Generator[None, None, Log]:
+        opening = LogOpening(
+            partition,
+            None,
+            self._recovery_points.get(partition, 0),
+            self._log_starts.get(partition, 0),
+            self._high_watermarks.get(partition, 0),
+            self._directory.was_stopped_cleanly,
+            self._parts.config.producer_id_expiration_ms,
+        )
+        config = self._parts.config_of(partition.topic)
+        loader = LogLoader(path, config, self._parts.doors, opening)
+        loaded = yield from loader.load_in_slices()
+        return Log(path, config, self._parts.doors, opening, loaded)
+
+
+class _Progress:
+    """Says now and then how far it is."""
+
+    __slots__ = ("_directory", "_doors", "_due_ms", "_total")
+
+    def __init__(self, directory: LogDirectory, doors: LogDoors, total: int) -> None:
+        self._directory = directory
+        self._doors = doors
+        self._total = total
+        self._due_ms = doors.clock.monotonic_ms() + _PROGRESS_MS
+
+    def report(self, count: int) -> None:
+        """So many are open."""
+        now = self._doors.clock.monotonic_ms()
+        if now < self._due_ms:
+            return
+        self._due_ms = now + _PROGRESS_MS
+        how = "opening" if self._directory.was_stopped_cleanly else "recovering"
+        path = self._directory.path
+        _log.warning("%s the logs of %s: %d of %d done", how, path, count, self._total)
+
+
+def _read(checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
+    """The offsets; none from a damaged file, which costs a longer recovery and nothing else."""
+    try:
+        return checkpoint.read()
+    except CheckpointError:
+        return {}
