@@ -7,6 +7,7 @@ to `LogDoors.on_disk_failure` and raised as KafkaStorageError; after it the log 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.record.batch import UnsupportedMagicError
@@ -19,6 +20,7 @@ from barnabas.storage.errors import (
     RecordBatchTooLargeError,
     UnsupportedForMessageFormatError,
 )
+from barnabas.storage.file_names import PARTITION_METADATA
 from barnabas.storage.flusher import Flusher
 from barnabas.storage.partition_metadata import write_topic_id
 from barnabas.storage.readable_log import ReadableLog
@@ -37,13 +39,22 @@ if TYPE_CHECKING:
     from barnabas.storage.recovery import LoadedLog
     from barnabas.storage.segment import PlacedBatch, Segment
 
+_log = logging.getLogger(__name__)
+
 _CLIENT = AppendOrigin.CLIENT
 
 
 class Log(ReadableLog):
     """The records of one partition on one broker."""
 
-    __slots__ = ("_flusher", "_is_changed", "_is_closed", "cut_count", "last_flush_ms")
+    __slots__ = (
+        "_flusher",
+        "_is_changed",
+        "_is_closed",
+        "_is_identity_synced",
+        "cut_count",
+        "last_flush_ms",
+    )
 
     def __init__(
         self,
@@ -61,6 +72,8 @@ class Log(ReadableLog):
         # Whether anything was written since it was opened; if not, closing needs no sync.
         self._is_changed = not opening.clean_shutdown
         self._is_closed = False
+        # Whether a sync has begun that includes the file with the topic's id.
+        self._is_identity_synced = opening.clean_shutdown
 
     @classmethod
     def open(cls, directory: str, config: LogConfig, doors: LogDoors, opening: LogOpening) -> Log:
@@ -92,6 +105,7 @@ class Log(ReadableLog):
         if self.topic_id is None:
             with self._guard:
                 write_topic_id(self._doors.disk, self.directory, topic_id)
+            self._is_identity_synced = False
             self.topic_id = topic_id
         elif self.topic_id != topic_id:
             raise InconsistentTopicIdError(f"{self.directory} belongs to another topic id")
@@ -375,6 +389,10 @@ class Log(ReadableLog):
                 new when the log is opened.
         """
         paths = self.producer_state.take_unsynced() + self.leader_epochs.take_unsynced()
+        if not self._is_identity_synced and self.topic_id is not None:
+            # Without it the directory would be nobody's after a loss of power.
+            self._is_identity_synced = True
+            paths.append(f"{self.directory}/{PARTITION_METADATA}")
         return self._local.prepare_sync(self.recovery_point, paths, is_final)
 
     def on_flushed(self, end_offset: int) -> None:
@@ -415,6 +433,34 @@ class Log(ReadableLog):
         name = self.topic_partition.deleted_directory_name(self._doors.rng.uuid())
         self.rename(f"{parent}/{name}")
         self._is_closed = True
+
+    def rename_to_stray(self, reason: str) -> None:
+        """Move the directory to a name that says it is nobody's, which is never opened again."""
+        self.close_files()
+        parent, _, _ = self.directory.rpartition("/")
+        name = self.topic_partition.stray_directory_name(self._doors.rng.uuid())
+        _log.warning("%s is set aside as %s: %s", self.directory, name, reason)
+        self.rename(f"{parent}/{name}")
+        self._is_closed = True
+
+    def sync_name(self) -> None:
+        """The directory's name survives the loss of power."""
+        with self._guard:
+            self._doors.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
+
+    def take_over_from(self, other: Log) -> None:
+        """Be what `other` was, whose records this log has all: all synced, and with its marks."""
+        assert self.log_end_offset == other.log_end_offset
+        with self._guard:
+            self.leader_epochs.replace(other.leader_epochs.entries)
+        self.update_high_watermark(other.high_watermark)
+        self.maybe_increment_log_start_offset(other.log_start_offset, "move to another directory")
+        self.flush(force=True)
+
+    def take_offline(self) -> None:
+        """The data directory has failed: nothing more is taken."""
+        self._guard.has_failed = True
+        self.close_files()
 
     def rename(self, directory: str) -> None:
         """Move the directory; open files stay open."""

@@ -30,6 +30,7 @@ class LogDirectory:
         "_lock",
         "cleaner_offsets",
         "high_watermarks",
+        "is_cordoned",
         "is_loaded",
         "is_online",
         "log_start_offsets",
@@ -48,6 +49,8 @@ class LogDirectory:
         self.is_online = True
         # Whether all its logs have been opened: before, its checkpoints must not be replaced.
         self.is_loaded = False
+        # Takes no new logs (KIP-1066).
+        self.is_cordoned = False
         # Whether the marker of a clean stop was there.
         self.was_stopped_cleanly = False
         self.recovery_points = OffsetCheckpoint(disk, path, RECOVERY_POINTS)

@@ -1,35 +1,44 @@
-"""All logs of a broker (Kafka's LogManager): opening, creating, deleting, checkpoints, retention.
+"""All logs of a broker (Kafka's LogManager): opening, placing, moving, deleting, checkpoints.
 
-Work over many logs runs in slices, one per turn of the loop, so that ten thousand partitions never
-hold it; files are written and removed off the loop.
+Logs are opened in slices, one per turn of the loop, so that ten thousand partitions, or one large
+one that was not closed, never hold it; files are written and removed off the loop.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from barnabas.storage.checkpoint import CheckpointError, OffsetCheckpoint
-from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, take_marker, write_marker
+from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, write_marker
 from barnabas.storage.doors import LogOpening
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.log import Log
-from barnabas.storage.topic_partition import DELETE_SUFFIX, TopicPartition, parse_directory_name
+from barnabas.storage.log_loading import (
+    AssignedLogs,
+    DirectoryLoading,
+    EverythingAssigned,
+    FoundLog,
+    LoadingParts,
+)
+from barnabas.storage.log_tasks import LogTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.storage.checkpoint import OffsetCheckpoint
     from barnabas.storage.config import LogConfig, StorageConfig
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.log_directory import LogDirectory
+    from barnabas.storage.topic_partition import TopicPartition
 
-# The metadata log lies among the others and belongs to the raft driver.
-CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
-# Logs looked at per turn of the loop.
-_SLICE = 32
-# Intervals longer than this stand for "never": flush.ms and its kin default to 2**63 - 1.
-_INTERVAL_MAX_MS = 10 * 365 * 86_400_000
+_log = logging.getLogger(__name__)
+
+# While logs are opened at the start: steps, and time, before others have their turn.
+_LOADING_STEPS = 256
+_LOADING_MS = 20.0
+# Wishes for logs that do not exist yet; more are not kept.
+_PREFERRED_MAX = 10_000
 
 
 class LogManager:
@@ -39,11 +48,16 @@ class LogManager:
         "_config",
         "_directory_of",
         "_doors",
+        "_future_directory_of",
+        "_is_stopped",
+        "_offline_paths",
         "_on_directory_failure",
-        "_timers",
+        "_preferred",
         "directories",
+        "futures",
         "logs",
         "previous_broker_epoch",
+        "tasks",
     )
 
     def __init__(
@@ -52,11 +66,13 @@ class LogManager:
         config: StorageConfig,
         doors: LogDoors,
         on_directory_failure: Callable[[LogDirectory, OSError], None] = lambda _, __: None,
+        offline_paths: Sequence[str] = (),
     ) -> None:
         """Args:
         directories: opened, so locked; the manager closes them at shutdown.
         doors: their `on_disk_failure` is not used.
         on_directory_failure: told once per directory when it goes offline.
+        offline_paths: data directories that could not be opened at all.
         """
         self._config = config
         self._doors = replace(doors, on_disk_failure=self._on_disk_failure)
@@ -65,46 +81,68 @@ class LogManager:
         # Every log that is open.
         self.logs: dict[TopicPartition, Log] = {}
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
-        self._timers: dict[str, Cancellable] = {}
+        # Replicas on their way to another directory, behind the log of the same partition.
+        self.futures: dict[TopicPartition, Log] = {}
+        self._future_directory_of: dict[TopicPartition, LogDirectory] = {}
+        # Where a log that does not exist yet is wanted (AlterReplicaLogDirs).
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        self._offline_paths = tuple(offline_paths)
+        self._is_stopped = False
+        self.tasks = LogTasks(config, self._doors, self.logs)
         # Broker epoch at the last clean stop, -1 if unknown (for the broker's registration).
         self.previous_broker_epoch = NO_BROKER_EPOCH
 
     # -- starting and stopping ---------------------------------------------------------------
 
-    def startup(self, config_of: Callable[[str], LogConfig]) -> None:
-        """Open every log that the directories hold.
+    def startup(
+        self,
+        config_of: Callable[[str], LogConfig],
+        assigned: AssignedLogs = EverythingAssigned(),  # noqa: B008 - holds nothing
+    ) -> None:
+        """Open every log that the directories hold, in one go.
 
         Args:
             config_of: the configuration of a topic, the defaults for an unknown one.
+            assigned: what the metadata knows; logs that it does not know are set aside.
         """
-        for directory in self.directories:
-            try:
-                self._open_all(directory, config_of)
-            except OSError as error:
-                self._take_offline(directory, error)
-            except KafkaStorageError:
-                # The directory went offline, which was told already; the others go on.
-                continue
+        for _ in self._load(config_of, assigned):
+            pass
+
+    def startup_in_slices(
+        self,
+        config_of: Callable[[str], LogConfig],
+        assigned: AssignedLogs,
+        on_done: Callable[[], None],
+    ) -> None:
+        """The same, a part per turn of the loop; `on_done` may be called before this returns."""
+        steps = self._load(config_of, assigned)
+        clock = self._doors.clock
+
+        def run() -> None:
+            if self._is_stopped:
+                return
+            until = clock.monotonic_ms() + _LOADING_MS
+            for count, _ in enumerate(steps):
+                if count >= _LOADING_STEPS or clock.monotonic_ms() >= until:
+                    self._doors.timer.call_soon(run)
+                    return
+            on_done()
+
+        run()
 
     def start_tasks(self) -> None:
         """Begin with retention, checkpoints, expiry and, if set, periodic flushes."""
-        config = self._config
-        self._repeat("retention", config.log_retention_check_interval_ms, self.apply_retention)
-        self._repeat(
+        config, tasks = self._config, self.tasks
+        tasks.start()
+        tasks.repeat(
             "recovery-points",
             config.log_flush_offset_checkpoint_interval_ms,
             self.checkpoint_recovery_points,
         )
-        self._repeat(
+        tasks.repeat(
             "log-starts",
             config.log_flush_start_offset_checkpoint_interval_ms,
             self.checkpoint_log_start_offsets,
-        )
-        self._repeat("flush", config.log_flush_scheduler_interval_ms, self.flush_dirty_logs)
-        self._repeat(
-            "producer-expiry",
-            config.producer_id_expiration_check_interval_ms,
-            self.expire_producers,
         )
 
     @property
@@ -125,9 +163,8 @@ class LogManager:
 
         Work handed to the executor must be done before: nothing may write behind the marker.
         """
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._is_stopped = True
+        self.tasks.stop()
         for directory in self.directories:
             if directory.is_online:
                 try:
@@ -135,47 +172,96 @@ class LogManager:
                 except (OSError, KafkaStorageError):
                     directory.is_online = False
             directory.close()
-        self.logs.clear()
-        self._directory_of.clear()
+        for table in (self.logs, self._directory_of, self.futures, self._future_directory_of):
+            table.clear()
 
-    def _open_all(self, directory: LogDirectory, config_of: Callable[[str], LogConfig]) -> None:
-        disk = self._doors.disk
-        names = disk.list(directory.path)
-        broker_epoch = take_marker(disk, directory.path)
-        if broker_epoch is not None:
-            self.previous_broker_epoch = max(self.previous_broker_epoch, broker_epoch)
-        recovery_points = _read(directory.recovery_points)
-        log_starts = _read(directory.log_start_offsets)
-        high_watermarks = _read(directory.high_watermarks)
-        for name in names:
-            if name.endswith(DELETE_SUFFIX):
-                self._remove_later(f"{directory.path}/{name}", self._config.log_defaults)
+    def _load(
+        self, config_of: Callable[[str], LogConfig], assigned: AssignedLogs
+    ) -> Iterator[None]:
+        """Open everything; each step is bounded."""
+        parts = LoadingParts(self._config, self._doors, config_of)
+        loadings = [(each, DirectoryLoading(each, parts)) for each in self._online()]
+        for directory, loading in loadings:
+            try:
+                loading.begin()
+            except OSError as error:
+                self._take_offline(directory, error)
+        epochs = {loading.previous_broker_epoch for _, loading in loadings}
+        # Known only if all directories say the same.
+        self.previous_broker_epoch = epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
+        for directory, loading in loadings:
+            if not directory.is_online:
                 continue
-            partition = parse_directory_name(name)
-            path = f"{directory.path}/{name}"
-            if partition is None or partition == CLUSTER_METADATA or not disk.is_directory(path):
+            try:
+                for found in loading.slices():
+                    if found is not None:
+                        self._take_in(directory, found, assigned)
+                    yield
+            except OSError as error:
+                self._take_offline(directory, error)
+            except KafkaStorageError:
+                # The directory went offline, which was told already; the others go on.
                 continue
-            opening = LogOpening(
+        self._promote_abandoned(assigned)
+
+    def _take_in(self, directory: LogDirectory, found: FoundLog, assigned: AssignedLogs) -> None:
+        """A log was opened: keep it, or set it aside if it is nobody's."""
+        log = found.log
+        if log is None:
+            self._remove_later(found.path, self._config.log_defaults)
+            return
+        partition = log.topic_partition
+        logs, owners = self.logs, self._directory_of
+        if found.is_future:
+            logs, owners = self.futures, self._future_directory_of
+        if assigned.is_stray(partition, log.topic_id):
+            log.rename_to_stray("the metadata does not know it")
+            return
+        other = logs.get(partition)
+        if other is not None:
+            # A move to another directory was cut off between its two renames; what the metadata
+            # names was complete by then.
+            if assigned.directory_id_of(partition) != directory.id:
+                log.rename_to_stray(f"{other.directory} is the log of {partition}")
+                return
+            other.rename_to_stray(f"{log.directory} is the log of {partition}")
+        logs[partition] = log
+        owners[partition] = directory
+
+    def _promote_abandoned(self, assigned: AssignedLogs) -> None:
+        """A replica on its way whose origin is gone takes its place, as far as it has come."""
+        for partition in [key for key in self.futures if key not in self.logs]:
+            directory = self._future_directory_of[partition]
+            if self.has_offline_directories and (
+                assigned.directory_id_of(partition) != directory.id
+            ):
+                # Its origin may be in a directory that comes back.
+                continue
+            _log.warning(
+                "%s was being moved and its origin is gone: it goes on from %s, with what had "
+                "been copied",
                 partition,
-                None,
-                recovery_points.get(partition, 0),
-                log_starts.get(partition, 0),
-                high_watermarks.get(partition, 0),
-                broker_epoch is not None,
-                self._config.producer_id_expiration_ms,
+                directory.path,
             )
-            log = Log.open(path, config_of(partition.topic), self._doors, opening)
+            log = self._forget_future(partition)
+            log.rename(f"{directory.path}/{partition.directory_name}")
             self.logs[partition] = log
             self._directory_of[partition] = directory
 
     def _close_all(self, directory: LogDirectory, broker_epoch: int) -> None:
-        for partition, log in self.logs.items():
-            if self._directory_of[partition] is directory:
+        for _, log in self._logs_in(directory):
+            if directory.is_loaded or directory.was_stopped_cleanly:
                 log.close()
-        directory.recovery_points.write(self._recovery_points(directory))
-        directory.log_start_offsets.write(self._log_start_offsets(directory))
-        directory.high_watermarks.write(self._high_watermarks(directory))
-        write_marker(self._doors.disk, directory.path, broker_epoch)
+            else:
+                log.close_files()
+        if directory.is_loaded:
+            directory.recovery_points.write(self._recovery_points(directory))
+            directory.log_start_offsets.write(self._log_start_offsets(directory))
+            directory.high_watermarks.write(self._high_watermarks(directory))
+            write_marker(self._doors.disk, directory.path, broker_epoch)
+        elif directory.was_stopped_cleanly:
+            # Stopped while it was being opened: what was not opened is as clean as before.
+            write_marker(self._doors.disk, directory.path, self.previous_broker_epoch)
 
     # -- logs --------------------------------------------------------------------------------
 
@@ -184,40 +270,57 @@ class LogManager:
         return self.logs.get(partition)
 
     def get_or_create(
-        self, partition: TopicPartition, topic_id: bytes | None, config: LogConfig
+        self,
+        partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        directory_id: bytes | None = None,
     ) -> Log:
-        """The log of a partition, made in the directory with the fewest logs if it is new.
+        """The log of a partition, made if it is new.
+
+        Args:
+            directory_id: where the metadata has it; None for the directory with the fewest logs.
 
         Raises:
             InconsistentTopicIdError: there is one of another topic of the same name.
-            KafkaStorageError: no directory is online, or it failed.
+            KafkaStorageError: no directory is online, or it failed, or the log may be in one that
+                is offline.
         """
         log = self.logs.get(partition)
         if log is not None:
             if topic_id is not None:
                 log.assign_topic_id(topic_id)
             return log
-        directory = self._emptiest()
-        opening = LogOpening(
-            partition,
-            topic_id,
-            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
-        )
-        path = f"{directory.path}/{partition.directory_name}"
-        log = Log.open(path, config, self._doors, opening)
+        directory = self._directory_for(partition, directory_id)
+        log = self._create(f"{directory.path}/{partition.directory_name}", partition, topic_id,
+                           config)  # fmt: skip
         self.logs[partition] = log
         self._directory_of[partition] = directory
         return log
 
     def delete_async(self, partition: TopicPartition) -> bool:
         """Forget a log at once, delete its files later; returns whether there was one."""
+        self.delete_future(partition)
         log = self.logs.pop(partition, None)
         if log is None:
             return False
         del self._directory_of[partition]
+        self._delete_later(log)
+        return True
+
+    def _delete_later(self, log: Log) -> None:
         log.rename_to_delete()
         self._remove_later(log.directory, log.config, log)
-        return True
+
+    def _create(
+        self, path: str, partition: TopicPartition, topic_id: bytes | None, config: LogConfig
+    ) -> Log:
+        opening = LogOpening(
+            partition,
+            topic_id,
+            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
+        )
+        return Log.open(path, config, self._doors, opening)
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
         """Cut a log, and let the recovery points on disk follow; returns whether it was cut."""
@@ -233,7 +336,7 @@ class LogManager:
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """The configuration of a topic has changed."""
-        for partition, log in self.logs.items():
+        for partition, log in (*self.logs.items(), *self.futures.items()):
             if partition.topic == topic:
                 log.update_config(config)
 
@@ -241,16 +344,48 @@ class LogManager:
         """The data directory in which a partition's log lies."""
         return self._directory_of.get(partition)
 
+    @property
+    def has_offline_directories(self) -> bool:
+        """Whether a data directory failed, or could not be opened at all."""
+        return bool(self._offline_paths) or not all(each.is_online for each in self.directories)
+
+    @property
+    def offline_paths(self) -> list[str]:
+        """The data directories that cannot be used."""
+        failed = [each.path for each in self.directories if not each.is_online]
+        return [*self._offline_paths, *failed]
+
+    @property
+    def offline_directory_ids(self) -> list[bytes]:
+        """Ids of the directories that have failed since the start."""
+        return [each.id for each in self.directories if not each.is_online]
+
+    def _directory_for(self, partition: TopicPartition, directory_id: bytes | None) -> LogDirectory:
+        if directory_id is not None:
+            for directory in self.directories:
+                if directory.id == directory_id:
+                    if directory.is_online:
+                        return directory
+                    raise KafkaStorageError(f"{directory.path} is offline")
+            if self.has_offline_directories:
+                raise KafkaStorageError(f"{partition} may lie in a directory that is offline")
+        preferred = self._preferred.pop(partition, None)
+        if preferred is not None and preferred.is_online:
+            return preferred
+        return self._emptiest()
+
     def _emptiest(self) -> LogDirectory:
-        online = [directory for directory in self.directories if directory.is_online]
+        online = self._online()
         if not online:
             raise KafkaStorageError("no data directory is online")
+        online = [directory for directory in online if not directory.is_cordoned] or online
         if len(online) == 1:
             return online[0]
         counts = {directory.path: 0 for directory in online}
-        for directory in self._directory_of.values():
-            if directory.path in counts:
-                counts[directory.path] += 1
+        for table in (self._directory_of, self._future_directory_of):
+            for directory in table.values():
+                if directory.path in counts:
+                    counts[directory.path] += 1
         return min(online, key=lambda directory: counts[directory.path])
 
     def _remove_later(self, path: str, config: LogConfig, log: Log | None = None) -> None:
@@ -266,6 +401,71 @@ class LogManager:
             self._doors.executor.submit(lambda: disk.remove_tree(path), done)
 
         self._doors.timer.call_later(config.file_delete_delay_ms, remove)
+
+    # -- moving between directories ------------------------------------------------------------
+
+    def directory_at(self, path: str) -> LogDirectory | None:
+        """The data directory of that path; None if it is none, or could not be opened."""
+        return next((each for each in self.directories if each.path == path), None)
+
+    def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Make the partition's log in that directory, should it be made."""
+        if partition not in self.logs and len(self._preferred) < _PREFERRED_MAX:
+            self._preferred[partition] = directory
+
+    def future_directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """The directory that the partition's log is on its way to."""
+        return self._future_directory_of.get(partition)
+
+    def create_future(self, partition: TopicPartition, directory: LogDirectory) -> Log:
+        """An empty replica in another directory, to be filled from the log.
+
+        Raises:
+            KafkaStorageError: the directory failed.
+        """
+        log = self.logs[partition]
+        assert partition not in self.futures
+        name = partition.future_directory_name(self._doors.rng.uuid())
+        future = self._create(f"{directory.path}/{name}", partition, log.topic_id, log.config)
+        self.futures[partition] = future
+        self._future_directory_of[partition] = directory
+        return future
+
+    def delete_future(self, partition: TopicPartition) -> bool:
+        """Give a move up; returns whether there was one."""
+        if partition not in self.futures:
+            return False
+        self._delete_later(self._forget_future(partition))
+        return True
+
+    def replace_with_future(self, partition: TopicPartition) -> Log:
+        """The future replica, which has all that the log has, takes its place.
+
+        Every step is on the disk before the next, so that a loss of power leaves one of both, or
+        both with the metadata telling which.
+
+        Raises:
+            KafkaStorageError: a directory failed.
+        """
+        log, future = self.logs[partition], self.futures[partition]
+        directory = self._future_directory_of[partition]
+        assert future.log_end_offset == log.log_end_offset, partition
+        future.take_over_from(log)
+        future.rename(f"{directory.path}/{partition.directory_name}")
+        future.sync_name()
+        self._forget_future(partition)
+        self.logs[partition] = future
+        self._directory_of[partition] = directory
+        self._delete_later(log)
+        log.sync_name()
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+        return future
+
+    def _forget_future(self, partition: TopicPartition) -> Log:
+        del self._future_directory_of[partition]
+        return self.futures.pop(partition)
 
     # -- checkpoints -------------------------------------------------------------------------
 
@@ -293,6 +493,8 @@ class LogManager:
         checkpoint: OffsetCheckpoint,
         collect: Callable[[LogDirectory], dict[TopicPartition, int]],
     ) -> None:
+        if not directory.is_loaded:
+            return
         checkpoint.write_async(
             self._doors.executor,
             lambda: collect(directory),
@@ -300,8 +502,12 @@ class LogManager:
         )
 
     def _logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
-        owner = self._directory_of
-        return [item for item in self.logs.items() if owner[item[0]] is directory]
+        owner, future_owner = self._directory_of, self._future_directory_of
+        found = [item for item in self.logs.items() if owner[item[0]] is directory]
+        if self.futures:
+            # Under the same name, as in Kafka: a partition has but one of them in a directory.
+            found += [item for item in self.futures.items() if future_owner[item[0]] is directory]
+        return found
 
     def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
         return {tp: log.recovery_point for tp, log in self._logs_in(directory)}
@@ -316,67 +522,11 @@ class LogManager:
     def _high_watermarks(self, directory: LogDirectory) -> dict[TopicPartition, int]:
         return {tp: log.high_watermark for tp, log in self._logs_in(directory)}
 
-    # -- tasks over all logs -----------------------------------------------------------------
-
-    def apply_retention(self) -> None:
-        """Delete what retention lets go, and give back what idle segments hold."""
-        now_ms = self._doors.clock.wall_ms()
-
-        def work(log: Log) -> None:
-            log.delete_old_segments(now_ms)
-            log.release_idle()
-
-        self._in_slices(work)
-
-    def expire_producers(self) -> None:
-        """Forget producers that have been silent for producer.id.expiration.ms."""
-        now_ms = self._doors.clock.wall_ms()
-        self._in_slices(lambda log: log.producer_state.remove_expired(now_ms))
-
-    def flush_dirty_logs(self) -> None:
-        """Sync the logs whose flush.ms is over."""
-        now = self._doors.clock.monotonic_ms()
-
-        def work(log: Log) -> None:
-            if now - log.last_flush_ms >= log.config.flush_ms:
-                log.flush_async(lambda _: None)
-
-        self._in_slices(work)
-
-    def _in_slices(self, work: Callable[[Log], object]) -> None:
-        waiting = list(self.logs)
-
-        def run() -> None:
-            for partition in waiting[:_SLICE]:
-                log = self.logs.get(partition)
-                if log is not None:
-                    try:
-                        work(log)
-                    except KafkaStorageError:
-                        # Its directory went offline, which was told already.
-                        continue
-            del waiting[:_SLICE]
-            if waiting:
-                self._doors.timer.call_soon(run)
-
-        run()
-
-    def _repeat(self, name: str, interval_ms: int, task: Callable[[], None]) -> None:
-        if interval_ms > _INTERVAL_MAX_MS:
-            return
-
-        def run() -> None:
-            task()
-            self._timers[name] = self._doors.timer.call_later(interval_ms, run)
-
-        delay_ms = self._config.log_initial_task_delay_ms
-        self._timers[name] = self._doors.timer.call_later(delay_ms, run)
-
     # -- failure -----------------------------------------------------------------------------
 
     def _on_disk_failure(self, path: str, error: OSError) -> None:
         for directory in self.directories:
-            if path == directory.path or path.startswith(directory.path + "/"):
+            if directory.holds(path):
                 self._take_offline(directory, error)
 
     def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
@@ -384,15 +534,11 @@ class LogManager:
         if not directory.is_online:
             return
         directory.is_online = False
-        for partition in [tp for tp, owner in self._directory_of.items() if owner is directory]:
-            del self._directory_of[partition]
-            self.logs.pop(partition).close_files()
+        for logs, owners in (
+            (self.logs, self._directory_of),
+            (self.futures, self._future_directory_of),
+        ):
+            for partition in [tp for tp, owner in owners.items() if owner is directory]:
+                del owners[partition]
+                logs.pop(partition).take_offline()
         self._on_directory_failure(directory, error)
-
-
-def _read(checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
-    """The offsets; none from a damaged file, which costs a longer recovery and nothing else."""
-    try:
-        return checkpoint.read()
-    except CheckpointError:
-        return {}

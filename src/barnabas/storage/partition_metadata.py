@@ -29,6 +29,6 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
-    """Write the file; not synced, the metadata log tells the id again after a loss of power."""
+    """Write the file; it is synced together with the first records (`Log.prepare_flush`)."""
     content = f"version: {_VERSION}\ntopic_id: {uuid_to_string(topic_id)}"
     disk.write_atomically(f"{directory}/{PARTITION_METADATA}", content.encode(), sync=False)

@@ -156,7 +156,7 @@ def test_retention_runs_over_all_logs_in_slices() -> None:
         broker.append(partition)
         broker.manager.logs[partition].update_high_watermark(1)
     broker.bench.clock.now_ms = 8 * 86_400_000
-    broker.manager.apply_retention()
+    broker.manager.tasks.apply_retention()
     while broker.bench.timer.waiting:
         broker.bench.timer.run()
     assert {broker.manager.logs[partition].log_start_offset for partition in many} == {1}
@@ -179,8 +179,8 @@ def test_a_log_whose_flush_time_is_over_is_synced() -> None:
     log = broker.manager.logs[PARTITIONS[0]]
     log.update_config(replace(CONFIG, flush_ms=1000))
     broker.bench.clock.now_ms = 999
-    broker.manager.flush_dirty_logs()
+    broker.manager.tasks.flush_dirty_logs()
     assert log.recovery_point == 0
     broker.bench.clock.now_ms = 1000
-    broker.manager.flush_dirty_logs()
+    broker.manager.tasks.flush_dirty_logs()
     assert log.recovery_point == 1
