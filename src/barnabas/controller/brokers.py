@@ -30,6 +30,7 @@ from barnabas.protocol.records.broker_registration_change_record import (
 
 if TYPE_CHECKING:
     from barnabas.controller.config import ControllerConfig
+    from barnabas.controller.directories import DirectoryControl
     from barnabas.controller.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.features_image import FeaturesImage
@@ -43,9 +44,12 @@ _SHUTTING_DOWN = 1
 class BrokerControl:
     """Turns what brokers say of themselves, and their silence, into records."""
 
-    def __init__(self, config: ControllerConfig, elections: Elections) -> None:
+    def __init__(
+        self, config: ControllerConfig, elections: Elections, directories: DirectoryControl
+    ) -> None:
         self._config = config
         self._elections = elections
+        self._directories = directories
         # When each broker was last heard of, monotonic ms; started anew by a new leader.
         self._heard: dict[int, float] = {}
 
@@ -137,6 +141,8 @@ class BrokerControl:
             records.append(_change(broker, fenced=_UNFENCE))
             records += self._elections.on_returning(image, broker.id)
             fenced = False
+        if request.offline_log_dirs:
+            records += self._directories.take_offline(image, broker, request.offline_log_dirs)
         records += _cordoned(broker, request)
         self._heard[broker.id] = view.now_ms
         if fenced:

@@ -15,6 +15,7 @@ from barnabas.controller.activation import activation_records
 from barnabas.controller.brokers import BrokerControl, refuse_heartbeat, refuse_registration
 from barnabas.controller.client_quotas import alter_client_quotas, refuse_alter_client_quotas
 from barnabas.controller.configs import ConfigControl, refuse_alter_configs
+from barnabas.controller.directories import DirectoryControl, refuse_assign_replicas
 from barnabas.controller.elections import Elections
 from barnabas.controller.in_sync_replicas import IsrControl, refuse_alter_partition
 from barnabas.controller.partitions import PartitionControl, refuse_create_partitions
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.alter_partition import (
         AlterPartitionRequest,
         AlterPartitionResponse,
+    )
+    from barnabas.protocol.messages.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
     )
     from barnabas.protocol.messages.broker_heartbeat import (
         BrokerHeartbeatRequest,
@@ -120,7 +125,8 @@ class Controller:
         self._topics = TopicControl(config, topic_configs, placer, parts.rng)
         self._partitions = PartitionControl(placer)
         self._configs = ConfigControl(config, topic_configs)
-        self._brokers = BrokerControl(config, elections)
+        self._directories = DirectoryControl(elections)
+        self._brokers = BrokerControl(config, elections, self._directories)
         self._isr = IsrControl(elections)
 
     @property
@@ -214,6 +220,14 @@ class Controller:
     ) -> None:
         """A leader proposes another ISR (API 56)."""
         self._serve(self._isr.alter, refuse_alter_partition, request, on_done)
+
+    def assign_replicas_to_dirs(
+        self,
+        request: AssignReplicasToDirsRequest,
+        on_done: Callable[[AssignReplicasToDirsResponse], None],
+    ) -> None:
+        """A broker says in which directories its replicas lie (API 73)."""
+        self._serve(self._directories.assign, refuse_assign_replicas, request, on_done)
 
     # -- the driver's listener --------------------------------------------------------------------
 

@@ -69,6 +69,26 @@ class Elections:
                 records.append(change)
         return records
 
+    def on_directories_lost(
+        self, image: ClusterImage, broker_id: int, directories: frozenset[bytes]
+    ) -> list[VersionedRecord]:
+        """Data directories of the broker have failed: its replicas there leave every ISR.
+
+        Args:
+            image: where the broker still has them.
+        """
+        records: list[VersionedRecord] = []
+        for topic, partition, before in _partitions(image):
+            involved = broker_id in before.isr or before.leader == broker_id
+            if not involved or before.directory_of(broker_id) not in directories:
+                continue
+            target = tuple(replica for replica in before.isr if replica != broker_id)
+            rules = self._rules(image, topic, before, leaving=broker_id)
+            change = changed_partition(partition, topic.id, before, target, rules)
+            if change is not None:
+                records.append(change)
+        return records
+
     def rules(
         self, image: ClusterImage, topic: TopicImage, partition: PartitionRegistration
     ) -> ElectionRules:
@@ -88,7 +108,10 @@ class Elections:
         def is_acceptable(replica: int) -> bool:
             if replica == leaving:
                 return False
-            return replica == returning or is_live(image.brokers.get(replica))
+            broker = image.brokers.get(replica)
+            if broker is None or not broker.has_online(partition.directory_of(replica)):
+                return False
+            return replica == returning or is_live(broker)
 
         configs = self._topic_configs
         return ElectionRules(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.metadata_version import register_broker_record_version
+from barnabas.metadata.partition_registration import DIRECTORY_LOST, RESERVED_DIRECTORIES
 from barnabas.protocol.records.register_broker_record import (
     BrokerEndpoint,
     BrokerFeature,
@@ -99,6 +100,14 @@ class BrokerRegistration:
                 self.cordoned_directories if cordoned is None else tuple(cordoned)
             ),
         )
+
+    def has_online(self, directory: bytes) -> bool:
+        """Whether what is assigned to that directory can be used (KIP-858)."""
+        if directory == DIRECTORY_LOST:
+            return False
+        if directory in RESERVED_DIRECTORIES or not self.directories:
+            return True
+        return directory in self.directories
 
     def with_fenced(self, fenced: bool) -> BrokerRegistration:
         """This broker fenced, or not any more."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.metadata.configs_image import TOPIC
+from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition import Partition
 from barnabas.storage.errors import InconsistentTopicIdError, StorageError
@@ -29,9 +30,13 @@ class LogStore(Protocol):
     """Where logs come from: what this package needs of the log manager."""
 
     def get_or_create(
-        self, partition: TopicPartition, topic_id: bytes | None, config: LogConfig
+        self,
+        partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        directory_id: bytes | None = None,
     ) -> Log:
-        """The partition's log, made if there is none. Raises StorageError."""
+        """The partition's log, made if there is none, in that directory. Raises StorageError."""
         ...
 
     def delete_async(self, partition: TopicPartition) -> bool:
@@ -166,7 +171,8 @@ class PartitionRegistry:
             del self.online[topic_partition]
             self._logs.delete_async(topic_partition)
         try:
-            log = self._open(topic_partition, wanted.topic_id)
+            directory = wanted.registration.directory_of(self._settings.node_id)
+            log = self._open(topic_partition, wanted.topic_id, directory)
         except StorageError as error:
             _log.error("cannot open the log of %s: %s", topic_partition, error)
             self.offline.add(topic_partition)
@@ -175,15 +181,16 @@ class PartitionRegistry:
         self.online[topic_partition] = partition
         return partition
 
-    def _open(self, topic_partition: TopicPartition, topic_id: bytes) -> Log:
+    def _open(self, topic_partition: TopicPartition, topic_id: bytes, directory: bytes) -> Log:
         config = self._config_of(topic_partition.topic)
+        directory_id = None if directory in RESERVED_DIRECTORIES else directory
         try:
-            return self._logs.get_or_create(topic_partition, topic_id, config)
+            return self._logs.get_or_create(topic_partition, topic_id, config, directory_id)
         except InconsistentTopicIdError:
             # Of a topic that was deleted, and its name used again, while this broker was down.
             _log.warning("%s belongs to a deleted topic and makes room", topic_partition)
             self._logs.delete_async(topic_partition)
-            return self._logs.get_or_create(topic_partition, topic_id, config)
+            return self._logs.get_or_create(topic_partition, topic_id, config, directory_id)
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
         """Its disk failed."""

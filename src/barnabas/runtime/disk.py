@@ -95,6 +95,14 @@ class Disk(Protocol):
         """Replace the content: after a crash the old or the new is there, never a mixture."""
         ...
 
+    def absolute(self, path: str) -> str:
+        """The path from the root on, in its shortest form."""
+        ...
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the file system that a path lies on: all, and free for this process."""
+        ...
+
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
         ...
@@ -276,6 +284,15 @@ class RealDisk:
         os.replace(temporary, path)  # noqa: PTH105 - paths are strings here
         if sync:
             self.sync_directory(os.path.dirname(path) or ".")  # noqa: PTH120
+
+    def absolute(self, path: str) -> str:
+        """The path from the root on, in its shortest form."""
+        return os.path.abspath(path)  # noqa: PTH100 - paths are strings here
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the file system: all, and free for this process."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""

@@ -32,12 +32,17 @@ from barnabas.server.config import log_directories
 from barnabas.server.configuration import BROKER_KEYS
 from barnabas.server.conversion_queue import ConversionQueue
 from barnabas.server.described_configs import DescribedConfigs
+from barnabas.server.directory_assignments import DirectoryAssignments
 from barnabas.server.dispatch import Dispatcher, HandlerTable
 from barnabas.server.features import BOOTSTRAP_FEATURES
 from barnabas.server.forwarding import Forwarding
 from barnabas.server.listener import Listener
 from barnabas.server.listeners import advertised_endpoints
-from barnabas.server.log_directories import open_log_directories
+from barnabas.server.log_directories import (
+    DirectoryPaths,
+    describe_directory_failure,
+    open_data_directories,
+)
 from barnabas.server.metadata_follower import MetadataFollower
 from barnabas.server.parts import ServerParts
 from barnabas.server.producer_ids import ProducerIds
@@ -103,8 +108,11 @@ class Broker:
             ConfigError: an endpoint that clients could not connect to.
         """
         runtime = self._runtime
-        self._directories = open_log_directories(
-            runtime.disk, log_directories(self._config), self._configuration.node_id, runtime.rng
+        paths = DirectoryPaths(
+            log_directories(self._config), self._config.optional_string("metadata.log.dir")
+        )
+        self._directories = open_data_directories(
+            runtime.disk, paths, self._configuration.node_id, runtime.rng
         )
         self._wheel = TimingWheel(runtime.clock, runtime.timer)
         self._doors = LogDoors(
@@ -131,7 +139,7 @@ class Broker:
         self._quorum.add_listener(publisher)
         self._quorum.add_listener(SnapshotGenerator(self._quorum, publisher, raft_config))
         self._quorum.add_listener(self._controller)
-        self._controller.when_active(self._register)
+        self._controller.when_active(lambda: self._follower.open_logs(self._register))
         self._quorum.start()
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
@@ -165,11 +173,12 @@ class Broker:
             return
         self._quorum.shutdown()
         self._logs.shutdown(self._registration.epoch)
+        self._directories.close()
         on_stopped()
 
     @property
     def _cluster_id(self) -> str:
-        return self._directories[0].meta.cluster_id
+        return self._directories.cluster_id
 
     def _broker_epoch(self) -> int:
         return self._registration.epoch
@@ -191,8 +200,7 @@ class Broker:
         )
 
     def _open_quorum(self, raft_config: RaftConfig) -> RaftDriver:
-        given = self._config.optional_string("metadata.log.dir")
-        directory = given or self._directories[0].path
+        directory = self._directories.metadata.path
         opening = RaftOpening(
             directory, self._doors, self._runtime.rng, self._fail, BOOTSTRAP_FEATURES
         )
@@ -200,10 +208,14 @@ class Broker:
 
     def _join_replicas(self) -> None:
         """Logs, replicas and coordinators, and what brings them in line with the metadata."""
-        runtime, config = self._runtime, self._config
+        runtime, config, node_id = self._runtime, self._config, self._configuration.node_id
         configs = TopicConfigs(self._configuration, BROKER_KEYS)
         self._logs = LogManager(
-            self._directories, storage_config(config), self._doors, self._on_directory_failed
+            self._directories.logs,
+            storage_config(config),
+            self._doors,
+            self._on_directory_failed,
+            self._directories.offline_paths,
         )
         sender = ForwardedAlterPartition(
             self._configuration.node_id, self._broker_epoch, self._forwarding, runtime.timer
@@ -213,6 +225,9 @@ class Broker:
             config.build(ReplicationConfig),
             self._logs,
             ReplicationParts(self._wheel, runtime.clock, sender, ReplicaMetrics(), configs.of),
+        )
+        assignments = DirectoryAssignments(
+            node_id, self._broker_epoch, self._forwarding, runtime.timer, self._cluster, self._logs
         )
         group_config = config.build(GroupCoordinatorConfig)
         self._groups = GroupCoordinator(
@@ -229,7 +244,13 @@ class Broker:
             runtime.rng,
         )
         self._follower = MetadataFollower(
-            self._cluster, configs, self._logs, self._replicas, self._groups
+            node_id,
+            self._cluster,
+            configs,
+            self._logs,
+            self._replicas,
+            self._groups,
+            assignments.on_changes,
         )
 
     def _bind(self) -> None:
@@ -256,6 +277,8 @@ class Broker:
             clock=runtime.clock,
             cluster=self._cluster,
             forwarding=self._forwarding,
+            logs=self._logs,
+            disk=runtime.disk,
             replicas=self._replicas,
             fetch_sessions=FetchSessionCache(
                 config.integer("max.incremental.fetch.session.cache.slots"),
@@ -280,8 +303,10 @@ class Broker:
             incarnation_id=self._runtime.rng.uuid(),
             endpoints=advertised_endpoints(config, self._bound),
             rack=config.optional_string("broker.rack"),
-            directories=[directory.meta.directory_id for directory in self._directories],
+            directories=[each.id for each in self._directories.logs if each.is_online],
             heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
+            offline_directories=lambda: self._logs.offline_directory_ids,
+            cordoned_directories=lambda: self._logs.cordoned_directory_ids,
         )
         return Registration(
             registrant,
@@ -292,7 +317,7 @@ class Broker:
         )
 
     def _register(self) -> None:
-        """The own controller is active: the logs, with the last life's epoch, are open by now."""
+        """The own controller is active, and the logs, with the last life's epoch, are open."""
         self._registration.start(self._logs.previous_broker_epoch)
 
     def _serve(self) -> None:
@@ -304,10 +329,13 @@ class Broker:
         self._on_ready(self._bound[0].address)
 
     def _on_directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        _log.error("Data directory %s failed and is offline: %s", directory.path, error)
+        """Its partitions answer KAFKA_STORAGE_ERROR, and the others go on while they can."""
+        _log.error("%s", describe_directory_failure(directory.path, error))
         self._replicas.on_directory_failed(directory.path)
-        if not any(each.is_online for each in self._directories):
+        if directory is self._directories.metadata or not self._logs.has_online_directories:
             self._fail(error)
+        else:
+            self._registration.report_directories()
 
     def _fail(self, error: BaseException) -> None:
         """Nothing sound is left to do: the process has to end."""

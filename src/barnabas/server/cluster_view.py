@@ -49,6 +49,15 @@ class ClusterView:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
+    def offline_replicas(self, partition: PartitionRegistration) -> list[int]:
+        """Replicas whose broker is not live, or whose data directory has failed (KIP-112)."""
+        return [
+            replica
+            for replica in partition.replicas
+            if not self.is_alive(replica)
+            or not self.image.brokers[replica].has_online(partition.directory_of(replica))
+        ]
+
     def live_brokers(self, listener_name: str) -> Iterator[tuple[BrokerRegistration, Endpoint]]:
         """Brokers that are not fenced and have a listener of that name, with its address."""
         for broker in self.image.brokers.values():

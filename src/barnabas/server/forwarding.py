@@ -36,6 +36,7 @@ class Forwarding:
             ApiKey.BROKER_REGISTRATION: controller.register_broker,
             ApiKey.BROKER_HEARTBEAT: controller.broker_heartbeat,
             ApiKey.ALTER_PARTITION: controller.alter_partition,
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: controller.assign_replicas_to_dirs,
         }
 
     def send(

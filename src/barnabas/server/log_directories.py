@@ -1,7 +1,14 @@
-"""Opens the data directories: locked, and found or made to belong to this node of this cluster."""
+"""Opens the data directories: locked, and found or made to belong to this node of this cluster.
+
+One that the disk does not give is left out and the others go on (KIP-112); the one that holds the
+metadata log has to be there.
+"""
 
 from __future__ import annotations
 
+import errno
+import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.primitives import uuid_to_string
@@ -10,37 +17,144 @@ from barnabas.storage.log_directory import LogDirectory
 from barnabas.storage.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.rng import Rng
 
+_log = logging.getLogger(__name__)
 
-def open_log_directories(
-    disk: Disk, paths: list[str], node_id: int, rng: Rng
-) -> list[LogDirectory]:
-    """All of them, or none: formatted for a new cluster where all are empty.
+
+# What the operator can do, by the kind of failure.
+_REMEDIES = {
+    errno.ENOSPC: "The disk is full: make room",
+    errno.EDQUOT: "The disk quota is used up: make room or raise it",
+    errno.EFBIG: "A file reached the largest size that is allowed: raise the limit (ulimit -f)",
+    errno.EROFS: "The file system is read-only: look for its errors in the kernel's log, mend it",
+    errno.EMFILE: "Too many files are open: raise the limit (ulimit -n)",
+    errno.EACCES: "This user may not write there: mend the permissions",
+}
+_REMEDY = "Look for the disk's errors in the kernel's log and mend or replace it"
+
+
+def describe_directory_failure(path: str, error: OSError) -> str:
+    """Which directory failed, how, what that means and what to do; for the operator."""
+    remedy = _REMEDIES.get(error.errno or 0, _REMEDY)
+    return (
+        f"Data directory {path} failed and is offline: {error}. Its partitions are answered with "
+        f"KAFKA_STORAGE_ERROR and nothing more is written to it; other directories go on. "
+        f"{remedy}, then start the broker again"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DataDirectories:
+    """What could be opened, and what could not."""
+
+    # Those of log.dirs, in their order.
+    logs: list[LogDirectory]
+    # Those of log.dirs that the disk did not give.
+    offline_paths: list[str]
+    # Holds the metadata log; one of `logs`, or one of its own (metadata.log.dir).
+    metadata: LogDirectory
+
+    @property
+    def cluster_id(self) -> str:
+        """What they all belong to."""
+        return self.metadata.meta.cluster_id
+
+    def close(self) -> None:
+        """Let others have them."""
+        for directory in (*self.logs, self.metadata):
+            directory.close()
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryPaths:
+    """What is configured."""
+
+    # log.dirs
+    logs: Sequence[str]
+    # metadata.log.dir; None for the first of log.dirs.
+    metadata: str | None = None
+
+
+def open_data_directories(
+    disk: Disk, configured: DirectoryPaths, node_id: int, rng: Rng
+) -> DataDirectories:
+    """Open what is there, formatted for a new cluster where all are empty.
 
     Raises:
         DirectoryInUseError: another process has one.
         InconsistentDirectoryError: one belongs to another node, or they to several clusters.
+        OSError: the directory of the metadata log, or every other one, cannot be used.
     """
-    cluster_id = _cluster_id(disk, paths) or uuid_to_string(rng.uuid())
-    opened: list[LogDirectory] = []
+    paths = list(dict.fromkeys(disk.absolute(path) for path in configured.logs))
+    metadata_path = disk.absolute(configured.metadata or paths[0])
+    wanted = list(dict.fromkeys([metadata_path, *paths]))
+    found = _cluster_id(disk, wanted)
+    cluster_id = found or uuid_to_string(rng.uuid())
+    opened: dict[str, LogDirectory] = {}
+    failed: dict[str, OSError] = {}
     try:
-        for path in paths:
-            opened.append(LogDirectory.open(disk, path, node_id, cluster_id, rng))  # noqa: PERF401
+        for path in wanted:
+            try:
+                opened[path] = LogDirectory.open(disk, path, node_id, cluster_id, rng)
+            except OSError as error:
+                failed[path] = error
+        _check_usable(paths, metadata_path, opened, failed)
     except BaseException:
-        for directory in opened:
+        for directory in opened.values():
             directory.close()
         raise
-    return opened
+    for path, reason in failed.items():
+        _log.error(
+            "Data directory %s cannot be used and is offline: %s. Its partitions are not served; "
+            "mend the disk and start the broker again",
+            path,
+            reason,
+        )
+    for directory in opened.values():
+        if found is not None and directory.was_formatted:
+            _log.warning(
+                "Data directory %s is new and empty. If it should hold data (is its disk "
+                "mounted?), stop the broker now",
+                directory.path,
+            )
+    logs = [opened[path] for path in paths if path in opened]
+    return DataDirectories(logs, [path for path in paths if path in failed], opened[metadata_path])
 
 
-def _cluster_id(disk: Disk, paths: list[str]) -> str | None:
-    found = {
-        meta.cluster_id: path
-        for path in paths
-        if disk.exists(path) and (meta := MetaProperties.read(disk, path)) is not None
-    }
+def _check_usable(
+    paths: Sequence[str],
+    metadata_path: str,
+    opened: dict[str, LogDirectory],
+    failed: dict[str, OSError],
+) -> None:
+    if metadata_path in failed:
+        raise failed[metadata_path]
+    if not any(path in opened for path in paths):
+        raise failed[paths[0]]
+    ids: dict[bytes, str] = {}
+    for path, directory in opened.items():
+        other = ids.setdefault(directory.id, path)
+        if other != path:
+            raise InconsistentDirectoryError(
+                f"{path} and {other} have the same directory.id: one is a copy of the other; "
+                f"use one of them"
+            )
+
+
+def _cluster_id(disk: Disk, paths: Sequence[str]) -> str | None:
+    found: dict[str, str] = {}
+    for path in paths:
+        try:
+            meta = MetaProperties.read(disk, path) if disk.exists(path) else None
+        except OSError:
+            # Said when it is opened.
+            continue
+        if meta is not None:
+            found.setdefault(meta.cluster_id, path)
     if len(found) > 1:
         listed = ", ".join(f"{path} to {cluster}" for cluster, path in found.items())
         raise InconsistentDirectoryError(

@@ -1,7 +1,8 @@
 """What this broker does about each new cluster image (Kafka's BrokerMetadataPublisher).
 
-In this order: the view of request handlers, the logs (opened at the first image), replicas, topic
-defaults, coordinators. Deleted topics are gone from the view before their logs are.
+In this order: the view of request handlers, topic defaults, replicas, coordinators. Deleted topics
+are gone from the view before their logs are. Logs are opened once the image is as new as the
+metadata log was when the broker started: an older one would not know the newest of them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from barnabas.metadata.configs_image import BROKER
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import ClusterImage
+from barnabas.server.log_assignments import LogAssignments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
     from barnabas.replication.partition_registry import LeadershipChanges
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.cluster_view import ClusterView
@@ -25,16 +29,32 @@ if TYPE_CHECKING:
 class MetadataFollower:
     """A listener of the metadata publisher."""
 
-    __slots__ = ("_cluster", "_configs", "_groups", "_logs", "_logs_open", "_replicas")
+    __slots__ = (
+        "_cluster",
+        "_configs",
+        "_groups",
+        "_logs",
+        "_logs_open",
+        "_node_id",
+        "_on_changes",
+        "_replicas",
+    )
 
     def __init__(
         self,
+        node_id: int,
         cluster: ClusterView,
         configs: TopicConfigs,
         logs: LogManager,
         replicas: ReplicaManager,
         groups: GroupCoordinator,
+        on_changes: Callable[[LeadershipChanges], None] = lambda _: None,
     ) -> None:
+        """Args:
+        on_changes: told what has changed on this broker, behind the coordinators.
+        """
+        self._node_id = node_id
+        self._on_changes = on_changes
         self._cluster = cluster
         self._configs = configs
         self._logs = logs
@@ -47,10 +67,36 @@ class MetadataFollower:
         self._cluster.image = image
         if any(resource_type == BROKER for resource_type, _ in delta.config_changes):
             self._take_broker_configs(image)
-        if not self._logs_open:
+        if self._logs_open:
+            self._apply(delta, image)
+
+    def open_logs(self, on_open: Callable[[], None]) -> None:
+        """Open all logs, and from then on follow the images: all of the metadata log was seen.
+
+        Args:
+            on_open: called when they are open, perhaps before this returns.
+        """
+
+        def opened() -> None:
             self._logs_open = True
-            self._logs.startup(lambda topic: self._configs.of_topic(image, topic))
-        self._tell_groups(self._replicas.apply_delta(delta, image))
+            image = self._cluster.image
+            # From nothing to what there is now, however many images came before.
+            delta = ClusterDelta(ClusterImage())
+            for record, version in image.to_records():
+                delta.replay(record, version)
+            self._apply(delta, image)
+            on_open()
+
+        self._logs.startup_in_slices(
+            lambda topic: self._configs.of_topic(self._cluster.image, topic),
+            LogAssignments(self._cluster.image, self._node_id),
+            opened,
+        )
+
+    def _apply(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        changes = self._replicas.apply_delta(delta, image)
+        self._tell_groups(changes)
+        self._on_changes(changes)
         deleted = delta.topics_delta.deleted.values()
         if deleted:
             self._groups.on_topics_deleted({topic.name: topic.id for topic in deleted})

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from barnabas.replication.fetch_session_cache import FetchSessionCache
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
+    from barnabas.runtime.disk import Disk
     from barnabas.server.auto_topics import AutoTopics
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.conversion_queue import ConversionQueue
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.server.producer_ids import ProducerIds
     from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.settings.definition import ParsedConfig
+    from barnabas.storage.log_manager import LogManager
 
 
 @dataclass(slots=True)
@@ -31,6 +33,8 @@ class ServerParts:
     clock: Clock
     cluster: ClusterView
     forwarding: Forwarding
+    logs: LogManager
+    disk: Disk
     replicas: ReplicaManager
     fetch_sessions: FetchSessionCache
     auto_topics: AutoTopics

@@ -47,9 +47,13 @@ class Registrant:
     # What clients are told.
     endpoints: list[Endpoint]
     rack: str | None
-    # Ids of the data directories.
+    # Ids of the data directories that can be used.
     directories: list[bytes]
     heartbeat_interval_ms: int
+    # Those that have failed since, by now (KIP-858).
+    offline_directories: Callable[[], list[bytes]] = list
+    # Those that take no new partitions (KIP-1066).
+    cordoned_directories: Callable[[], list[bytes]] = list
 
 
 class Registration:
@@ -131,6 +135,13 @@ class Registration:
         if self._timer_entry is not None:
             self._timer_entry.cancel()
 
+    def report_directories(self) -> None:
+        """A data directory has failed: the controller is told now, not with the next heartbeat."""
+        if self.epoch != _NO_EPOCH and not self._stopped:
+            if self._timer_entry is not None:
+                self._timer_entry.cancel()
+            self._later(0, self._heartbeat)
+
     def _on_registered(self, response: BrokerRegistrationResponse) -> None:
         if self._stopped:
             return
@@ -150,6 +161,8 @@ class Registration:
             current_metadata_offset=self._metadata_offset(),
             want_fence=False,
             want_shut_down=False,
+            offline_log_dirs=self._registrant.offline_directories(),
+            cordoned_log_dirs=self._registrant.cordoned_directories(),
         )
         self._forwarding.send(request, self._on_heartbeat)
 

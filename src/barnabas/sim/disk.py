@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _DIRECTORY = None
 _Entry: TypeAlias = "Inode | None"
 _MISSING = object()
+# What a disk without limit says of its size.
+_SIZE_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,16 @@ class SimDisk:
         self.rename(temporary, path)
         if sync:
             self.sync_directory(posixpath.dirname(path))
+
+    def absolute(self, path: str) -> str:
+        """The path in its shortest form; relative ones are below the root."""
+        return posixpath.normpath(posixpath.join("/", path))
+
+    def space(self, path: str) -> tuple[int, int]:
+        """All bytes, and those that are free."""
+        self._need_directory(posixpath.normpath(path))
+        total = _SIZE_BYTES if self.capacity_bytes is None else self.capacity_bytes
+        return total, min(total, self.room())
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""

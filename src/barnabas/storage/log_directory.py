@@ -37,6 +37,7 @@ class LogDirectory:
         "meta",
         "path",
         "recovery_points",
+        "was_formatted",
         "was_stopped_cleanly",
     )
 
@@ -51,6 +52,8 @@ class LogDirectory:
         self.is_loaded = False
         # Takes no new logs (KIP-1066).
         self.is_cordoned = False
+        # Whether it was empty when it was opened.
+        self.was_formatted = False
         # Whether the marker of a clean stop was there.
         self.was_stopped_cleanly = False
         self.recovery_points = OffsetCheckpoint(disk, path, RECOVERY_POINTS)
@@ -75,6 +78,7 @@ class LogDirectory:
             )
         try:
             meta = MetaProperties.read(disk, path)
+            is_new = meta is None
             if meta is None:
                 meta = MetaProperties(cluster_id, node_id, rng.uuid())
                 meta.write(disk, path)
@@ -85,7 +89,9 @@ class LogDirectory:
         except BaseException:
             lock.release()
             raise
-        return cls(disk, path, lock, meta)
+        directory = cls(disk, path, lock, meta)
+        directory.was_formatted = is_new
+        return directory
 
     @property
     def id(self) -> bytes:

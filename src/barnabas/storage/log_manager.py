@@ -249,7 +249,7 @@ class LogManager:
             self._directory_of[partition] = directory
 
     def _close_all(self, directory: LogDirectory, broker_epoch: int) -> None:
-        for _, log in self._logs_in(directory):
+        for _, log in self.logs_in(directory):
             if directory.is_loaded or directory.was_stopped_cleanly:
                 log.close()
             else:
@@ -348,6 +348,16 @@ class LogManager:
     def has_offline_directories(self) -> bool:
         """Whether a data directory failed, or could not be opened at all."""
         return bool(self._offline_paths) or not all(each.is_online for each in self.directories)
+
+    @property
+    def has_online_directories(self) -> bool:
+        """Whether a log can be kept anywhere."""
+        return any(each.is_online for each in self.directories)
+
+    @property
+    def cordoned_directory_ids(self) -> list[bytes]:
+        """Ids of the directories that take no new logs."""
+        return [each.id for each in self.directories if each.is_cordoned]
 
     @property
     def offline_paths(self) -> list[str]:
@@ -501,7 +511,8 @@ class LogManager:
             lambda error: self._take_offline(directory, error),
         )
 
-    def _logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
+    def logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
+        """The logs of a directory, future replicas too."""
         owner, future_owner = self._directory_of, self._future_directory_of
         found = [item for item in self.logs.items() if owner[item[0]] is directory]
         if self.futures:
@@ -510,17 +521,17 @@ class LogManager:
         return found
 
     def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        return {tp: log.recovery_point for tp, log in self._logs_in(directory)}
+        return {tp: log.recovery_point for tp, log in self.logs_in(directory)}
 
     def _log_start_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:
         return {
             tp: log.log_start_offset
-            for tp, log in self._logs_in(directory)
+            for tp, log in self.logs_in(directory)
             if log.log_start_offset > log.segments[0].base_offset
         }
 
     def _high_watermarks(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        return {tp: log.high_watermark for tp, log in self._logs_in(directory)}
+        return {tp: log.high_watermark for tp, log in self.logs_in(directory)}
 
     # -- failure -----------------------------------------------------------------------------
 

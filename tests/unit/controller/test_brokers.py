@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.brokers import BrokerControl
+from barnabas.controller.directories import DirectoryControl
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
@@ -31,7 +32,8 @@ class Cluster:
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
-        self.control = BrokerControl(config_of(), elections_of())
+        elections = elections_of()
+        self.control = BrokerControl(config_of(), elections, DirectoryControl(elections))
         self.now_ms = 0.0
         self.control.begin(image, 0.0)
 

@@ -50,7 +50,11 @@ class Logs:
         self.deleted: list[TopicPartition] = []
 
     def get_or_create(
-        self, partition: TopicPartition, topic_id: bytes | None, config: LogConfig
+        self,
+        partition: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        directory_id: bytes | None = None,
     ) -> Log:
         if partition not in self.logs:
             opening = LogOpening(partition, topic_id)

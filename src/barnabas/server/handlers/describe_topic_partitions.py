@@ -93,7 +93,7 @@ class DescribeTopicPartitionsHandler:
             isr_nodes=list(partition.isr),
             eligible_leader_replicas=list(partition.elr),
             last_known_elr=list(partition.last_known_elr),
-            offline_replicas=[replica for replica in partition.replicas if not alive(replica)],
+            offline_replicas=self._cluster.offline_replicas(partition),
         )
 
 

@@ -149,9 +149,7 @@ class MetadataHandler:
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.isr),
-            offline_replicas=[
-                replica for replica in partition.replicas if not self._cluster.is_alive(replica)
-            ],
+            offline_replicas=self._cluster.offline_replicas(partition),
         )
 
 

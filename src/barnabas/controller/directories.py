@@ -1,0 +1,131 @@
+"""Which data directory of a broker holds which replica (AssignReplicasToDirs API 73; KIP-858)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.broker_epochs import check_broker_epoch
+from barnabas.controller.partition_change import changed_partition
+from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.metadata.metadata_version import partition_change_record_version
+from barnabas.metadata.partition_registration import NO_LEADER
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryDataResponse,
+    PartitionDataResponse,
+    TopicDataResponse,
+)
+from barnabas.protocol.records.broker_registration_change_record import (
+    BrokerRegistrationChangeRecord,
+)
+from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.controller.elections import Elections
+    from barnabas.controller.result import ControllerView, VersionedRecord
+    from barnabas.metadata.broker_registration import BrokerRegistration
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.topics_image import TopicImage
+
+# The first version of the record that has directories.
+_CHANGE_WITH_DIRECTORIES = 2
+
+
+class DirectoryControl:
+    """Turns what brokers say of their directories into records."""
+
+    def __init__(self, elections: Elections) -> None:
+        self._elections = elections
+
+    def assign(
+        self, view: ControllerView, request: AssignReplicasToDirsRequest
+    ) -> ControllerResult[AssignReplicasToDirsResponse]:
+        """Note where replicas of a broker lie."""
+        image = view.image
+        try:
+            check_broker_epoch(image, request.broker_id, request.broker_epoch)
+        except Refusal as refusal:
+            return ControllerResult([], refuse_assign_replicas(request, refusal))
+        records: list[VersionedRecord] = []
+        answers: list[DirectoryDataResponse] = []
+        for directory in request.directories:
+            topics: list[TopicDataResponse] = []
+            for asked in directory.topics:
+                topic = image.topics.by_id(asked.topic_id)
+                results: list[PartitionDataResponse] = []
+                for each in asked.partitions:
+                    index, error = each.partition_index, ErrorCode.NONE
+                    try:
+                        records += self._assign(
+                            image, request.broker_id, directory.id, topic, index
+                        )
+                    except Refusal as refusal:
+                        error = refusal.error_code
+                    results.append(PartitionDataResponse(partition_index=index, error_code=error))
+                topics.append(TopicDataResponse(topic_id=asked.topic_id, partitions=results))
+            answers.append(DirectoryDataResponse(id=directory.id, topics=topics))
+        response = AssignReplicasToDirsResponse(error_code=ErrorCode.NONE, directories=answers)
+        return ControllerResult(records, response)
+
+    def _assign(
+        self,
+        image: ClusterImage,
+        broker_id: int,
+        directory: bytes,
+        topic: TopicImage | None,
+        partition: int,
+    ) -> list[VersionedRecord]:
+        if topic is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
+        before = topic.partitions.get(partition)
+        if before is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if broker_id not in before.replicas:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if before.directory_of(broker_id) == directory:
+            return []
+        directories = [
+            directory if replica == broker_id else known
+            for replica, known in zip(before.replicas, before.directories, strict=True)
+        ]
+        record = PartitionChangeRecord(partition_id=partition, topic_id=topic.id)
+        record.directories = directories
+        version = partition_change_record_version(image.features.metadata_version)
+        if before.leader == NO_LEADER:
+            # Its directory was offline; in this one it may lead.
+            after = before.merge(record)
+            rules = self._elections.rules(image, topic, after)
+            change = changed_partition(partition, topic.id, after, after.isr, rules)
+            if change is not None:
+                record, version = change
+                record.directories = directories
+        return [(record, version)]
+
+    def take_offline(
+        self, image: ClusterImage, broker: BrokerRegistration, offline: Sequence[bytes]
+    ) -> list[VersionedRecord]:
+        """Directories of a broker have failed: its replicas there leave every ISR, others lead.
+
+        Returns:
+            Nothing if that is known already.
+        """
+        failed = frozenset(offline) & frozenset(broker.directories)
+        if not failed:
+            return []
+        left = [each for each in broker.directories if each not in failed]
+        change = BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
+        )
+        records = self._elections.on_directories_lost(image, broker.id, failed)
+        return [*records, (change, _CHANGE_WITH_DIRECTORIES)]
+
+
+def refuse_assign_replicas(
+    _request: AssignReplicasToDirsRequest, error: Refusal
+) -> AssignReplicasToDirsResponse:
+    """The response when nothing could be done."""
+    return AssignReplicasToDirsResponse(error_code=error.error_code, directories=[])

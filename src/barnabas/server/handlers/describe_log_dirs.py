@@ -1,0 +1,113 @@
+"""DescribeLogDirs: key 35, v1-5. What lies in which data directory, and how full it is.
+
+KIP-113; v3 has an error code for the whole, v4 the sizes of the volumes (KIP-827), v5 says which
+directories take no new partitions (KIP-1066).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import Handle, RequestContext
+    from barnabas.storage.log import Log
+    from barnabas.storage.log_directory import LogDirectory
+
+_UNKNOWN_LAG = -1
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return DescribeLogDirsHandler(parts).handle_describe_log_dirs
+
+
+class DescribeLogDirsHandler:
+    """Answers from the log manager."""
+
+    __slots__ = ("_disk", "_logs", "_replicas")
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._disk = parts.disk
+        self._logs = parts.logs
+        self._replicas = parts.replicas
+
+    def handle_describe_log_dirs(
+        self,
+        context: RequestContext,  # noqa: ARG002
+        request: DescribeLogDirsRequest,
+    ) -> DescribeLogDirsResponse:
+        """Every directory, with those of the asked partitions that lie in it."""
+        asked = _asked(request)
+        online = [each for each in self._logs.directories if each.is_online]
+        return DescribeLogDirsResponse(
+            error_code=ErrorCode.NONE,
+            results=[
+                *(self._describe(directory, asked) for directory in online),
+                *(_offline(path) for path in self._logs.offline_paths),
+            ],
+        )
+
+    def _describe(
+        self, directory: LogDirectory, asked: set[TopicPartition] | None
+    ) -> DescribeLogDirsResult:
+        try:
+            total, usable = self._disk.space(directory.path)
+        except OSError:
+            return _offline(directory.path)
+        topics: dict[str, list[DescribeLogDirsPartition]] = {}
+        for key, log in self._logs.logs_in(directory):
+            if asked is None or key in asked:
+                topics.setdefault(key.topic, []).append(self._partition(key, log))
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.NONE,
+            log_dir=directory.path,
+            topics=[
+                DescribeLogDirsTopic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+            total_bytes=total,
+            usable_bytes=usable,
+            is_cordoned=directory.is_cordoned,
+        )
+
+    def _partition(self, key: TopicPartition, log: Log) -> DescribeLogDirsPartition:
+        is_future = self._logs.futures.get(key) is log
+        return DescribeLogDirsPartition(
+            partition_index=key.partition,
+            partition_size=log.size,
+            offset_lag=self._lag(key, log, is_future),
+            is_future_key=is_future,
+        )
+
+    def _lag(self, key: TopicPartition, log: Log, is_future: bool) -> int:
+        """How far it is behind the high watermark, or, on its way here, behind its origin."""
+        partition = self._replicas.partition(key)
+        if isinstance(partition, ErrorCode):
+            return _UNKNOWN_LAG
+        if is_future:
+            return partition.log.log_end_offset - log.log_end_offset
+        return max(0, log.high_watermark - log.log_end_offset)
+
+
+def _asked(request: DescribeLogDirsRequest) -> set[TopicPartition] | None:
+    """None for all there are."""
+    if request.topics is None:
+        return None
+    return {
+        TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
+    }
+
+
+def _offline(path: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
