@@ -250,8 +250,8 @@ class Broker:
             self._logs,
             self._replicas,
             self._groups,
-            assignments.on_changes,
         )
+        self._follower.add_listener(assignments.on_changes)
 
     def _bind(self) -> None:
         """Listen on every endpoint; connections wait until `_serve`."""

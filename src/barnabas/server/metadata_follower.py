@@ -48,19 +48,19 @@ class MetadataFollower:
         logs: LogManager,
         replicas: ReplicaManager,
         groups: GroupCoordinator,
-        on_changes: Callable[[LeadershipChanges], None] = lambda _: None,
     ) -> None:
-        """Args:
-        on_changes: told what has changed on this broker, behind the coordinators.
-        """
         self._node_id = node_id
-        self._on_changes = on_changes
+        self._on_changes: list[Callable[[LeadershipChanges], None]] = []
         self._cluster = cluster
         self._configs = configs
         self._logs = logs
         self._replicas = replicas
         self._groups = groups
         self._logs_open = False
+
+    def add_listener(self, listener: Callable[[LeadershipChanges], None]) -> None:
+        """Tell `listener` what has changed on this broker, behind the coordinators."""
+        self._on_changes.append(listener)
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Bring everything in line with `image`."""
@@ -96,7 +96,8 @@ class MetadataFollower:
     def _apply(self, delta: ClusterDelta, image: ClusterImage) -> None:
         changes = self._replicas.apply_delta(delta, image)
         self._tell_groups(changes)
-        self._on_changes(changes)
+        for told in self._on_changes:
+            told(changes)
         deleted = delta.topics_delta.deleted.values()
         if deleted:
             self._groups.on_topics_deleted({topic.name: topic.id for topic in deleted})
