@@ -1,14 +1,26 @@
-"""Changing configs of topics and brokers (IncrementalAlterConfigs API 44; KIP-339, KIP-226)."""
+"""Changing configs (IncrementalAlterConfigs API 44, AlterConfigs API 33; KIP-339, KIP-226).
+
+Each resource changes as a whole or not at all. Topics, brokers, client metrics subscriptions and
+groups have configs in the metadata log; log levels are a broker's own and never come here.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from barnabas.controller.config_operations import changed_value
+from barnabas.controller.config_rules import ConfigRules
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
+from barnabas.metadata.configs_image import TOPIC, merge_configs
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+)
+from barnabas.protocol.messages.alter_configs import (
+    AlterConfigsResourceResponse as LegacyResourceResponse,
+)
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -17,8 +29,6 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.protocol.records.clear_elr_record import ClearElrRecord
 from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.settings.definition import ConfigError, ConfigKey, ConfigType, DynamicMode
-from barnabas.storage.config import TOPIC_CONFIGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,171 +37,125 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.controller.topic_configs import TopicConfigs
     from barnabas.metadata.image import ClusterImage
-    from barnabas.protocol.messages.incremental_alter_configs import AlterableConfig
+    from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
 
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
-_MANY_TIMES = "the resource is named more than once"
-
-
-class ConfigOperation(IntEnum):
-    """What to do with a key; the numbers are Kafka's."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+_MANY_TIMES = "each resource may be named once"
+_KEY_MANY_TIMES = "each config may be named once"
 
 
 class ConfigControl:
     """Turns changes of configs into records."""
 
     def __init__(self, config: ControllerConfig, topic_configs: TopicConfigs) -> None:
-        self._config = config
         self._topic_configs = topic_configs
+        self._rules = ConfigRules(config.broker, topic_configs)
 
-    def alter(
+    def alter_incrementally(
         self, view: ControllerView, request: IncrementalAlterConfigsRequest
     ) -> ControllerResult[IncrementalAlterConfigsResponse]:
-        """Change each resource as a whole or not at all, or only check whether that would work."""
-        times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+        """Change single keys, or only check whether that would work."""
+        image = view.image
+        many = _named_twice(
+            [(each.resource_type, each.resource_name) for each in request.resources]
+        )
         records: list[VersionedRecord] = []
         responses: list[AlterConfigsResourceResponse] = []
-        answered: set[tuple[int, str]] = set()
         for resource in request.resources:
             where = (resource.resource_type, resource.resource_name)
-            if where in answered:
-                continue
-            answered.add(where)
             try:
-                if times[where] > 1:
-                    raise Refusal(ErrorCode.INVALID_REQUEST, _MANY_TIMES)
-                changed = self._alter_one(view.image, resource)
+                _refuse_twice(where in many, [each.name for each in resource.configs])
+                records += self._records(image, where, self._increments(image, resource))
+                responses.append(_answer(resource, ErrorCode.NONE, None))
             except Refusal as refusal:
                 responses.append(_answer(resource, refusal.error_code, refusal.message))
-                continue
-            if not request.validate_only:
-                records += changed
-            responses.append(_answer(resource, ErrorCode.NONE, None))
-        return ControllerResult(records, IncrementalAlterConfigsResponse(responses=responses))
+        response = IncrementalAlterConfigsResponse(responses=responses)
+        return ControllerResult([] if request.validate_only else records, response)
 
-    def _alter_one(
+    def alter(
+        self, view: ControllerView, request: AlterConfigsRequest
+    ) -> ControllerResult[AlterConfigsResponse]:
+        """Give each resource exactly the configs that are named: all others go."""
+        image = view.image
+        many = _named_twice(
+            [(each.resource_type, each.resource_name) for each in request.resources]
+        )
+        records: list[VersionedRecord] = []
+        responses: list[LegacyResourceResponse] = []
+        for resource in request.resources:
+            where = (resource.resource_type, resource.resource_name)
+            try:
+                _refuse_twice(where in many, [each.name for each in resource.configs])
+                records += self._records(image, where, _replacement(image, resource))
+                responses.append(_legacy_answer(resource, ErrorCode.NONE, None))
+            except Refusal as refusal:
+                responses.append(_legacy_answer(resource, refusal.error_code, refusal.message))
+        response = AlterConfigsResponse(responses=responses)
+        return ControllerResult([] if request.validate_only else records, response)
+
+    def _increments(
         self, image: ClusterImage, resource: AlterConfigsResource
-    ) -> list[VersionedRecord]:
+    ) -> dict[str, str | None]:
+        """What becomes of each key that the request names."""
         kind, name = resource.resource_type, resource.resource_name
-        self._check_exists(image, kind, name)
-        names = Counter(each.name for each in resource.configs)
-        twice = [key for key, count in names.items() if count > 1]
-        if twice:
-            raise Refusal(
-                ErrorCode.INVALID_REQUEST, f"named more than once: {', '.join(sorted(twice))}"
-            )
         current = image.configs.get(kind, name)
-        changes = {
-            each.name: self._changed(image, resource, each, current) for each in resource.configs
-        }
-        given = {key: value for key, value in changes.items() if value is not None}
+        changes: dict[str, str | None] = {}
+        for each in resource.configs:
+            before = current.get(each.name)
+            if before is None:
+                before = self._default(image, kind, name, each.name)
+            key = self._rules.splittable_key(kind, each.name)
+            changes[each.name] = changed_value(
+                each.name, each.config_operation, each.value, key, before
+            )
+        return changes
+
+    def _default(self, image: ClusterImage, kind: int, resource: str, name: str) -> str | None:
+        """What holds of a key that the resource does not set."""
+        key = self._rules.key(kind, name)
+        if key is None:
+            return None
         if kind == TOPIC:
-            self._topic_configs.check(name, given)
-        else:
-            self._check_broker(name, changes)
+            return self._topic_configs.value(image, resource, name)
+        return self._rules.default(kind, key)
+
+    def _records(
+        self, image: ClusterImage, resource: tuple[int, str], changes: Mapping[str, str | None]
+    ) -> list[VersionedRecord]:
+        """What has to be written for the changes, if the resource may have them."""
+        kind, name = resource
+        current = image.configs.get(kind, name)
+        self._rules.check(image, resource, changes, merge_configs(current, changes))
+        changed = {key: value for key, value in changes.items() if current.get(key) != value}
         records: list[VersionedRecord] = [
             (ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value), 0)
-            for key, value in changes.items()
-            if current.get(key) != value
+            for key, value in changed.items()
         ]
-        if image.features.is_elr_enabled and any(
-            isinstance(record, ConfigRecord) and record.name == _MIN_INSYNC_REPLICAS
-            for record, _ in records
-        ):
+        if image.features.is_elr_enabled and _MIN_INSYNC_REPLICAS in changed:
             # Who was eligible under the old minimum may not be under the new one.
             records += _cleared_elr(image, name if kind == TOPIC else "")
         return records
 
-    def _check_exists(self, image: ClusterImage, kind: int, name: str) -> None:
-        if kind == TOPIC:
-            if image.topics.by_name(name) is None:
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                raise Refusal(error, error.message)
-        elif kind != BROKER:
-            raise Refusal(
-                ErrorCode.INVALID_REQUEST,
-                f"configs of resource type {kind} cannot be changed; 2 (topic) and 4 (broker) can",
-            )
-        elif name != ALL_BROKERS:
-            if not (name.isascii() and name.isdigit()):
-                raise Refusal(
-                    ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}"
-                )
-            if int(name) not in image.brokers:
-                raise Refusal(
-                    ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {name} is not registered"
-                )
 
-    def _changed(
-        self,
-        image: ClusterImage,
-        resource: AlterConfigsResource,
-        change: AlterableConfig,
-        current: Mapping[str, str],
-    ) -> str | None:
-        """The value of one key afterwards; None for none."""
-        operation = change.config_operation
-        if operation == ConfigOperation.DELETE:
-            return None
-        if operation not in tuple(ConfigOperation):
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"unknown operation {operation}")
-        if change.value is None:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"{change.name} needs a value")
-        if operation == ConfigOperation.SET:
-            return change.value
-        key = self._key(resource.resource_type, change.name)
-        if key is None or key.type is not ConfigType.LIST:
-            raise Refusal(
-                ErrorCode.INVALID_CONFIG,
-                f"{change.name} is no list: nothing can be appended to it or subtracted from it",
-            )
-        before = current.get(change.name)
-        if before is None:
-            before = self._default(image, resource, key)
-        parts = [part for part in before.split(",") if part]
-        named = [part.strip() for part in change.value.split(",") if part.strip()]
-        if operation == ConfigOperation.APPEND:
-            parts += [part for part in named if part not in parts]
-        else:
-            parts = [part for part in parts if part not in named]
-        return ",".join(parts)
+def _named_twice(names: list[tuple[int, str]]) -> set[tuple[int, str]]:
+    return {name for name, times in Counter(names).items() if times > 1}
 
-    def _key(self, kind: int, name: str) -> ConfigKey | None:
-        definition = TOPIC_CONFIGS if kind == TOPIC else self._config.broker.definition
-        return definition.get(name)
 
-    def _default(self, image: ClusterImage, resource: AlterConfigsResource, key: ConfigKey) -> str:
-        if resource.resource_type == TOPIC:
-            return self._topic_configs.value(image, resource.resource_name, key.name) or ""
-        return self._config.broker.text(key.name) or ""
+def _refuse_twice(resource_twice: bool, names: list[str]) -> None:
+    if resource_twice:
+        raise Refusal(ErrorCode.INVALID_REQUEST, _MANY_TIMES)
+    if len(set(names)) != len(names):
+        raise Refusal(ErrorCode.INVALID_REQUEST, _KEY_MANY_TIMES)
 
-    def _check_broker(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Refuse keys that cannot change while the broker runs, and values out of range."""
-        for key_name, value in changes.items():
-            key = self._config.broker.definition.get(key_name)
-            if key is None:
-                # Kafka keeps keys it does not know, for plug-ins.
-                continue
-            if key.mode is DynamicMode.READ_ONLY:
-                raise Refusal(
-                    ErrorCode.INVALID_REQUEST,
-                    f"{key_name} cannot change while the broker runs; set it in the properties"
-                    " and start again",
-                )
-            if key.mode is DynamicMode.PER_BROKER and name == ALL_BROKERS:
-                raise Refusal(
-                    ErrorCode.INVALID_REQUEST, f"{key_name} can only be set on one broker"
-                )
-            if value is not None:
-                try:
-                    key.parse(value)
-                except ConfigError as error:
-                    raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+def _replacement(image: ClusterImage, resource: LegacyResource) -> dict[str, str | None]:
+    """The named configs, and the removal of all others."""
+    wanted = {each.name: each.value for each in resource.configs}
+    without = [name for name, value in wanted.items() if value is None]
+    if without:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{', '.join(without)} needs a value")
+    current = image.configs.get(resource.resource_type, resource.resource_name)
+    return {**wanted, **{name: None for name in current if name not in wanted}}
 
 
 def _cleared_elr(image: ClusterImage, topic_name: str) -> list[VersionedRecord]:
@@ -216,10 +180,30 @@ def _answer(
     )
 
 
-def refuse_alter_configs(
+def _legacy_answer(
+    resource: LegacyResource, error: ErrorCode, message: str | None
+) -> LegacyResourceResponse:
+    return LegacyResourceResponse(
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def refuse_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, error: Refusal
 ) -> IncrementalAlterConfigsResponse:
     """The response when nothing could be done."""
     return IncrementalAlterConfigsResponse(
         responses=[_answer(each, error.error_code, error.message) for each in request.resources]
+    )
+
+
+def refuse_alter_configs(request: AlterConfigsRequest, error: Refusal) -> AlterConfigsResponse:
+    """The response when nothing could be done."""
+    return AlterConfigsResponse(
+        responses=[
+            _legacy_answer(each, error.error_code, error.message) for each in request.resources
+        ]
     )

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 from barnabas.controller.activation import activation_records
 from barnabas.controller.brokers import BrokerControl, refuse_heartbeat, refuse_registration
 from barnabas.controller.client_quotas import alter_client_quotas, refuse_alter_client_quotas
-from barnabas.controller.configs import ConfigControl, refuse_alter_configs
+from barnabas.controller.configs import (
+    ConfigControl,
+    refuse_alter_configs,
+    refuse_incremental_alter_configs,
+)
 from barnabas.controller.directories import DirectoryControl, refuse_assign_replicas
 from barnabas.controller.elections import Elections
 from barnabas.controller.in_sync_replicas import IsrControl, refuse_alter_partition
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
         AlterClientQuotasRequest,
         AlterClientQuotasResponse,
     )
+    from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from barnabas.protocol.messages.alter_partition import (
         AlterPartitionRequest,
         AlterPartitionResponse,
@@ -180,7 +185,15 @@ class Controller:
         request: IncrementalAlterConfigsRequest,
         on_done: Callable[[IncrementalAlterConfigsResponse], None],
     ) -> None:
-        """Change configs of topics and brokers (API 44)."""
+        """Change single configs of resources (API 44)."""
+        self._serve(
+            self._configs.alter_incrementally, refuse_incremental_alter_configs, request, on_done
+        )
+
+    def alter_configs(
+        self, request: AlterConfigsRequest, on_done: Callable[[AlterConfigsResponse], None]
+    ) -> None:
+        """Replace all configs of resources (API 33)."""
         self._serve(self._configs.alter, refuse_alter_configs, request, on_done)
 
     def alter_client_quotas(

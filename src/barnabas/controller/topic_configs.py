@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
 
 _CLEANUP_POLICY = "cleanup.policy"
+_MIN_COMPACTION_LAG = "min.compaction.lag.ms"
+_MAX_COMPACTION_LAG = "max.compaction.lag.ms"
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
@@ -37,6 +39,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,20 @@ class TopicConfigs:
                 raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
             if name == _CLEANUP_POLICY and isinstance(parsed, list) and "compact" in parsed:
                 _refuse_compaction(topic, value)
+        self._check_together(configs)
+
+    def _check_together(self, configs: Mapping[str, str | None]) -> None:
+        """Refuse values that are right alone and wrong beside the others."""
+        lags = []
+        for name in (_MIN_COMPACTION_LAG, _MAX_COMPACTION_LAG):
+            text = configs.get(name)
+            lags.append(TOPIC_CONFIGS.parse_value(name, text) if text else self._defaults.get(name))
+        least, most = lags
+        if isinstance(least, int) and isinstance(most, int) and least > most:
+            raise Refusal(
+                ErrorCode.INVALID_CONFIG,
+                f"{_MIN_COMPACTION_LAG} of {least} is more than {_MAX_COMPACTION_LAG} of {most}",
+            )
 
     def effective(self, image: ClusterImage, own: Mapping[str, str]) -> list[EffectiveConfig]:
         """Every key of a topic that sets `own` itself."""

@@ -29,11 +29,11 @@ from barnabas.server.alter_partition_sender import ForwardedAlterPartition
 from barnabas.server.auto_topics import AutoTopics
 from barnabas.server.cluster_view import ClusterView
 from barnabas.server.config import log_directories
-from barnabas.server.configuration import BROKER_KEYS
 from barnabas.server.conversion_queue import ConversionQueue
 from barnabas.server.described_configs import DescribedConfigs
 from barnabas.server.directory_assignments import DirectoryAssignments
 from barnabas.server.dispatch import Dispatcher, HandlerTable
+from barnabas.server.dynamic_config import DynamicBrokerConfig
 from barnabas.server.features import BOOTSTRAP_FEATURES
 from barnabas.server.forwarding import Forwarding
 from barnabas.server.listener import Listener
@@ -96,6 +96,7 @@ class Broker:
         self._on_ready = on_ready
         self._on_failed = on_failed
         self._cluster = ClusterView()
+        self._dynamic = DynamicBrokerConfig(configuration.node_id, self._config)
         self._listeners: list[Listener] = []
         self._stopping = False
 
@@ -209,7 +210,7 @@ class Broker:
     def _join_replicas(self) -> None:
         """Logs, replicas and coordinators, and what brings them in line with the metadata."""
         runtime, config, node_id = self._runtime, self._config, self._configuration.node_id
-        configs = TopicConfigs(self._configuration, BROKER_KEYS)
+        configs = TopicConfigs(config)
         self._logs = LogManager(
             self._directories.logs,
             storage_config(config),
@@ -244,8 +245,8 @@ class Broker:
             runtime.rng,
         )
         self._follower = MetadataFollower(
-            node_id,
             self._cluster,
+            self._dynamic,
             configs,
             self._logs,
             self._replicas,
@@ -274,6 +275,7 @@ class Broker:
             node_id=node_id,
             cluster_id=self._cluster_id,
             config=config,
+            dynamic_config=self._dynamic,
             clock=runtime.clock,
             cluster=self._cluster,
             forwarding=self._forwarding,
@@ -289,7 +291,7 @@ class Broker:
             auto_topics=AutoTopics(config, self._cluster, self._forwarding),
             groups=self._groups,
             producer_ids=ProducerIds(node_id, self._broker_epoch, self._forwarding),
-            described_configs=DescribedConfigs(self._configuration, BROKER_KEYS, self._cluster),
+            described_configs=DescribedConfigs(self._configuration, self._dynamic, self._cluster),
             quorum=self._quorum,
             quotas=self._quotas,
             conversions=ConversionQueue(runtime.timer),

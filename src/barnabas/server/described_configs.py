@@ -1,20 +1,31 @@
-"""Configs as DescribeConfigs shows them: value, source, and where else it could come from."""
+"""Which value of each key holds, where it comes from, and what else is set (KIP-226).
+
+The most specific wins: the resource's own configs, then for topics what brokers set under another
+name, the configs of one broker over those of all, those over the properties the broker was started
+with, and these over the defaults.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.controller.topic_configs import ConfigSource
-from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
-from barnabas.settings.key import DynamicMode, Required
-from barnabas.storage.config import TOPIC_CONFIGS
+from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, CLIENT_METRICS, GROUP, TOPIC
+from barnabas.metadata.group_configs import GROUP_CONFIGS
+from barnabas.server.log_levels import described_levels
+from barnabas.settings.key import ConfigKey, DynamicMode, Required
+from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.configuration import Configuration
-    from barnabas.settings.definition import ConfigDefinition, ConfigKey
+    from barnabas.server.dynamic_config import DynamicBrokerConfig
+
+# Kafka gives keys that it does not know, and levels of loggers, no type.
+_NO_TYPE = 0
 
 
 class SourcedValue(NamedTuple):
@@ -28,93 +39,151 @@ class SourcedValue(NamedTuple):
 class DescribedConfig(NamedTuple):
     """One key of a resource."""
 
-    key: ConfigKey
-    # Those that are set, the one that holds first.
+    name: str
+    # What holds; None also for what is never shown.
+    value: str | None
+    # All that are set, the one that holds first.
     values: list[SourcedValue]
-    read_only: bool
+    source: ConfigSource
+    read_only: bool = False
+    sensitive: bool = False
+    type: int = _NO_TYPE
+    doc: str | None = None
 
-    @property
-    def value(self) -> str | None:
-        """What holds; None also for what is never shown."""
-        if self.key.sensitive or not self.values:
-            return None
-        return self.values[0].value
 
-    @property
-    def source(self) -> ConfigSource:
-        """Where it comes from."""
-        return self.values[0].source if self.values else ConfigSource.DEFAULT
+# Names of a broker key that say the same in other units, the one that holds first.
+_GROUPS = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_GROUP_OF = {name: group for group in _GROUPS for name in group}
 
 
 class DescribedConfigs:
-    """Configs of topics and of this broker."""
+    """Configs of all types of resources, as this broker sees them."""
 
-    __slots__ = ("_broker_keys", "_cluster", "_configuration")
+    __slots__ = ("_cluster", "_configuration", "_dynamic")
 
     def __init__(
-        self, configuration: Configuration, broker_keys: ConfigDefinition, cluster: ClusterView
+        self, configuration: Configuration, dynamic: DynamicBrokerConfig, cluster: ClusterView
     ) -> None:
         self._configuration = configuration
-        self._broker_keys = broker_keys
+        self._dynamic = dynamic
         self._cluster = cluster
 
     def topic(self, name: str) -> Iterator[DescribedConfig]:
         """All keys of a topic, existing or not."""
         own = self._cluster.image.configs.get(TOPIC, name)
+        inherited = topic_defaults(self._dynamic.current)
         for key in TOPIC_CONFIGS:
-            values = []
+            values = self._broker_values(key.synonyms[0].name) if key.synonyms else []
+            value = key.format(inherited[key.name]) if key.name in inherited else _default_text(key)
             if key.name in own:
-                values.append(SourcedValue(key.name, own[key.name], ConfigSource.TOPIC))
-            for synonym in key.synonyms:
-                values += self._broker_values(synonym.name, synonym.factor)
-            if not values:
-                values += _default(key)
-            yield DescribedConfig(key, values, False)
+                value = own[key.name]
+                values.insert(0, SourcedValue(key.name, value, ConfigSource.TOPIC))
+            yield _described(key, value, values)
 
     def broker(self) -> Iterator[DescribedConfig]:
-        """All keys of this broker."""
-        for key in self._broker_keys:
-            read_only = key.mode is DynamicMode.READ_ONLY
-            yield DescribedConfig(key, self._broker_values(key.name), read_only)
+        """All keys of this broker, those it does not know included."""
+        current = self._dynamic.current
+        for key in current.definition:
+            values = self._broker_values(key.name)
+            text = key.format(current[key.name])
+            yield _described(key, text, values)._replace(
+                read_only=key.mode is DynamicMode.READ_ONLY
+            )
+        configs = self._cluster.image.configs
+        unknown = {
+            name
+            for resource in (ALL_BROKERS, str(self._configuration.node_id))
+            for name in configs.get(BROKER, resource)
+            if name not in current.definition
+        }
+        for name in sorted(unknown):
+            yield _hidden(name, self._broker_values(name))
 
     def default_broker(self) -> Iterator[DescribedConfig]:
         """The keys that are set for all brokers."""
         own = self._cluster.image.configs.get(BROKER, ALL_BROKERS)
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         for name, value in own.items():
-            key = self._broker_keys.get(name)
-            if key is not None:
-                source = ConfigSource.DYNAMIC_DEFAULT_BROKER
-                yield DescribedConfig(key, [SourcedValue(name, value, source)], False)
+            key = self._dynamic.current.definition.get(name)
+            values = [SourcedValue(name, value, source)]
+            yield _hidden(name, values) if key is None else _described(key, value, values)
 
-    def _broker_values(self, name: str, factor: int = 1) -> list[SourcedValue]:
+    def client_metrics(self, name: str) -> Iterator[DescribedConfig]:
+        """All keys of a client metrics subscription, existing or not."""
+        own = self._cluster.image.configs.get(CLIENT_METRICS, name)
+        for key in CLIENT_METRICS_CONFIGS:
+            values = _own_values(key, own, ConfigSource.CLIENT_METRICS)
+            yield _described(key, own.get(key.name, _default_text(key)), values)
+
+    def group(self, name: str) -> Iterator[DescribedConfig]:
+        """All keys of a group, existing or not."""
+        own = self._cluster.image.configs.get(GROUP, name)
+        for key in GROUP_CONFIGS:
+            values = _own_values(key, own, ConfigSource.GROUP)
+            default = _default_text(key)
+            values += [
+                SourcedValue(synonym.name, default, ConfigSource.DEFAULT)
+                for synonym in key.synonyms
+            ]
+            yield _described(key, own.get(key.name, default), values)
+
+    def loggers(self) -> Iterator[DescribedConfig]:
+        """The levels of this process's loggers."""
+        for name, level in described_levels().items():
+            yield DescribedConfig(name, level, [], ConfigSource.BROKER_LOGGER)
+
+    def _broker_values(self, name: str) -> list[SourcedValue]:
         """What is set of a broker key, the value that holds first, its default last.
 
-        `factor` turns a synonym's unit into the key's, as in hours to milliseconds.
+        A key that says the same in another unit is listed too, but only behind one of `name`.
         """
         configs = self._cluster.image.configs
+        names = _GROUP_OF.get(name, (name,))
         sources: list[tuple[Mapping[str, str], ConfigSource]] = [
             (configs.get(BROKER, str(self._configuration.node_id)), ConfigSource.DYNAMIC_BROKER),
             (configs.get(BROKER, ALL_BROKERS), ConfigSource.DYNAMIC_DEFAULT_BROKER),
             (self._configuration.given, ConfigSource.STATIC_BROKER),
         ]
         values = [
-            SourcedValue(name, values[name], source) for values, source in sources if name in values
+            SourcedValue(each, texts[each], source)
+            for texts, source in sources
+            for each in names
+            if each in texts
         ]
-        key = self._broker_keys.get(name)
-        if key is not None:
-            values += _default(key)
-        if factor == 1:
-            return values
-        return [each._replace(value=_scaled(each.value, factor)) for each in values]
+        for each in names:
+            key = self._dynamic.current.definition.get(each)
+            default = None if key is None else _default_text(key)
+            if default is not None:
+                values.append(SourcedValue(each, default, ConfigSource.DEFAULT))
+        while values and values[0].name != name:
+            del values[0]
+        return values
 
 
-def _default(key: ConfigKey) -> list[SourcedValue]:
-    if key.default is None or isinstance(key.default, Required):
-        return []
-    return [SourcedValue(key.name, key.format(key.default), ConfigSource.DEFAULT)]
+def _described(key: ConfigKey, value: str | None, values: list[SourcedValue]) -> DescribedConfig:
+    source = values[0].source if values else ConfigSource.DEFAULT
+    if key.sensitive:
+        value, values = None, [each._replace(value=None) for each in values]
+    return DescribedConfig(
+        key.name, value, values, source, sensitive=key.sensitive, type=key.type, doc=key.doc
+    )
 
 
-def _scaled(value: str | None, factor: int) -> str | None:
-    if value is None or not value.lstrip("-").isdigit() or int(value) < 0:
-        return value
-    return str(int(value) * factor)
+def _hidden(name: str, values: list[SourcedValue]) -> DescribedConfig:
+    """A key that is not known: it may be a secret of a plug-in."""
+    values = [each._replace(value=None) for each in values]
+    source = values[0].source if values else ConfigSource.DEFAULT
+    return DescribedConfig(name, None, values, source, read_only=True, sensitive=True)
+
+
+def _own_values(key: ConfigKey, own: Mapping[str, str], source: ConfigSource) -> list[SourcedValue]:
+    return [SourcedValue(key.name, own[key.name], source)] if key.name in own else []
+
+
+def _default_text(key: ConfigKey) -> str | None:
+    return None if isinstance(key.default, Required) else key.format(key.default)

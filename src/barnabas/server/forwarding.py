@@ -30,6 +30,7 @@ class Forwarding:
             ApiKey.CREATE_TOPICS: controller.create_topics,
             ApiKey.DELETE_TOPICS: controller.delete_topics,
             ApiKey.CREATE_PARTITIONS: controller.create_partitions,
+            ApiKey.ALTER_CONFIGS: controller.alter_configs,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: controller.incremental_alter_configs,
             ApiKey.ALTER_CLIENT_QUOTAS: controller.alter_client_quotas,
             ApiKey.ALLOCATE_PRODUCER_IDS: controller.allocate_producer_ids,

@@ -1,6 +1,6 @@
 """What this broker does about each new cluster image (Kafka's BrokerMetadataPublisher).
 
-In this order: the view of request handlers, topic defaults, replicas, coordinators. Deleted topics
+In this order: the view of request handlers, dynamic configs, replicas, coordinators. Deleted topics
 are gone from the view before their logs are. Logs are opened once the image is as new as the
 metadata log was when the broker started: an older one would not know the newest of them.
 """
@@ -14,6 +14,7 @@ from barnabas.metadata.configs_image import BROKER
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.server.log_assignments import LogAssignments
+from barnabas.server.topic_configs import default_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from barnabas.replication.partition_registry import LeadershipChanges
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.cluster_view import ClusterView
+    from barnabas.server.dynamic_config import DynamicBrokerConfig
     from barnabas.server.topic_configs import TopicConfigs
+    from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.log_manager import LogManager
 
 
@@ -32,31 +35,32 @@ class MetadataFollower:
     __slots__ = (
         "_cluster",
         "_configs",
+        "_dynamic",
         "_groups",
         "_logs",
         "_logs_open",
-        "_node_id",
         "_on_changes",
         "_replicas",
     )
 
     def __init__(
         self,
-        node_id: int,
         cluster: ClusterView,
+        dynamic: DynamicBrokerConfig,
         configs: TopicConfigs,
         logs: LogManager,
         replicas: ReplicaManager,
         groups: GroupCoordinator,
     ) -> None:
-        self._node_id = node_id
         self._on_changes: list[Callable[[LeadershipChanges], None]] = []
         self._cluster = cluster
+        self._dynamic = dynamic
         self._configs = configs
         self._logs = logs
         self._replicas = replicas
         self._groups = groups
         self._logs_open = False
+        dynamic.subscribe(default_keys(dynamic.current.definition), self._take_broker_config)
 
     def add_listener(self, listener: Callable[[LeadershipChanges], None]) -> None:
         """Tell `listener` what has changed on this broker, behind the coordinators."""
@@ -66,7 +70,7 @@ class MetadataFollower:
         """Bring everything in line with `image`."""
         self._cluster.image = image
         if any(resource_type == BROKER for resource_type, _ in delta.config_changes):
-            self._take_broker_configs(image)
+            self._dynamic.take(image)
         if self._logs_open:
             self._apply(delta, image)
 
@@ -89,7 +93,7 @@ class MetadataFollower:
 
         self._logs.startup_in_slices(
             lambda topic: self._configs.of_topic(self._cluster.image, topic),
-            LogAssignments(self._cluster.image, self._node_id),
+            LogAssignments(self._cluster.image, self._dynamic.node_id),
             opened,
         )
 
@@ -102,11 +106,10 @@ class MetadataFollower:
         if deleted:
             self._groups.on_topics_deleted({topic.name: topic.id for topic in deleted})
 
-    def _take_broker_configs(self, image: ClusterImage) -> None:
-        if not self._configs.take_broker_configs(image):
-            return
-        for topic in image.topics:
-            self._logs.update_config(topic.name, self._configs.of_topic(image, topic.name))
+    def _take_broker_config(self, broker: ParsedConfig) -> None:
+        """What topics inherit has changed."""
+        self._configs.take_broker_config(broker)
+        self._logs.update_configs(lambda topic: self._configs.of_topic(self._cluster.image, topic))
 
     def _tell_groups(self, changes: LeadershipChanges) -> None:
         driver = self._groups.driver

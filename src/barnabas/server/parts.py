@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.conversion_queue import ConversionQueue
     from barnabas.server.described_configs import DescribedConfigs
+    from barnabas.server.dynamic_config import DynamicBrokerConfig
     from barnabas.server.forwarding import Forwarding
     from barnabas.server.producer_ids import ProducerIds
     from barnabas.server.quotas.client_quotas import ClientQuotas
@@ -29,7 +30,9 @@ class ServerParts:
 
     node_id: int
     cluster_id: str
+    # What the process was started with; `dynamic_config` has what holds now.
     config: ParsedConfig
+    dynamic_config: DynamicBrokerConfig
     clock: Clock
     cluster: ClusterView
     forwarding: Forwarding

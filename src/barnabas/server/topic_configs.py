@@ -5,32 +5,39 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
-from barnabas.settings.key import ConfigError
-from barnabas.storage.config import log_config, topic_defaults
+from barnabas.metadata.configs_image import TOPIC
+from barnabas.settings.key import ConfigError, DynamicMode
+from barnabas.storage.config import TOPIC_CONFIGS, log_config, topic_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.metadata.image import ClusterImage
-    from barnabas.server.configuration import Configuration
-    from barnabas.settings.definition import ConfigDefinition
+    from barnabas.settings.definition import ConfigDefinition, ParsedConfig
     from barnabas.settings.range import ConfigValue
     from barnabas.storage.config import LogConfig
 
 _log = logging.getLogger(__name__)
 
 
+def default_keys(broker_keys: ConfigDefinition) -> list[str]:
+    """The broker keys that give topics their defaults and may change while the broker runs."""
+    synonyms = {synonym.name for key in TOPIC_CONFIGS for synonym in key.synonyms}
+    return [
+        key.name
+        for key in broker_keys
+        if key.name in synonyms and key.mode is not DynamicMode.READ_ONLY
+    ]
+
+
 class TopicConfigs:
-    """Log configurations; the defaults follow the broker configs of the image (KIP-226)."""
+    """Log configurations; the defaults follow the broker's configuration (KIP-226)."""
 
-    __slots__ = ("_configuration", "_defaults", "_keys")
+    __slots__ = ("_defaults",)
 
-    def __init__(self, configuration: Configuration, keys: ConfigDefinition) -> None:
-        self._configuration = configuration
-        self._keys = keys
+    def __init__(self, broker: ParsedConfig) -> None:
         # Value of each topic key for topics that set nothing.
-        self._defaults: dict[str, ConfigValue] = topic_defaults(configuration.parsed)
+        self._defaults: dict[str, ConfigValue] = topic_defaults(broker)
 
     def of(self, own: Mapping[str, str]) -> LogConfig:
         """The configuration of a topic that sets `own`."""
@@ -45,18 +52,6 @@ class TopicConfigs:
         """The configuration of a topic as the image has it."""
         return self.of(image.configs.get(TOPIC, topic))
 
-    def take_broker_configs(self, image: ClusterImage) -> bool:
-        """Let the image's broker configs hold; returns whether any default changed by it."""
-        merged = {
-            **self._configuration.given,
-            **image.configs.get(BROKER, ALL_BROKERS),
-            **image.configs.get(BROKER, str(self._configuration.node_id)),
-        }
-        try:
-            defaults = topic_defaults(self._keys.parse(merged))
-        except ConfigError:
-            _log.exception("The broker's dynamic configuration cannot be used; the old one holds")
-            return False
-        changed = defaults != self._defaults
-        self._defaults = defaults
-        return changed
+    def take_broker_config(self, broker: ParsedConfig) -> None:
+        """Topics inherit from `broker` from now on."""
+        self._defaults = topic_defaults(broker)

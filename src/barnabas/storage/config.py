@@ -12,7 +12,7 @@ from barnabas.settings.definition import (
     DynamicMode,
     Synonym,
 )
-from barnabas.settings.range import at_least, between, each_one_of, one_of
+from barnabas.settings.range import at_least, between, each_one_of, one_of, satisfying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +30,14 @@ _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMESTAMP_TYPES = one_of("CreateTime", "LogAppendTime")
 # A segment of less than 1 MiB is refused to users (KIP-1030).
 _SEGMENT_BYTES = between(1 << 20, INT_MAX)
+
+_GZIP_LEVELS = satisfying(
+    "1 to 9, or -1 for the default", lambda value: value in (-1, *range(1, 10))
+)
+_LOG_RETENTION = satisfying(
+    "-1 for no limit, or at least 1",
+    lambda value: isinstance(value, int) and (value == -1 or value >= 1),
+)
 
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _STRING, _LIST, _DOUBLE = ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE
@@ -130,7 +138,7 @@ TOPIC_CONFIGS = ConfigDefinition(
                    "How batches are stored; producer keeps them as they come.",
                    one_of(*_COMPRESSIONS), _same("compression.type")),
         _topic_key("compression.gzip.level", _INT, -1, "Level where the broker compresses.",
-                   between(-1, 9), _same("compression.gzip.level")),
+                   _GZIP_LEVELS, _same("compression.gzip.level")),
         _topic_key("compression.lz4.level", _INT, 9, "Level where the broker compresses.",
                    between(1, 17), _same("compression.lz4.level")),
         _topic_key("compression.zstd.level", _INT, 3, "Level where the broker compresses.",
@@ -237,7 +245,7 @@ BROKER_CONFIGS = ConfigDefinition(
                      _NOT_NEGATIVE),
         _broker_key("log.roll.jitter.hours", _INT, 0, "Default of segment.jitter.ms, in hours.",
                     _NOT_NEGATIVE),
-        _dynamic_key("log.retention.ms", _LONG, None, "Default of retention.ms.", _FROM_MINUS_ONE),
+        _dynamic_key("log.retention.ms", _LONG, None, "Default of retention.ms.", _LOG_RETENTION),
         _broker_key("log.retention.minutes", _INT, None, "Default of retention.ms, in minutes.",
                     _FROM_MINUS_ONE),
         _broker_key("log.retention.hours", _INT, 168, "Default of retention.ms, in hours.",

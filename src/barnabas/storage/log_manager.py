@@ -340,6 +340,15 @@ class LogManager:
             if partition.topic == topic:
                 log.update_config(config)
 
+    def update_configs(self, config_of: Callable[[str], LogConfig]) -> None:
+        """What topics inherit has changed; `config_of` gives the configuration of a topic."""
+        known: dict[str, LogConfig] = {}
+        for partition, log in self.logs.items():
+            config = known.get(partition.topic)
+            if config is None:
+                config = known[partition.topic] = config_of(partition.topic)
+            log.update_config(config)
+
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
         """The data directory in which a partition's log lies."""
         return self._directory_of.get(partition)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.configs import ConfigOperation
-from barnabas.metadata.configs_image import BROKER, BROKER_LOGGER, TOPIC
+from barnabas.controller.config_operations import ConfigOperation
+from barnabas.metadata.configs_image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_configs import AlterableConfig as LegacyConfig
+from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
+from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -47,7 +50,9 @@ def request(
 def error_of(
     *changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "a"
 ) -> ErrorCode:
-    result = configs_of().alter(view_of(IMAGE), request(resource(kind, name, *changes)))
+    result = configs_of().alter_incrementally(
+        view_of(IMAGE), request(resource(kind, name, *changes))
+    )
     (answer,) = result.response.responses
     assert bool(answer.error_message) == (answer.error_code != ErrorCode.NONE)
     return ErrorCode(answer.error_code)
@@ -55,14 +60,14 @@ def error_of(
 
 def test_keys_are_set_and_removed() -> None:
     changes = resource(TOPIC, "a", ("segment.ms", SET, "7"), ("retention.ms", DELETE, None))
-    result = configs_of().alter(view_of(IMAGE), request(changes))
+    result = configs_of().alter_incrementally(view_of(IMAGE), request(changes))
     assert kinds(result.records) == [("ConfigRecord", 0)] * 2
     assert dict(applied(IMAGE, result.records).configs.get(TOPIC, "a")) == {"segment.ms": "7"}
 
 
 def test_what_is_so_already_writes_nothing() -> None:
     changes = resource(TOPIC, "a", ("retention.ms", SET, "5"), ("segment.ms", DELETE, None))
-    result = configs_of().alter(view_of(IMAGE), request(changes))
+    result = configs_of().alter_incrementally(view_of(IMAGE), request(changes))
     assert result.records == []
     assert result.response.responses[0].error_code == ErrorCode.NONE
 
@@ -70,10 +75,12 @@ def test_what_is_so_already_writes_nothing() -> None:
 def test_lists_grow_and_shrink_from_what_holds_now() -> None:
     name = "__consumer_offsets"
     grown = resource(TOPIC, name, ("cleanup.policy", APPEND, "compact,delete"))
-    image = applied(IMAGE, configs_of().alter(view_of(IMAGE), request(grown)).records)
+    image = applied(IMAGE, configs_of().alter_incrementally(view_of(IMAGE), request(grown)).records)
     assert image.configs.get(TOPIC, name)["cleanup.policy"] == "delete,compact"
     shrunk = resource(TOPIC, name, ("cleanup.policy", SUBTRACT, "delete"))
-    image = applied(image, configs_of().alter(view_of(image), request(shrunk)).records)
+    image = applied(
+        image, configs_of().alter_incrementally(view_of(image), request(shrunk)).records
+    )
     assert image.configs.get(TOPIC, name)["cleanup.policy"] == "compact"
 
 
@@ -99,7 +106,7 @@ def test_a_change_that_is_wrong_is_refused(
 def test_one_wrong_key_leaves_its_whole_resource_as_it_was() -> None:
     bad = resource(TOPIC, "a", ("segment.ms", SET, "7"), ("retention.ms", SET, "x"))
     good = resource(BROKER, "1", ("message.max.bytes", SET, "7000"))
-    result = configs_of().alter(view_of(IMAGE), request(bad, good))
+    result = configs_of().alter_incrementally(view_of(IMAGE), request(bad, good))
     assert [each.error_code for each in result.response.responses] == [
         ErrorCode.INVALID_CONFIG,
         ErrorCode.NONE,
@@ -113,15 +120,16 @@ def test_a_key_or_a_resource_named_twice_is_an_invalid_request() -> None:
         == ErrorCode.INVALID_REQUEST
     )
     twice = resource(TOPIC, "a", ("retention.ms", SET, "1"))
-    result = configs_of().alter(view_of(IMAGE), request(twice, twice))
-    assert [each.error_code for each in result.response.responses] == [ErrorCode.INVALID_REQUEST]
+    result = configs_of().alter_incrementally(view_of(IMAGE), request(twice, twice))
+    assert [each.error_code for each in result.response.responses] == [
+        ErrorCode.INVALID_REQUEST
+    ] * 2
     assert result.records == []
 
 
 def test_resources_that_do_not_exist_are_told() -> None:
     change = ("retention.ms", SET, "1")
     assert error_of(change, name="x") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert error_of(change, kind=BROKER, name="9") == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert error_of(change, kind=BROKER, name="one") == ErrorCode.INVALID_REQUEST
     assert error_of(change, kind=BROKER_LOGGER, name="1") == ErrorCode.INVALID_REQUEST
 
@@ -129,14 +137,18 @@ def test_resources_that_do_not_exist_are_told() -> None:
 def test_a_broker_key_that_needs_a_restart_is_refused() -> None:
     change = ("broker.session.timeout.ms", SET, "1")
     assert error_of(change, kind=BROKER, name="") == ErrorCode.INVALID_REQUEST
-    assert error_of(("message.max.bytes", SET, "x"), kind=BROKER, name="") == (
-        ErrorCode.INVALID_CONFIG
+    assert error_of(("broker.session.timeout.ms", DELETE, None), kind=BROKER, name="") == (
+        ErrorCode.NONE
     )
+    assert error_of(("message.max.bytes", SET, "x"), kind=BROKER, name="") == (
+        ErrorCode.INVALID_REQUEST
+    )
+    assert error_of(("a.plug.ins.key", SET, "x"), kind=BROKER, name="1") == ErrorCode.NONE
 
 
 def test_only_checking_writes_nothing() -> None:
     changes = resource(TOPIC, "a", ("segment.ms", SET, "7"))
-    result = configs_of().alter(view_of(IMAGE), request(changes, validate_only=True))
+    result = configs_of().alter_incrementally(view_of(IMAGE), request(changes, validate_only=True))
     assert result.records == []
     assert result.response.responses[0].error_code == ErrorCode.NONE
 
@@ -149,5 +161,77 @@ def test_another_minimum_of_in_sync_replicas_clears_who_was_eligible() -> None:
         base=IMAGE,
     )
     changes = resource(TOPIC, "a", ("min.insync.replicas", SET, "2"))
-    result = configs_of().alter(view_of(image), request(changes))
+    result = configs_of().alter_incrementally(view_of(image), request(changes))
     assert kinds(result.records) == [("ConfigRecord", 0), ("ClearElrRecord", 0)]
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (("metrics", SET, "org.apache.kafka.producer."), ErrorCode.NONE),
+        (("metrics", APPEND, "more."), ErrorCode.INVALID_CONFIG),
+        (("interval.ms", SET, "99"), ErrorCode.INVALID_REQUEST),
+        (("interval.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (("match", SET, "client_id=a.*,client_software_name=librdkafka"), ErrorCode.NONE),
+        (("match", SET, "client_id"), ErrorCode.INVALID_CONFIG),
+        (("match", SET, "colour=red"), ErrorCode.INVALID_CONFIG),
+        (("match", SET, "client_id=("), ErrorCode.INVALID_CONFIG),
+        (("no.such.key", SET, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_subscriptions_of_client_metrics_are_checked(
+    change: tuple[str, int, str | None], error: ErrorCode
+) -> None:
+    assert error_of(change, kind=CLIENT_METRICS, name="all") == error
+    assert error_of(change, kind=CLIENT_METRICS, name="") in (
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_CONFIG,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (("consumer.session.timeout.ms", SET, "50000"), ErrorCode.NONE),
+        (("consumer.session.timeout.ms", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (("consumer.heartbeat.interval.ms", SET, "15001"), ErrorCode.INVALID_CONFIG),
+        (("no.such.key", SET, "1"), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_configs_of_groups_are_checked(
+    change: tuple[str, int, str | None], error: ErrorCode
+) -> None:
+    assert error_of(change, kind=GROUP, name="g") == error
+    assert error_of(change, kind=GROUP, name="") == ErrorCode.INVALID_REQUEST
+
+
+def test_lags_of_compaction_are_checked_together_with_what_is_set_already() -> None:
+    image = image_of(config(TOPIC, "a", "max.compaction.lag.ms", "5"), base=IMAGE)
+    changes = resource(TOPIC, "a", ("min.compaction.lag.ms", SET, "10"))
+    result = configs_of().alter_incrementally(view_of(image), request(changes))
+    assert result.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
+
+
+def replacement(kind: int, name: str, **configs: str | None) -> AlterConfigsRequest:
+    given = [
+        LegacyConfig(name=key.replace("__", "."), value=value) for key, value in configs.items()
+    ]
+    wanted = LegacyResource(resource_type=kind, resource_name=name, configs=given)
+    return AlterConfigsRequest(resources=[wanted], validate_only=False)
+
+
+def test_the_old_way_replaces_all_configs() -> None:
+    result = configs_of().alter(view_of(IMAGE), replacement(TOPIC, "a", segment__ms="7"))
+    assert dict(applied(IMAGE, result.records).configs.get(TOPIC, "a")) == {"segment.ms": "7"}
+    result = configs_of().alter(view_of(IMAGE), replacement(TOPIC, "a", segment__ms=None))
+    assert result.response.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    assert not result.records
+
+
+def test_the_minimum_of_in_sync_replicas_of_all_brokers_always_stays() -> None:
+    image = image_of(config(BROKER, "", "min.insync.replicas", "1"), base=IMAGE)
+    result = configs_of().alter(view_of(image), replacement(BROKER, "", message__max__bytes="7"))
+    assert result.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
+    one = resource(BROKER, "1", ("min.insync.replicas", SET, "1"))
+    answer = configs_of().alter_incrementally(view_of(image), request(one)).response.responses[0]
+    assert answer.error_code == ErrorCode.INVALID_CONFIG

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_configs import ConfigSource
 from barnabas.controller.topic_names import problem_of
-from barnabas.metadata.configs_image import BROKER, TOPIC
+from barnabas.metadata.configs_image import (
+    ALL_BROKERS,
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -74,9 +81,7 @@ class DescribeConfigsHandler:
             result.error_code, result.error_message = found
             return result
         keys = resource.configuration_keys
-        result.configs = [
-            _shown(each, request) for each in found if keys is None or each.key.name in keys
-        ]
+        result.configs = [_shown(each, request) for each in found if not keys or each.name in keys]
         return result
 
     def _find(self, resource_type: int, name: str) -> Iterable[DescribedConfig] | Refusal:
@@ -87,39 +92,46 @@ class DescribeConfigsHandler:
                 unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 return unknown, unknown.message
             return self._configs.topic(name)
-        if resource_type != BROKER:
-            return ErrorCode.INVALID_REQUEST, f"Resource type {resource_type} has no configs here."
-        if not name:
-            return self._configs.default_broker()
-        if name != str(self._node_id):
-            return (
-                ErrorCode.INVALID_REQUEST,
-                f"Broker {self._node_id} was asked for the configs of broker {name!r}.",
-            )
-        return self._configs.broker()
+        refusal = self._problem_of(resource_type, name)
+        if refusal is not None:
+            return refusal
+        if resource_type == BROKER:
+            own = name != ALL_BROKERS
+            return self._configs.broker() if own else self._configs.default_broker()
+        if resource_type == BROKER_LOGGER:
+            return self._configs.loggers()
+        if resource_type == CLIENT_METRICS:
+            return self._configs.client_metrics(name)
+        return self._configs.group(name)
+
+    def _problem_of(self, resource_type: int, name: str) -> Refusal | None:
+        """Why the resource cannot be described; brokers answer for themselves only."""
+        invalid = ErrorCode.INVALID_REQUEST
+        if resource_type not in (BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP):
+            return invalid, f"resources of type {resource_type} have no configs"
+        if not name and resource_type != BROKER:
+            return invalid, "the resource needs a name"
+        if resource_type in (BROKER, BROKER_LOGGER) and name not in ("", str(self._node_id)):
+            return invalid, f"broker {self._node_id} was asked about broker {name!r}"
+        return None
 
 
 def _shown(
     config: DescribedConfig, request: DescribeConfigsRequest
 ) -> DescribeConfigsResourceResult:
-    key = config.key
     synonyms = []
     if request.include_synonyms:
         synonyms = [
-            DescribeConfigsSynonym(
-                name=each.name,
-                value=None if key.sensitive else each.value,
-                source=each.source,
-            )
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
             for each in config.values
         ]
     return DescribeConfigsResourceResult(
-        name=key.name,
+        name=config.name,
         value=config.value,
         read_only=config.read_only,
         config_source=config.source,
-        is_sensitive=key.sensitive,
+        is_sensitive=config.sensitive,
         synonyms=synonyms,
-        config_type=key.type,
-        documentation=key.doc if request.include_documentation else None,
+        config_type=config.type,
+        documentation=config.doc if request.include_documentation else None,
     )

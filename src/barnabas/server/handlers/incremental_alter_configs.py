@@ -1,11 +1,19 @@
-"""IncrementalAlterConfigs: key 44, v0-1. Sets, deletes, appends to configs (KIP-339)."""
+"""IncrementalAlterConfigs: key 44, v0-1. Sets, deletes, appends to configs (KIP-339, KIP-412)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from barnabas.server.config_admin import settle_incremental
+
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+    from barnabas.server.config_admin import Outcome
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -16,15 +24,57 @@ def handler(parts: ServerParts) -> Handle:
 
 
 class IncrementalAlterConfigsHandler:
-    """Hands the request to the active controller."""
+    """Does what this broker can itself, and hands the rest to the active controller."""
 
-    __slots__ = ("_forwarding",)
+    __slots__ = ("_forwarding", "_node_id")
 
     def __init__(self, parts: ServerParts) -> None:
         self._forwarding = parts.forwarding
+        self._node_id = parts.node_id
 
     def handle_incremental_alter_configs(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
-    ) -> None:
+    ) -> IncrementalAlterConfigsResponse | None:
         """Answered when the configs are committed."""
-        self._forwarding.send(request, context.respond)
+        settled = settle_incremental(
+            self._node_id, request.resources, validate_only=request.validate_only
+        )
+        rest = [each for place, each in enumerate(request.resources) if place not in settled]
+
+        def on_rest(response: IncrementalAlterConfigsResponse) -> None:
+            context.respond(_joined(request, settled, response))
+
+        if not rest:
+            return _joined(request, settled, IncrementalAlterConfigsResponse(responses=[]))
+        forwarded = IncrementalAlterConfigsRequest(
+            resources=rest, validate_only=request.validate_only
+        )
+        self._forwarding.send(forwarded, on_rest)
+        return None
+
+
+def _joined(
+    request: IncrementalAlterConfigsRequest,
+    settled: dict[int, Outcome],
+    rest: IncrementalAlterConfigsResponse,
+) -> IncrementalAlterConfigsResponse:
+    """One answer per resource, in the order of the request."""
+    forwarded = iter(rest.responses)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            _answer(request, place, settled[place]) if place in settled else next(forwarded)
+            for place in range(len(request.resources))
+        ]
+    )
+
+
+def _answer(
+    request: IncrementalAlterConfigsRequest, place: int, outcome: Outcome
+) -> AlterConfigsResourceResponse:
+    resource = request.resources[place]
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if outcome is None else outcome.error_code,
+        error_message=None if outcome is None else outcome.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

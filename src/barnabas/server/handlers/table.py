@@ -40,6 +40,7 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.INIT_PRODUCER_ID: ServedApi(0, 5, "init_producer_id"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(0, 4, "offset_for_leader_epoch"),
     ApiKey.DESCRIBE_CONFIGS: ServedApi(0, 4, "describe_configs"),
+    ApiKey.ALTER_CONFIGS: ServedApi(0, 2, "alter_configs"),
     ApiKey.CREATE_PARTITIONS: ServedApi(0, 3, "create_partitions"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ServedApi(0, 1, "incremental_alter_configs"),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: ServedApi(0, 1, "describe_client_quotas"),
@@ -50,5 +51,6 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_CLUSTER: ServedApi(0, 2, "describe_cluster"),
     ApiKey.DESCRIBE_LOG_DIRS: ServedApi(1, 5, "describe_log_dirs"),
     ApiKey.DESCRIBE_PRODUCERS: ServedApi(0, 0, "describe_producers"),
+    ApiKey.LIST_CONFIG_RESOURCES: ServedApi(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "describe_topic_partitions"),
 }

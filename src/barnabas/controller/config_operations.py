@@ -1,0 +1,60 @@
+"""What IncrementalAlterConfigs does to the value of one key (KIP-339)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from barnabas.controller.result import Refusal
+from barnabas.protocol.errors import ErrorCode
+from barnabas.settings.key import ConfigType
+
+if TYPE_CHECKING:
+    from barnabas.settings.key import ConfigKey
+
+
+class ConfigOperation(IntEnum):
+    """What to do with a key; the numbers are Kafka's."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def changed_value(
+    name: str, operation: int, operand: str | None, key: ConfigKey | None, before: str | None
+) -> str | None:
+    """The value of one key afterwards; None for none.
+
+    Args:
+        name: of the key.
+        operation: a ConfigOperation, as a request has it.
+        operand: what to set, append or take away.
+        key: the declaration, None of an unknown key.
+        before: what holds now; None if the key has no value.
+
+    Raises:
+        Refusal: INVALID_REQUEST, an unknown operation or one without a value; INVALID_CONFIG, a key
+            that is no list.
+    """
+    if operation == ConfigOperation.DELETE:
+        return None
+    if operation not in tuple(ConfigOperation):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"unknown operation {operation}")
+    if operand is None:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} needs a value")
+    if operation == ConfigOperation.SET:
+        return operand
+    if key is None or key.type is not ConfigType.LIST:
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"{name} is no list: nothing can be appended to it or subtracted from it",
+        )
+    parts = [part for part in (before or "").split(",") if part]
+    named = [part.strip() for part in operand.split(",") if part.strip()]
+    if operation == ConfigOperation.APPEND:
+        parts += [part for part in dict.fromkeys(named) if part not in parts]
+    else:
+        parts = [part for part in parts if part not in named]
+    return ",".join(parts)

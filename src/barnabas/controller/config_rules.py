@@ -1,0 +1,199 @@
+"""Which configs each type of resource may have (Kafka's ControllerConfigurationValidator).
+
+Configs are checked as they would be together: a change may be wrong only beside what stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.result import Refusal
+from barnabas.controller.topic_names import problem_of
+from barnabas.metadata.client_metrics_configs import (
+    CLIENT_METRICS_CONFIGS,
+    INTERVAL_MS,
+    MATCH,
+    ClientMatchError,
+    parse_match,
+)
+from barnabas.metadata.configs_image import (
+    ALL_BROKERS,
+    BROKER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+)
+from barnabas.metadata.group_configs import GROUP_CONFIGS
+from barnabas.protocol.errors import ErrorCode
+from barnabas.settings.key import ConfigError, DynamicMode, Required
+from barnabas.storage.config import TOPIC_CONFIGS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.controller.topic_configs import TopicConfigs
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.settings.definition import ParsedConfig
+    from barnabas.settings.key import ConfigKey
+
+_MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+class ConfigRules:
+    """Checks resources and their configs."""
+
+    def __init__(self, broker: ParsedConfig, topic_configs: TopicConfigs) -> None:
+        self._broker = broker
+        self._broker_keys = broker.definition
+        self._topic_configs = topic_configs
+
+    def key(self, kind: int, name: str) -> ConfigKey | None:
+        """The declaration of a key of that type of resource."""
+        definitions = {
+            TOPIC: TOPIC_CONFIGS,
+            BROKER: self._broker_keys,
+            CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+            GROUP: GROUP_CONFIGS,
+        }
+        definition = definitions.get(kind)
+        return None if definition is None else definition.get(name)
+
+    def splittable_key(self, kind: int, name: str) -> ConfigKey | None:
+        """The declaration of a key that may be a list to append to and subtract from."""
+        # Kafka takes lists of client metrics subscriptions as a whole only.
+        return None if kind == CLIENT_METRICS else self.key(kind, name)
+
+    def default(self, kind: int, key: ConfigKey) -> str | None:
+        """What holds of a key that nobody set at run time; topics inherit more than that."""
+        if kind == BROKER:
+            return self._broker.text(key.name)
+        return None if isinstance(key.default, Required) else key.format(key.default)
+
+    def check(
+        self,
+        image: ClusterImage,
+        resource: tuple[int, str],
+        changes: Mapping[str, str | None],
+        merged: Mapping[str, str],
+    ) -> None:
+        """Refuse a change that the resource may not have.
+
+        Args:
+            image: the cluster before.
+            resource: type and name.
+            changes: the keys that change; None for those that go.
+            merged: all configs of the resource afterwards.
+
+        Raises:
+            Refusal: INVALID_CONFIG, INVALID_REQUEST, INVALID_TOPIC_EXCEPTION or
+                UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        kind, name = resource
+        if kind == TOPIC:
+            _check_topic_name(name)
+            self._topic_configs.check(name, merged)
+            if image.topics.by_name(name) is None:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                raise Refusal(error, error.message)
+        elif kind == BROKER:
+            check_broker_name(name)
+            self._check_broker(name, changes)
+            _check_minimum(image, name, changes)
+        elif kind == CLIENT_METRICS:
+            _check_client_metrics(name, merged)
+        elif kind == GROUP:
+            _check_group(name, merged)
+        else:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no configs")
+
+    def _check_broker(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Refuse keys that cannot change while the broker runs, and values out of range."""
+        for key_name, value in changes.items():
+            key = self._broker_keys.get(key_name)
+            if key is None or value is None:
+                # Kafka keeps keys it does not know, for plug-ins; what goes cannot be wrong.
+                continue
+            if key.mode is DynamicMode.READ_ONLY:
+                raise Refusal(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{key_name} cannot change while the broker runs; set it in the properties"
+                    " and start again",
+                )
+            if key.mode is DynamicMode.PER_BROKER and name == ALL_BROKERS:
+                raise Refusal(
+                    ErrorCode.INVALID_REQUEST, f"{key_name} can only be set on one broker"
+                )
+            _parse(key, value, ErrorCode.INVALID_REQUEST)
+
+
+def check_broker_name(name: str) -> None:
+    """Refuse what names no broker; the empty name stands for all.
+
+    Raises:
+        Refusal: INVALID_REQUEST.
+    """
+    if name != ALL_BROKERS and not (name.isascii() and name.isdigit()):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
+
+
+def _check_topic_name(name: str) -> None:
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "there are no configs of all topics")
+    problem = problem_of(name)
+    if problem is not None:
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def _check_minimum(image: ClusterImage, name: str, changes: Mapping[str, str | None]) -> None:
+    """Under KIP-966 min.insync.replicas is the same for all brokers and always set."""
+    if not image.features.is_elr_enabled or _MIN_INSYNC_REPLICAS not in changes:
+        return
+    if name != ALL_BROKERS:
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"{_MIN_INSYNC_REPLICAS} is set for all brokers or a topic, never for one broker,"
+            " while eligible leader replicas are kept",
+        )
+    if changes[_MIN_INSYNC_REPLICAS] is None:
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"{_MIN_INSYNC_REPLICAS} of all brokers cannot be removed while eligible leader"
+            " replicas are kept",
+        )
+
+
+def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "a subscription needs a name")
+    for key_name, value in configs.items():
+        key = CLIENT_METRICS_CONFIGS.get(key_name)
+        if key is None:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"{key_name} is no config of a subscription")
+        try:
+            parsed = key.parse(value)
+        except ConfigError as error:
+            out_of_range = key_name == INTERVAL_MS and value.strip().lstrip("-").isdigit()
+            code = ErrorCode.INVALID_REQUEST if out_of_range else ErrorCode.INVALID_CONFIG
+            raise Refusal(code, str(error)) from error
+        if key_name == MATCH and isinstance(parsed, list):
+            try:
+                parse_match(parsed)
+            except ClientMatchError as error:
+                raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_group(name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "there are no configs of all groups")
+    for key_name, value in configs.items():
+        key = GROUP_CONFIGS.get(key_name)
+        if key is None:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"{key_name} is no config of a group")
+        _parse(key, value, ErrorCode.INVALID_CONFIG)
+
+
+def _parse(key: ConfigKey, value: str, error_code: ErrorCode) -> None:
+    try:
+        key.parse(value)
+    except ConfigError as error:
+        raise Refusal(error_code, str(error)) from error

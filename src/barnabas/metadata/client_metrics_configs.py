@@ -1,0 +1,95 @@
+"""Configs of a client metrics subscription: which metrics, how often, whose (KIP-714)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
+from barnabas.settings.key import DynamicMode
+from barnabas.settings.range import between
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+METRICS: Final = "metrics"
+INTERVAL_MS: Final = "interval.ms"
+MATCH: Final = "match"
+
+INTERVAL_MS_DEFAULT = 300_000
+# A subscription to this prefix is one to every metric.
+ALL_METRICS = "*"
+
+CLIENT_METRICS_CONFIGS = ConfigDefinition([
+    ConfigKey(
+        METRICS,
+        ConfigType.LIST,
+        [],
+        "Prefixes of the names of the metrics that are asked for; * for all.",
+        mode=DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        INTERVAL_MS,
+        ConfigType.INT,
+        INTERVAL_MS_DEFAULT,
+        "How often a client pushes its metrics.",
+        between(100, 3_600_000),
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        MATCH,
+        ConfigType.LIST,
+        [],
+        "Which clients are asked, as SELECTOR=REGULAR EXPRESSION each; all of them have to match.",
+        mode=DynamicMode.CLUSTER_WIDE,
+    ),
+])  # fmt: skip
+
+# What a client can be selected by.
+CLIENT_INSTANCE_ID: Final = "client_instance_id"
+CLIENT_ID: Final = "client_id"
+CLIENT_SOFTWARE_NAME: Final = "client_software_name"
+CLIENT_SOFTWARE_VERSION: Final = "client_software_version"
+CLIENT_SOURCE_ADDRESS: Final = "client_source_address"
+CLIENT_SOURCE_PORT: Final = "client_source_port"
+SELECTORS = frozenset({
+    CLIENT_INSTANCE_ID,
+    CLIENT_ID,
+    CLIENT_SOFTWARE_NAME,
+    CLIENT_SOFTWARE_VERSION,
+    CLIENT_SOURCE_ADDRESS,
+    CLIENT_SOURCE_PORT,
+})  # fmt: skip
+
+
+class ClientMatchError(ValueError):
+    """A `match` that selects nothing that there is."""
+
+
+def parse_match(patterns: list[str]) -> dict[str, re.Pattern[str]]:
+    """The regular expression of each selector that `match` names.
+
+    Raises:
+        ClientMatchError: not SELECTOR=EXPRESSION, an unknown selector, or no regular expression.
+    """
+    found: dict[str, re.Pattern[str]] = {}
+    for pattern in patterns:
+        selector, equals, expression = (part.strip() for part in pattern.partition("="))
+        if not equals or "=" in expression:
+            raise ClientMatchError(f"{pattern!r} is not of the form SELECTOR=REGULAR EXPRESSION")
+        if selector not in SELECTORS:
+            known = ", ".join(sorted(SELECTORS))
+            raise ClientMatchError(f"clients are not selected by {selector!r}, but by {known}")
+        try:
+            found[selector] = re.compile(expression)
+        except re.error as error:
+            raise ClientMatchError(f"{expression!r} is no regular expression: {error}") from None
+    return found
+
+
+def matches(patterns: Mapping[str, re.Pattern[str]], client: Mapping[str, str]) -> bool:
+    """Whether a client's attributes, by selector, match all of `patterns`."""
+    return all(
+        pattern.fullmatch(client.get(selector, "")) is not None
+        for selector, pattern in patterns.items()
+    )

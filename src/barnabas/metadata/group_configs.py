@@ -1,0 +1,38 @@
+"""Configs of a group, which hold over the broker's `group.*` defaults (KIP-848, KIP-1043)."""
+
+from __future__ import annotations
+
+from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
+from barnabas.settings.key import DynamicMode, Synonym
+from barnabas.settings.range import between
+
+# The bounds are the defaults of the broker's group.consumer.min.* and max.*.
+GROUP_CONFIGS = ConfigDefinition([
+    ConfigKey(
+        "consumer.session.timeout.ms",
+        ConfigType.INT,
+        45_000,
+        "How long a member of the consumer protocol may be silent before it is taken out.",
+        between(45_000, 60_000),
+        DynamicMode.CLUSTER_WIDE,
+        (Synonym("group.consumer.session.timeout.ms"),),
+    ),
+    ConfigKey(
+        "consumer.heartbeat.interval.ms",
+        ConfigType.INT,
+        5_000,
+        "How often a member of the consumer protocol is told to send a heartbeat.",
+        between(5_000, 15_000),
+        DynamicMode.CLUSTER_WIDE,
+        (Synonym("group.consumer.heartbeat.interval.ms"),),
+    ),
+    ConfigKey(
+        "consumer.assignment.interval.ms",
+        ConfigType.INT,
+        1_000,
+        "How long at least between two target assignments of the group.",
+        between(0, 15_000),
+        DynamicMode.CLUSTER_WIDE,
+        (Synonym("group.consumer.assignment.interval.ms"),),
+    ),
+])  # fmt: skip

@@ -1,0 +1,90 @@
+"""What a broker itself does of changing configs, before the controller does the rest (KIP-412).
+
+Kafka: ConfigAdminManager. A broker answers for itself only: configs of another broker are refused,
+and levels of loggers never leave this process.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.controller.result import Refusal
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
+from barnabas.protocol.errors import ErrorCode
+from barnabas.server.log_levels import change_level, check_level_change
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
+    from barnabas.protocol.messages.incremental_alter_configs import AlterConfigsResource
+
+# What came of a resource that the controller need not see; None: it is done.
+Outcome = Refusal | None
+
+
+def settle_incremental(
+    node_id: int, resources: Sequence[AlterConfigsResource], *, validate_only: bool
+) -> dict[int, Outcome]:
+    """Change the levels of loggers, and refuse what is not this broker's.
+
+    Returns:
+        The outcome of each resource that the controller need not see, by its place.
+    """
+    settled = _refused_twice([(each.resource_type, each.resource_name) for each in resources])
+    for place, resource in enumerate(resources):
+        if place in settled:
+            continue
+        try:
+            if resource.resource_type == BROKER_LOGGER:
+                _change_levels(node_id, resource, validate_only=validate_only)
+                settled[place] = None
+            else:
+                _check_own(node_id, resource.resource_type, resource.resource_name)
+        except Refusal as refusal:
+            settled[place] = refusal
+    return settled
+
+
+def settle_legacy(node_id: int, resources: Sequence[LegacyResource]) -> dict[int, Outcome]:
+    """The same for AlterConfigs, which does not know loggers."""
+    settled = _refused_twice([(each.resource_type, each.resource_name) for each in resources])
+    for place, resource in enumerate(resources):
+        if place in settled:
+            continue
+        try:
+            _check_own(node_id, resource.resource_type, resource.resource_name)
+        except Refusal as refusal:
+            settled[place] = refusal
+    return settled
+
+
+def _refused_twice(names: list[tuple[int, str]]) -> dict[int, Outcome]:
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, "each resource may be named once")
+    times = Counter(names)
+    return {place: refusal for place, name in enumerate(names) if times[name] > 1}
+
+
+def _check_own(node_id: int, kind: int, name: str) -> None:
+    if kind == BROKER and name not in (ALL_BROKERS, str(node_id)):
+        raise Refusal(
+            ErrorCode.INVALID_REQUEST, f"broker {node_id} was asked to change broker {name!r}"
+        )
+
+
+def _change_levels(node_id: int, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    """All levels of the resource, or none."""
+    if resource.resource_name != str(node_id):
+        raise Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {node_id} was asked to change loggers of {resource.resource_name!r}",
+        )
+    names = [each.name for each in resource.configs]
+    if len(set(names)) != len(names):
+        raise Refusal(ErrorCode.INVALID_REQUEST, "each logger may be named once")
+    for each in resource.configs:
+        check_level_change(each.name, each.config_operation, each.value)
+    if not validate_only:
+        for each in resource.configs:
+            change_level(each.name, each.config_operation, each.value)

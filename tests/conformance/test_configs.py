@@ -1,0 +1,232 @@
+"""Configs on the wire: every type of resource, both ways to change them, errors as Kafka's."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_configs import AlterableConfig as LegacyConfig
+from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
+from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conformance.raw_client import RawClient
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+WAIT_S = 10
+
+Change = tuple[str, int, str | None]
+
+
+def resource(kind: int, name: str, *changes: Change) -> AlterConfigsResource:
+    return AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ],
+    )
+
+
+def alter(raw: RawClient, *resources: AlterConfigsResource, validate_only: bool = False) -> Any:
+    """The error of each resource."""
+    request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+    response: Any = raw.ask(request, 1)
+    return [ErrorCode(each.error_code) for each in response.responses]
+
+
+def describe(raw: RawClient, kind: int, name: str) -> dict[str, Any]:
+    wanted = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[wanted], include_synonyms=True)
+    response: Any = raw.ask(request, 4)
+    (result,) = response.results
+    assert result.error_code == ErrorCode.NONE, result
+    return {each.name: each for each in result.configs}
+
+
+def await_value(raw: RawClient, kind: int, name: str, key: str, value: str | None) -> Any:
+    """The config once it has that value: Kafka's broker takes it in a little later."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        found = describe(raw, kind, name).get(key)
+        if (found.value if found else None) == value:
+            return found
+        assert time.monotonic() < deadline, found
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "error"),
+    [
+        (TOPIC, "no-such-topic", ("retention.ms", SET, "1"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (TOPIC, "no-such-topic", ("no.such", SET, "1"), "INVALID_CONFIG"),
+        (TOPIC, "", ("retention.ms", SET, "1"), "INVALID_REQUEST"),
+        (TOPIC, "a b", ("retention.ms", SET, "1"), "INVALID_TOPIC_EXCEPTION"),
+        (BROKER, "77", ("message.max.bytes", SET, "1"), "INVALID_REQUEST"),
+        (BROKER, "one", ("message.max.bytes", SET, "1"), "INVALID_REQUEST"),
+        (BROKER, "1", ("message.max.bytes", SET, "x"), "INVALID_REQUEST"),
+        (BROKER, "1", ("broker.session.timeout.ms", SET, "1"), "INVALID_REQUEST"),
+        (BROKER, "1", ("broker.session.timeout.ms", DELETE, None), "NONE"),
+        (BROKER, "1", ("message.max.bytes", APPEND, "1"), "INVALID_CONFIG"),
+        (BROKER, "1", ("min.insync.replicas", SET, "1"), "INVALID_CONFIG"),
+        (BROKER, "", ("min.insync.replicas", DELETE, None), "INVALID_CONFIG"),
+        (BROKER, "", ("log.retention.ms", SET, "0"), "INVALID_REQUEST"),
+        (LOGGER, "77", ("root", SET, "INFO"), "INVALID_REQUEST"),
+        (LOGGER, "1", ("no.such.logger", SET, "INFO"), "INVALID_CONFIG"),
+        (LOGGER, "1", ("root", SET, "LOUD"), "INVALID_CONFIG"),
+        (LOGGER, "1", ("root", DELETE, None), "INVALID_REQUEST"),
+        (LOGGER, "1", ("root", APPEND, "INFO"), "INVALID_REQUEST"),
+        (METRICS, "", ("metrics", SET, "a."), "INVALID_REQUEST"),
+        (METRICS, "m", ("interval.ms", SET, "99"), "INVALID_REQUEST"),
+        (METRICS, "m", ("match", SET, "colour=red"), "INVALID_CONFIG"),
+        (METRICS, "m", ("no.such", SET, "1"), "INVALID_REQUEST"),
+        (GROUP, "", ("consumer.session.timeout.ms", SET, "50000"), "INVALID_REQUEST"),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), "INVALID_CONFIG"),
+        (GROUP, "g", ("no.such", SET, "1"), "INVALID_CONFIG"),
+        (99, "g", ("no.such", SET, "1"), "INVALID_REQUEST"),
+    ],
+)
+def test_a_wrong_change_is_refused(
+    raw: RawClient, kind: int, name: str, change: Change, error: str
+) -> None:
+    assert alter(raw, resource(kind, name, change), validate_only=True) == [ErrorCode[error]]
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (("retention.ms", SET, None), "INVALID_REQUEST"),
+        (("retention.ms", SET, "-2"), "INVALID_CONFIG"),
+        (("retention.ms", APPEND, "1"), "INVALID_CONFIG"),
+        (("compression.type", SET, "none"), "INVALID_CONFIG"),
+        (("compression.gzip.level", SET, "0"), "INVALID_CONFIG"),
+        (("segment.bytes", SET, "1000"), "INVALID_CONFIG"),
+        (("no.such", DELETE, None), "NONE"),
+    ],
+)
+def test_a_wrong_config_of_a_topic_is_refused(
+    raw: RawClient, topic: str, change: Change, error: str
+) -> None:
+    assert alter(raw, resource(TOPIC, topic, change)) == [ErrorCode[error]]
+
+
+def test_resources_named_twice_are_each_refused_in_their_place(raw: RawClient, topic: str) -> None:
+    twice = resource(TOPIC, topic, ("retention.ms", SET, "1"))
+    other = resource(BROKER, "77", ("message.max.bytes", SET, "1"))
+    good = resource(BROKER, "", ("message.max.bytes", SET, "1048588"))
+    assert alter(raw, twice, other, good, twice, validate_only=True) == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+    ]
+
+
+def test_the_old_way_replaces_all_configs_of_a_topic(
+    raw: RawClient, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(1, retention_ms="5000000")
+
+    def replace(kind: int, name: str, **configs: str) -> int:
+        given = [
+            LegacyConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+        ]
+        wanted = LegacyResource(resource_type=kind, resource_name=name, configs=given)
+        response: Any = raw.ask(AlterConfigsRequest(resources=[wanted], validate_only=False), 2)
+        code: int = response.responses[0].error_code
+        return code
+
+    assert replace(TOPIC, topic, segment_ms="7000000") == ErrorCode.NONE
+    await_value(raw, TOPIC, topic, "segment.ms", "7000000")
+    assert describe(raw, TOPIC, topic)["retention.ms"].config_source == 5
+    assert replace(TOPIC, topic, segment_ms="x") == ErrorCode.INVALID_CONFIG
+    assert replace(LOGGER, "1", root="INFO") == ErrorCode.INVALID_REQUEST
+
+
+def test_a_brokers_config_shows_where_it_comes_from(raw: RawClient, topic: str) -> None:
+    key, topic_key = "log.index.interval.bytes", "index.interval.bytes"
+    try:
+        assert alter(raw, resource(BROKER, "", (key, SET, "5000"))) == [ErrorCode.NONE]
+        assert alter(raw, resource(BROKER, "1", (key, SET, "6000"))) == [ErrorCode.NONE]
+        found = await_value(raw, BROKER, "1", key, "6000")
+        expected = [(key, "6000", 2), (key, "5000", 3), (key, "4096", 5)]
+        assert [(each.name, each.value, each.source) for each in found.synonyms] == expected
+        found = describe(raw, TOPIC, topic)[topic_key]
+        assert (found.value, found.config_source) == ("6000", 2)
+        assert [(each.name, each.value, each.source) for each in found.synonyms] == expected
+        assert set(describe(raw, BROKER, "")) >= {key}
+    finally:
+        alter(raw, resource(BROKER, "", (key, DELETE, None)))
+        alter(raw, resource(BROKER, "1", (key, DELETE, None)))
+    await_value(raw, BROKER, "1", key, "4096")
+
+
+def test_keys_that_the_broker_does_not_know_are_kept_and_hidden(raw: RawClient) -> None:
+    assert alter(raw, resource(BROKER, "1", ("some.plug.in", SET, "secret"))) == [ErrorCode.NONE]
+    deadline = time.monotonic() + WAIT_S
+    while "some.plug.in" not in (found := describe(raw, BROKER, "1")):
+        assert time.monotonic() < deadline
+    config = found["some.plug.in"]
+    assert (config.value, config.is_sensitive, config.read_only) == (None, True, True)
+    assert alter(raw, resource(BROKER, "1", ("some.plug.in", DELETE, None))) == [ErrorCode.NONE]
+
+
+def test_levels_of_loggers_change_while_the_broker_runs(raw: RawClient) -> None:
+    before = describe(raw, LOGGER, "1")["root"]
+    assert before.config_source == 6
+    wanted = resource(LOGGER, "1", ("root", SET, "WARN"))
+    assert alter(raw, wanted) == [ErrorCode.NONE]
+    assert describe(raw, LOGGER, "1")["root"].value == "WARN"
+    checked = resource(LOGGER, "1", ("root", SET, "TRACE"))
+    assert alter(raw, checked, validate_only=True) == [ErrorCode.NONE]
+    assert describe(raw, LOGGER, "1")["root"].value == "WARN"
+    assert alter(raw, resource(LOGGER, "1", ("root", SET, before.value))) == [ErrorCode.NONE]
+
+
+def listed(raw: RawClient, *types: int, version: int = 1) -> set[tuple[int, str]]:
+    response: Any = raw.ask(ListConfigResourcesRequest(resource_types=list(types)), version)
+    assert response.error_code == ErrorCode.NONE
+    return {(each.resource_type, each.resource_name) for each in response.config_resources}
+
+
+def test_subscriptions_and_groups_have_configs_and_are_listed(raw: RawClient, topic: str) -> None:
+    subscription = resource(METRICS, "conformance", ("metrics", SET, "a.,b."))
+    group = resource(GROUP, "conformance", ("consumer.session.timeout.ms", SET, "50000"))
+    assert alter(raw, subscription, group) == [ErrorCode.NONE] * 2
+    assert await_value(raw, METRICS, "conformance", "metrics", "a.,b.").config_source == 7
+    found = await_value(raw, GROUP, "conformance", "consumer.session.timeout.ms", "50000")
+    assert found.config_source == 8
+    assert listed(raw) >= {
+        (TOPIC, topic),
+        (BROKER, "1"),
+        (LOGGER, "1"),
+        (METRICS, "conformance"),
+        (GROUP, "conformance"),
+    }
+    assert listed(raw, version=0) >= {(METRICS, "conformance")}
+    assert {kind for kind, _ in listed(raw, GROUP, METRICS)} == {GROUP, METRICS}
+    wrong: Any = raw.ask(ListConfigResourcesRequest(resource_types=[99]), 1)
+    assert wrong.error_code == ErrorCode.UNSUPPORTED_VERSION
+    taken = [
+        resource(METRICS, "conformance", ("metrics", DELETE, None)),
+        resource(GROUP, "conformance", ("consumer.session.timeout.ms", DELETE, None)),
+    ]
+    assert alter(raw, *taken) == [ErrorCode.NONE] * 2
