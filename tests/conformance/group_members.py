@@ -1,0 +1,249 @@
+"""Group members that tests start, kill and ask: kcat processes and confluent-kafka consumers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from barnabas.testing.broker_process import BrokerProcess
+from jvm.kafka_process import KafkaProcess
+
+WAIT_S = 20
+# Long enough for two busy cores, short enough for a test to wait for.
+SESSION_MS = 1_500
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
+FAST = {
+    "session.timeout.ms": str(SESSION_MS),
+    "heartbeat.interval.ms": "100",
+    "auto.commit.interval.ms": "200",
+    "auto.offset.reset": "earliest",
+    "reconnect.backoff.max.ms": "200",
+}
+
+
+def eventually(look: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
+    """The first true answer of `look`."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+class KcatMember:
+    """`kcat -G`: a member in a process of its own, which can die without a word."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, output: Path, **more: str) -> None:
+        options = FAST | {key.replace("_", "."): value for key, value in more.items()}
+        words = ["kcat", "-b", bootstrap, "-G", group, "-u", "-E"]
+        for key, value in options.items():
+            words += ["-X", f"{key}={value}"]
+        self._output = output
+        with output.open("wb") as out:
+            self._process = subprocess.Popen([*words, topic], stdout=out, stderr=subprocess.DEVNULL)
+
+    def lines(self) -> list[str]:
+        """The records that it has read."""
+        return self._output.read_text().splitlines()
+
+    def die(self) -> None:
+        """End without leaving the group."""
+        self._process.kill()
+        self._process.wait()
+
+    def leave(self) -> None:
+        """End in order."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(WAIT_S)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+
+class Kcats:
+    """Starts kcat members, and ends those that a test leaves."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        self._bootstrap = bootstrap
+        self._directory = directory
+        self.started: list[KcatMember] = []
+
+    def start(self, group: str, topic: str, **more: str) -> KcatMember:
+        output = self._directory / f"member-{len(self.started)}"
+        member = KcatMember(self._bootstrap, group, topic, output, **more)
+        self.started.append(member)
+        return member
+
+    def all_lines(self) -> list[str]:
+        return [line for member in self.started for line in member.lines()]
+
+    def close(self) -> None:
+        for member in self.started:
+            if member.is_running:
+                member.die()
+
+
+class ConfluentMember:
+    """A confluent-kafka consumer, polled by a thread of its own; remembers what it was told."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, **more: object) -> None:
+        options = FAST | {key.replace("_", "."): value for key, value in more.items()}
+        self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **options})
+        # ("assigned" or "revoked" or "lost", partitions), in order.
+        self.events: list[tuple[str, list[int]]] = []
+        self.values: list[bytes] = []
+        self.errors: list[str] = []
+        self.owned: set[int] = set()
+        self._cooperative = "cooperative" in str(options.get("partition.assignment.strategy", ""))
+        self._stopping = threading.Event()
+        self.consumer.subscribe(
+            [topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            message = self.consumer.poll(0.1)
+            if message is None:
+                continue
+            if message.error():
+                self.errors.append(message.error().name())
+                if message.error().fatal():
+                    return
+            else:
+                self.values.append(message.value())
+
+    def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        numbers = sorted(each.partition for each in partitions)
+        self.events.append(("assigned", numbers))
+        self.owned = (self.owned if self._cooperative else set()) | set(numbers)
+
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        numbers = sorted(each.partition for each in partitions)
+        self.events.append(("revoked", numbers))
+        self.owned -= set(numbers)
+
+    def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        numbers = sorted(each.partition for each in partitions)
+        self.events.append(("lost", numbers))
+        self.owned -= set(numbers)
+
+    def stop_polling(self) -> None:
+        self._stopping.set()
+        self._thread.join(WAIT_S)
+
+    def close(self) -> None:
+        """Leave the group, if the member is not static."""
+        self.stop_polling()
+        self.consumer.close()
+
+
+def described(admin: AdminClient, group: str) -> Any:
+    """State and members as DescribeGroups has them."""
+    return admin.describe_consumer_groups([group])[group].result(10)
+
+
+def assignments(admin: AdminClient, group: str) -> dict[str, set[int]] | None:
+    """Partitions by member id; None unless the group is stable."""
+    found = described(admin, group)
+    if found.state.name != "STABLE":
+        return None
+    return {
+        member.member_id: {each.partition for each in member.assignment.topic_partitions}
+        for member in found.members
+    }
+
+
+def await_members(
+    admin: AdminClient, group: str, count: int, partitions: int
+) -> dict[str, set[int]]:
+    """Wait until the group is stable with so many members; every partition has one owner."""
+
+    def look() -> dict[str, set[int]] | None:
+        found = assignments(admin, group)
+        return found if found is not None and len(found) == count else None
+
+    found: dict[str, set[int]] = eventually(look, f"{count} members of {group}")
+    owned = [partition for owner in found.values() for partition in owner]
+    assert sorted(owned) == list(range(partitions)), found
+    return found
+
+
+def committed(admin: AdminClient, group: str) -> dict[int, int]:
+    """Committed offsets by partition."""
+    asked = [ConsumerGroupTopicPartitions(group)]
+    found = admin.list_consumer_group_offsets(asked)[group].result(10)
+    return {each.partition: each.offset for each in found.topic_partitions}
+
+
+class OffsetWatch:
+    """Looks at a group's committed offsets all the time: they must never go back."""
+
+    def __init__(self, admin: AdminClient, group: str) -> None:
+        self._admin = admin
+        self._group = group
+        self._seen: dict[int, int] = {}
+        self.went_back: list[str] = []
+        self.looks = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(0.05):
+            try:
+                found = committed(self._admin, self._group)
+            except KafkaException:
+                # The broker is away: this look shows nothing.
+                continue
+            self.looks += 1
+            for partition, before in self._seen.items():
+                offset = found.get(partition, -1)
+                if offset < before:
+                    self.went_back.append(f"{partition}: {before} -> {offset}")
+            self._seen |= found
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(WAIT_S)
+        assert self.looks
+        assert not self.went_back
+
+
+@pytest.fixture(scope="module")
+def group_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker whose groups do not wait for members at first, and allow short sessions."""
+    given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
+    if given and given != "kafka":
+        yield given
+        return
+    directory = tmp_path_factory.mktemp("groups")
+    kind = KafkaProcess if given else BrokerProcess
+    with kind(directory, SETTINGS) as process:
+        yield process.bootstrap
+
+
+@pytest.fixture
+def kcats(group_bootstrap: str, tmp_path: Path) -> Iterator[Kcats]:
+    made = Kcats(group_bootstrap, tmp_path)
+    yield made
+    made.close()

@@ -1,0 +1,292 @@
+"""Consumer groups with real clients: members that come, die and return, static ones, cooperative
+ones, a broker that is killed in the middle, and what administrators see and do.
+
+Invariants: every partition has one owner (OneOwnerPerPartition), no record is missed, committed
+offsets never go back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.conftest import await_leaders
+from conformance.group_members import (
+    SESSION_MS,
+    SETTINGS,
+    ConfluentMember,
+    Kcats,
+    OffsetWatch,
+    assignments,
+    await_members,
+    committed,
+    described,
+    eventually,
+    group_bootstrap,
+    kcats,
+)
+
+__all__ = ["group_bootstrap", "kcats"]
+
+PARTITIONS = 12
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def group_admin(group_bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": group_bootstrap})
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def numbers(group_bootstrap: str, group_admin: AdminClient) -> str:
+    """A topic with twelve partitions and a hundred numbers in each."""
+    return make_numbers(group_bootstrap, group_admin)
+
+
+def make_numbers(bootstrap: str, admin: AdminClient) -> str:
+    name = f"numbers-{os.getpid()}-{next(_numbers)}"
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(10)
+    await_leaders(admin, name, PARTITIONS)
+    produce(bootstrap, name, range(100 * PARTITIONS))
+    return name
+
+
+def produce(bootstrap: str, topic: str, values: range) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(topic, str(value), partition=value % PARTITIONS)
+    assert producer.flush(10) == 0
+
+
+@pytest.fixture
+def make_member(group_bootstrap: str) -> Iterator[Callable[..., ConfluentMember]]:
+    made: list[ConfluentMember] = []
+
+    def make(group: str, topic: str, **options: object) -> ConfluentMember:
+        made.append(ConfluentMember(group_bootstrap, group, topic, **options))
+        return made[-1]
+
+    yield make
+    for member in made:
+        member.close()
+
+
+def test_members_die_leave_and_return_and_every_record_is_read(
+    group_bootstrap: str, group_admin: AdminClient, numbers: str, group: str, kcats: Kcats
+) -> None:
+    first, second, _ = (kcats.start(group, numbers) for _ in range(3))
+    await_members(group_admin, group, 3, PARTITIONS)
+    watch = OffsetWatch(group_admin, group)
+    first.die()
+    await_members(group_admin, group, 2, PARTITIONS)
+    produce(group_bootstrap, numbers, range(1200, 2400))
+    # kcat drops the record it holds when asked to end: it leaves when there is nothing to read.
+    eventually(lambda: set(kcats.all_lines()) == set(map(str, range(2400))), "two thirds")
+    second.leave()
+    await_members(group_admin, group, 1, PARTITIONS)
+    for _ in range(9):
+        kcats.start(group, numbers)
+    await_members(group_admin, group, 10, PARTITIONS)
+    produce(group_bootstrap, numbers, range(2400, 3600))
+    for member in kcats.started[5:9]:
+        member.die()
+    kcats.start(group, numbers)
+    await_members(group_admin, group, 7, PARTITIONS)
+    eventually(lambda: set(kcats.all_lines()) == set(map(str, range(3600))), "all records")
+    ends = dict.fromkeys(range(PARTITIONS), 300)
+    eventually(lambda: committed(group_admin, group) == ends, "all commits")
+    watch.stop()
+
+
+def test_who_leaves_is_replaced_at_once_and_who_dies_after_its_session(
+    group_admin: AdminClient, numbers: str, group: str, kcats: Kcats
+) -> None:
+    leaving, dying, _ = (kcats.start(group, numbers) for _ in range(3))
+    await_members(group_admin, group, 3, PARTITIONS)
+    leaving.leave()
+    await_members(group_admin, group, 2, PARTITIONS)
+    dying.die()
+    died = time.monotonic()
+    assert len(described(group_admin, group).members) == 2, "its session goes on"
+    await_members(group_admin, group, 1, PARTITIONS)
+    assert time.monotonic() - died > (SESSION_MS - 200) / 1_000
+
+
+def test_a_static_member_returns_to_its_partitions_without_a_rebalance(
+    group_admin: AdminClient, numbers: str, group: str, make_member: Callable[..., ConfluentMember]
+) -> None:
+    options = {"session_timeout_ms": 6_000}
+    stays = make_member(group, numbers, group_instance_id="a", **options)
+    goes = make_member(group, numbers, group_instance_id="b", **options)
+    before = await_members(group_admin, group, 2, PARTITIONS)
+    eventually(lambda: len(stays.owned) == len(goes.owned) == 6, "both have their share")
+    owned, events = set(goes.owned), len(stays.events)
+    goes.close()
+    back = make_member(group, numbers, group_instance_id="b", **options)
+    eventually(lambda: back.owned == owned, "the same partitions")
+    assert len(stays.events) == events, "nobody else noticed"
+    after = assignments(group_admin, group)
+    assert after is not None
+    assert set(before) != set(after), "it has a new member id"
+    assert sorted(before.values(), key=min) == sorted(after.values(), key=min)
+
+
+def test_a_second_member_with_the_same_instance_id_fences_the_first(
+    numbers: str, group: str, make_member: Callable[..., ConfluentMember]
+) -> None:
+    first = make_member(group, numbers, group_instance_id="a")
+    eventually(lambda: first.owned, "the first has joined")
+    second = make_member(group, numbers, group_instance_id="a")
+    eventually(lambda: "_FATAL" in first.errors or "FENCED_INSTANCE_ID" in first.errors, "fenced")
+    eventually(lambda: len(second.owned) == PARTITIONS, "the second has all")
+
+
+def test_cooperative_members_give_up_only_what_others_get(
+    group_admin: AdminClient, numbers: str, group: str, make_member: Callable[..., ConfluentMember]
+) -> None:
+    options = {"partition_assignment_strategy": "cooperative-sticky"}
+    members = [make_member(group, numbers, **options)]
+    eventually(lambda: len(members[0].owned) == PARTITIONS, "the first has all")
+    for count in (2, 3):
+        members.append(make_member(group, numbers, **options))
+        share = PARTITIONS // count
+        eventually(
+            lambda share=share: all(len(each.owned) == share for each in members), "fair shares"
+        )
+        await_members(group_admin, group, count, PARTITIONS)
+    first = members[0]
+    revoked = [number for kind, gone in first.events if kind == "revoked" for number in gone]
+    assert len(revoked) == len(set(revoked)) == 8
+    assert first.owned == set(range(PARTITIONS)) - set(revoked)
+    members.pop().close()
+    eventually(lambda: all(len(each.owned) == 6 for each in members), "shares of the one that left")
+
+
+def test_eager_and_cooperative_members_do_not_mix(
+    numbers: str, group: str, make_member: Callable[..., ConfluentMember]
+) -> None:
+    first = make_member(group, numbers, partition_assignment_strategy="cooperative-sticky")
+    eventually(lambda: first.owned, "the first has joined")
+    other = make_member(group, numbers, partition_assignment_strategy="range")
+    eventually(lambda: "INCONSISTENT_GROUP_PROTOCOL" in other.errors, "refused")
+    assert len(first.owned) == PARTITIONS
+
+
+@pytest.mark.slow
+def test_members_go_on_while_their_broker_is_stopped_and_killed(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker", SETTINGS) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topic = make_numbers(broker.bootstrap, admin)
+        # Sessions that outlive a restart: members are to stay who they are.
+        members = Kcats(broker.bootstrap, tmp_path)
+        try:
+            for _ in range(3):
+                members.start("g", topic, session_timeout_ms="10000")
+            before = await_members(admin, "g", 3, PARTITIONS)
+            watch = OffsetWatch(admin, "g")
+            for number, end in enumerate((broker.stop, broker.kill, broker.kill), 1):
+                end()
+                broker.start()
+                produce(broker.bootstrap, topic, range(1200 * number, 1200 * (number + 1)))
+            wanted = set(map(str, range(4800)))
+            eventually(lambda: set(members.all_lines()) == wanted, "all records")
+            ends = dict.fromkeys(range(PARTITIONS), 400)
+            eventually(lambda: committed(admin, "g") == ends, "all commits")
+            watch.stop()
+            assert await_members(admin, "g", 3, PARTITIONS) == before
+        finally:
+            members.close()
+
+
+def test_what_was_acknowledged_as_committed_is_there_after_a_kill(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, SETTINGS) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topic = make_numbers(broker.bootstrap, admin)
+        options = {"group.id": "g", "enable.auto.commit": False}
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, **options})
+        consumer.assign([TopicPartition(topic, 0)])
+        for offset in range(1, 31):
+            position = TopicPartition(topic, 0, offset, metadata=f"at {offset}")
+            consumer.commit(offsets=[position], asynchronous=False)
+            if offset % 10 == 0:
+                broker.kill()
+                broker.start()
+                (found,) = consumer.committed([TopicPartition(topic, 0)], 10)
+                assert (found.offset, found.metadata) == (offset, f"at {offset}")
+        consumer.close()
+
+
+# Administrators.
+
+
+def test_groups_are_listed_and_described(
+    group_admin: AdminClient, numbers: str, group: str, make_member: Callable[..., ConfluentMember]
+) -> None:
+    make_member(group, numbers, client_id="somebody", group_instance_id="i")
+    await_members(group_admin, group, 1, PARTITIONS)
+    found = described(group_admin, group)
+    assert (found.partition_assignor, found.is_simple_consumer_group) == ("range", False)
+    (member,) = found.members
+    assert (member.client_id, member.host) == ("somebody", "/127.0.0.1")
+    assert member.group_instance_id == "i"
+    for state, is_there in ((ConsumerGroupState.STABLE, True), (ConsumerGroupState.EMPTY, False)):
+        listed = group_admin.list_consumer_groups(states={state}).result(10).valid
+        assert (group in {each.group_id for each in listed}) == is_there
+
+
+def test_a_group_is_deleted_when_its_members_are_gone(
+    group_admin: AdminClient, numbers: str, group: str, make_member: Callable[..., ConfluentMember]
+) -> None:
+    member = make_member(group, numbers)
+    eventually(lambda: len(member.values) == 100 * PARTITIONS, "all records")
+    with pytest.raises(Exception, match="NON_EMPTY_GROUP"):
+        group_admin.delete_consumer_groups([group])[group].result(10)
+    member.close()
+    group_admin.delete_consumer_groups([group])[group].result(10)
+    with pytest.raises(Exception, match="GROUP_ID_NOT_FOUND"):
+        group_admin.delete_consumer_groups([group])[group].result(10)
+    assert set(committed(group_admin, group).values()) <= {-1001}
+
+
+def test_offsets_are_set_by_administrators_once_the_group_is_empty(
+    group_admin: AdminClient, numbers: str, group: str, make_member: Callable[..., ConfluentMember]
+) -> None:
+    member = make_member(group, numbers)
+    eventually(lambda: len(member.values) == 100 * PARTITIONS, "all records")
+    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(numbers, 3, 7)])
+    refused = group_admin.alter_consumer_group_offsets([wanted])[group].result(10)
+    assert refused.topic_partitions[0].error.name() == "UNKNOWN_MEMBER_ID"
+    member.close()
+    group_admin.alter_consumer_group_offsets([wanted])[group].result(10)
+    again = make_member(group, numbers)
+    eventually(lambda: len(again.values) == 93, "what comes after the offset")
+
+
+def test_offsets_go_with_their_topic(
+    group_admin: AdminClient, numbers: str, group: str, group_bootstrap: str
+) -> None:
+    consumer = Consumer({"bootstrap.servers": group_bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(numbers, 0, 5)], asynchronous=False)
+    consumer.close()
+    assert committed(group_admin, group) == {0: 5}
+    group_admin.delete_topics([numbers])[numbers].result(10)
+    eventually(lambda: committed(group_admin, group) == {}, "no offsets")
