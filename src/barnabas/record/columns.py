@@ -68,20 +68,35 @@ def batch_records(
     Raises:
         CorruptBatchError: anything malformed. The CRC is not checked here.
     """
+    return uncompressed_records(uncompressed(buffer, position, header, max_bytes))
+
+
+def uncompressed_records(batch: bytes) -> Sequence[CompiledRecord]:
+    """The records of a batch that `uncompressed` gave.
+
+    Raises:
+        CorruptBatchError: anything malformed.
+    """
     reader = _reader()
-    if header.record_count < 0 or position + header.size > len(buffer):
-        raise CorruptBatchError("batch is cut off or has a negative record count")
     try:
-        return list(reader.batch(_uncompressed(buffer, position, header, max_bytes)))
+        return list(reader.batch(batch))
     except reader.corrupt as problem:
         raise CorruptBatchError(str(problem)) from None
     except (UnicodeDecodeError, OverflowError):
         # A header key that is not UTF-8 is no reason to stop reading; Java shows it changed.
-        return records_of(buffer, position, header, max_bytes)
+        return records_of(batch, 0, read_header(batch))
 
 
-def _uncompressed(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> bytes:
-    """The batch as bytes of their own, its records decompressed."""
+def uncompressed(
+    buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> bytes:
+    """The batch at `position` as bytes of their own, its records decompressed.
+
+    Raises:
+        CorruptBatchError: it is cut off, or its compression is broken or a bomb.
+    """
+    if header.record_count < 0 or position + header.size > len(buffer):
+        raise CorruptBatchError("batch is cut off or has a negative record count")
     if header.compression == NONE:
         return bytes(memoryview(buffer)[position : position + header.size])
     payload = records_payload(buffer, position, header, max_bytes)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 INT_MAX = 0x7FFF_FFFF
+DOUBLE_MAX = 1.7976931348623157e308
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 DAY_MS = 24 * HOUR_MS
@@ -77,6 +78,13 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
     unclean_leader_election_enable: bool = False
+    # Age at which a segment is rolled: in a compacted topic no more than its records may stay as
+    # they are. Worked out once, since each append asks.
+    segment_ms_max: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        compacted_ms = self.max_compaction_lag_ms if self.is_compacted else LONG_MAX
+        object.__setattr__(self, "segment_ms_max", min(self.segment_ms, compacted_ms))
 
     @property
     def is_compacted(self) -> bool:
@@ -95,6 +103,22 @@ class LogConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """The broker keys of the log cleaner."""
+
+    log_cleaner_enable: bool = True
+    # Logs that are compacted at the same time, each by a process of its own.
+    log_cleaner_threads: int = 1
+    # Read and written together, by all of them.
+    log_cleaner_io_max_bytes_per_second: float = DOUBLE_MAX
+    # These two are shared by all of them.
+    log_cleaner_dedupe_buffer_size: int = 128 << 20
+    log_cleaner_io_buffer_size: int = 512 << 10
+    log_cleaner_io_buffer_load_factor: float = 0.9
+    log_cleaner_backoff_ms: int = 15_000
+
+
+@dataclass(frozen=True, slots=True)
 class StorageConfig:
     """The broker keys of the log manager; the rest of them are defaults of topics."""
 
@@ -105,6 +129,7 @@ class StorageConfig:
     log_initial_task_delay_ms: int = 30_000
     producer_id_expiration_ms: int = DAY_MS
     producer_id_expiration_check_interval_ms: int = 10 * MINUTE_MS
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     # Of topics that set nothing themselves.
     log_defaults: LogConfig = field(default_factory=LogConfig)
 
@@ -261,6 +286,23 @@ BROKER_CONFIGS = ConfigDefinition(
                     "How often retention is applied.", _POSITIVE),
         _broker_key("log.initial.task.delay.ms", _LONG, 30_000,
                     "How long after the start the first of these tasks run.", _NOT_NEGATIVE),
+        _broker_key("log.cleaner.enable", _BOOLEAN, True,
+                    "Whether topics with cleanup.policy=compact are compacted; do not switch it "
+                    "off, Kafka 5.0 will not know this key."),
+        _dynamic_key("log.cleaner.threads", _INT, 1,
+                     "Logs that are compacted at the same time, each by a process of its own.",
+                     _NOT_NEGATIVE),
+        _dynamic_key("log.cleaner.io.max.bytes.per.second", _DOUBLE, DOUBLE_MAX,
+                     "What compaction reads and writes together, on average."),
+        _dynamic_key("log.cleaner.dedupe.buffer.size", _LONG, 128 << 20,
+                     "Memory for the keys of all logs that are being compacted."),
+        _dynamic_key("log.cleaner.io.buffer.size", _INT, 512 << 10,
+                     "Memory for reading and writing of all logs that are being compacted.",
+                     _NOT_NEGATIVE),
+        _dynamic_key("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9,
+                     "Which part of the memory for keys may be used."),
+        _dynamic_key("log.cleaner.backoff.ms", _LONG, 15_000,
+                     "How long to wait when no log is to be compacted.", _NOT_NEGATIVE),
         _broker_key("producer.id.expiration.ms", _INT, DAY_MS,
                     "How long a silent producer is remembered.", _POSITIVE),
         _broker_key("producer.id.expiration.check.interval.ms", _INT, 10 * MINUTE_MS,
@@ -303,4 +345,8 @@ def log_config(
 def storage_config(broker: ParsedConfig) -> StorageConfig:
     """The log manager's part of the broker's configuration."""
     built = broker.build(StorageConfig)
-    return replace(built, log_defaults=log_config({}, topic_defaults(broker)))
+    return replace(
+        built,
+        cleaner=broker.build(CleanerConfig),
+        log_defaults=log_config({}, topic_defaults(broker)),
+    )

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.disk import FileSlice
+from barnabas.storage.file_names import SWAP_FILE_SUFFIX
 from barnabas.storage.flusher import sync_files
 from barnabas.storage.offset_metadata import LogOffsetMetadata
 from barnabas.storage.read_result import AbortedTransaction, ReadResult
@@ -178,6 +179,23 @@ class LocalLog:
         if segments:
             self._delete_later(segments)
 
+    def replace_segments(self, new: Segment, old: list[Segment]) -> None:
+        """Put a segment of the suffix `.cleaned` in the place of `old`, the first of its own base.
+
+        Whatever step a crash comes at, the next opening finds all of `old` or all of `new`: from
+        the first renaming on the files of `new` are named `.swap` and count, whatever is left of
+        `old`. The order, and the suffixes, are Kafka's.
+        """
+        assert new.base_offset == old[0].base_offset
+        new.change_suffix(SWAP_FILE_SUFFIX)
+        for segment in old:
+            self.segments.remove(segment)
+        self.segments.add(new)
+        for segment in old:
+            segment.mark_deleted()
+        new.change_suffix("")
+        self._delete_later(old)
+
     def release_idle(self, recovery_point: int) -> None:
         """Give back what synced segments hold that nobody has used of late."""
         for segment in list(self.segments)[:-1]:
@@ -204,7 +222,12 @@ class LocalLog:
         return partial(sync_files, self._doors.disk, self.directory, syncs, names)
 
     def _delete_later(self, segments: list[Segment]) -> None:
+        disk, directory = self._doors.disk, self.directory
+
         def delete() -> None:
+            # Names that came back after a loss of power must not lead to files that are gone.
+            if disk.exists(directory):
+                disk.sync_directory(directory)
             for segment in segments:
                 segment.close()
                 segment.delete_files()

@@ -20,24 +20,24 @@ from barnabas.storage.errors import (
     RecordBatchTooLargeError,
     UnsupportedForMessageFormatError,
 )
-from barnabas.storage.file_names import PARTITION_METADATA
+from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, PARTITION_METADATA
 from barnabas.storage.flusher import Flusher
 from barnabas.storage.partition_metadata import write_topic_id
 from barnabas.storage.readable_log import ReadableLog
 from barnabas.storage.recovery import LogLoader
 from barnabas.storage.retention import expired_segments
-from barnabas.storage.segment import roll_jitter
+from barnabas.storage.segment import Segment, roll_jitter
 from barnabas.storage.transaction_index import AbortedEntry
 from barnabas.storage.validator import read_batches, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.producer_state import CompletedTxn
     from barnabas.storage.recovery import LoadedLog
-    from barnabas.storage.segment import PlacedBatch, Segment
+    from barnabas.storage.segment import PlacedBatch
 
 _log = logging.getLogger(__name__)
 
@@ -351,6 +351,32 @@ class Log(ReadableLog):
         self._local.delete_segments(segments)
         self.producer_state.remove_snapshots_below(following.base_offset)
         return len(segments)
+
+    def replace_segments(self, base_offset: int, size: int, replaced: Sequence[int]) -> bool:
+        """Let a compacted segment, complete and synced, take the place of sealed ones.
+
+        Args:
+            base_offset: of its files, which have the suffix `.cleaned`.
+            size: bytes of its batches.
+            replaced: base offsets of the segments whose records it has.
+
+        Returns:
+            False, and nothing is done, if the log does not have all of those any more.
+        """
+        known = [self.segments.floor(base) for base in replaced]
+        old = [segment for segment in known if segment is not None]
+        if [segment.base_offset for segment in old] != list(replaced):
+            return False
+        assert old[-1] is not self.segments.active, "the active segment is never compacted"
+        new = Segment(
+            self._doors.disk, self.directory, base_offset, self.config, size, CLEANED_FILE_SUFFIX
+        )
+        new.created_ms = self._doors.clock.wall_ms()
+        with self._guard:
+            self._local.replace_segments(new, old)
+            self.producer_state.remove_snapshots_at(replaced[1:])
+        self._high_watermark_metadata = None
+        return True
 
     def release_idle(self) -> None:
         """Give back descriptors and index memory of synced segments that nobody reads."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.storage.producer_state import ProducerState
     from barnabas.storage.recovery import LoadedLog
     from barnabas.storage.segments import Segments
+    from barnabas.storage.transaction_index import AbortedEntry
 
 
 class ReadableLog:
@@ -177,6 +178,15 @@ class ReadableLog:
             with self._guard:
                 aborted = self._local.aborted_within(result, bound.message_offset)
         return result._replace(aborted_transactions=aborted)
+
+    def aborted_transactions_below(self, offset: int) -> list[AbortedEntry]:
+        """Those of which any part lies below `offset`."""
+        found: list[AbortedEntry] = []
+        with self._guard:
+            for segment in self._local.segments:
+                if segment.txn_index.collect(0, offset, found):
+                    break
+        return found
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp`.

@@ -73,12 +73,19 @@ class Segment:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, base_offset: int, config: LogConfig, size: int = 0
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        size: int = 0,
+        suffix: str = "",
     ) -> None:
         self._disk = disk
         self._directory = directory
-        # ".deleted" while it waits for its deletion.
-        self._suffix = ""
+        # ".deleted" while it waits for its deletion, ".cleaned" and ".swap" while it is to take
+        # the place of others.
+        self._suffix = suffix
         self.base_offset = base_offset
         # Bytes of batches; appends go here, the file has no more than these.
         self.size = size
@@ -194,7 +201,7 @@ class Segment:
         if self.size > config.segment_bytes - size:
             return True
         if self.size and self._waited_ms(max_timestamp, now_ms) > (
-            config.segment_ms - self.roll_jitter_ms
+            config.segment_ms_max - self.roll_jitter_ms
         ):
             return True
         return (
@@ -205,12 +212,13 @@ class Segment:
 
     def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
         """How long it has been written to: by the records' own time where they have one."""
-        first = self.first_batch_timestamp
-        if first is None:
-            first = self._load_first_batch_timestamp()
+        first = self.first_timestamp()
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
-    def _load_first_batch_timestamp(self) -> int:
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, -1 without one."""
+        if self.first_batch_timestamp is not None:
+            return self.first_batch_timestamp
         first = NO_TIMESTAMP
         for _, header in headers(self.file, 0, self.size):
             first = header.max_timestamp
@@ -364,11 +372,15 @@ class Segment:
 
     def mark_deleted(self) -> None:
         """Give all files the suffix `.deleted`: whoever opens the directory next drops them."""
-        old = [self.path(suffix) for suffix in _SUFFIXES]
-        self._suffix = DELETED_FILE_SUFFIX
-        for suffix, path in zip(_SUFFIXES, old, strict=True):
+        self.change_suffix(DELETED_FILE_SUFFIX)
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename all files that there are, the batches first."""
+        old = [self.path(kind) for kind in _SUFFIXES]
+        self._suffix = suffix
+        for kind, path in zip(_SUFFIXES, old, strict=True):
             if self._disk.exists(path):
-                self._disk.rename(path, self.path(suffix))
+                self._disk.rename(path, self.path(kind))
         self._rename_indexes()
 
     def delete_files(self) -> None:
@@ -399,5 +411,5 @@ class Segment:
 
 def roll_jitter(config: LogConfig, rng: Rng) -> int:
     """A random part of segment.jitter.ms, for one segment."""
-    limit = min(config.segment_jitter_ms, config.segment_ms)
+    limit = min(config.segment_jitter_ms, config.segment_ms_max)
     return rng.randint(0, limit - 1) if limit > 0 else 0

@@ -1,0 +1,123 @@
+"""The child process behind `child_offload`: takes pickled work from its input, tells on its output.
+
+It is niced, dies with its parent, and does one piece of work at a time. Frames in both directions
+are a length of four bytes and a pickle; parent and child are the same program, and nobody else can
+write to the pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from barnabas.runtime.clock import SystemClock
+from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.offload import Throttle
+
+if TYPE_CHECKING:
+    from barnabas.runtime.offload import OffloadTask
+
+LENGTH = struct.Struct(">I")
+# What the child tells: something of the work's own, the end, or the error that ended it.
+MESSAGE, DONE, FAILED = "message", "done", "failed"
+
+_MS_PER_S = 1000.0
+_NICENESS = 10
+_PR_SET_PDEATHSIG = 1
+_SIGKILL = 9
+_INPUT, _OUTPUT, _ERRORS = 0, 1, 2
+
+
+def encode_frame(value: object) -> bytes:
+    """The bytes that carry `value`."""
+    content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return LENGTH.pack(len(content)) + content
+
+
+def main(parent: int) -> None:
+    """Serve the process `parent` until it closes the pipe or dies."""
+    _die_with(parent)
+    os.nice(_NICENESS)
+    # Whatever prints must not come between the frames.
+    output = os.dup(_OUTPUT)
+    os.dup2(_ERRORS, _OUTPUT)
+    while True:
+        task = _read_task()
+        if task is None:
+            return
+        _run(task, output, parent)
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent dies: two must not write one log."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    _check_parent(parent)
+
+
+def _check_parent(parent: int) -> None:
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _run(task: OffloadTask, output: int, parent: int) -> None:
+    throttle = Throttle(SystemClock(), task.bytes_per_second)
+    try:
+        for told in task.work(RealDisk(), task.argument):
+            _check_parent(parent)
+            if isinstance(told, int):
+                pause_ms = throttle.pause_ms(told)
+                if pause_ms > 0:
+                    time.sleep(pause_ms / _MS_PER_S)
+            else:
+                _tell(output, (MESSAGE, told))
+    except Exception as error:  # noqa: BLE001 - told to the parent, nothing is lost
+        _tell(output, (FAILED, _portable(error)))
+    else:
+        _tell(output, (DONE, None))
+
+
+def _portable(error: Exception) -> Exception:
+    """The error, or its words if it does not survive pickling."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever a pickle raises
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _tell(output: int, value: object) -> None:
+    rest = memoryview(encode_frame(value))
+    try:
+        while rest:
+            rest = rest[os.write(output, rest) :]
+    except BrokenPipeError:
+        sys.exit(0)
+
+
+def _read_task() -> OffloadTask | None:
+    """The next piece of work; None at the end of the input."""
+    head = _read_exactly(LENGTH.size)
+    if head is None:
+        return None
+    content = _read_exactly(*LENGTH.unpack(head))
+    if content is None:
+        return None
+    task: OffloadTask = pickle.loads(content)
+    return task
+
+
+def _read_exactly(size: int) -> bytes | None:
+    content = bytearray()
+    while len(content) < size:
+        part = os.read(_INPUT, size - len(content))
+        if not part:
+            return None
+        content += part
+    return bytes(content)

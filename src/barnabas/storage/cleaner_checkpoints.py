@@ -1,0 +1,89 @@
+"""Up to where each log was compacted: `cleaner-offset-checkpoint`, one per data directory.
+
+Kept in memory and written off the loop after each change; partitions that are gone leave the file
+with the next writing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.storage.checkpoint import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.runtime.executor import Executor
+    from barnabas.storage.log_directory import LogDirectory
+    from barnabas.storage.topic_partition import TopicPartition
+
+
+class CleanerCheckpoints:
+    """The offsets of all data directories."""
+
+    __slots__ = ("_executor", "_offsets", "_on_failure")
+
+    def __init__(
+        self, executor: Executor, on_failure: Callable[[LogDirectory, OSError], None]
+    ) -> None:
+        self._executor = executor
+        self._on_failure = on_failure
+        # By the directory's path; read when it is first asked for.
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+
+    def get(self, directory: LogDirectory, partition: TopicPartition) -> int | None:
+        """Where the last pass over a partition's log ended; None if there was none."""
+        return self._of(directory).get(partition)
+
+    def put(self, directory: LogDirectory, partition: TopicPartition, offset: int) -> None:
+        """A pass has ended at `offset`."""
+        self._of(directory)[partition] = offset
+        self._write(directory)
+
+    def lower(self, directory: LogDirectory, partition: TopicPartition, offset: int) -> None:
+        """The log was cut: what is written from `offset` on was never compacted."""
+        known = self.get(directory, partition)
+        if known is not None and known > offset:
+            self.put(directory, partition, offset)
+
+    def remove(self, directory: LogDirectory, partition: TopicPartition) -> None:
+        """The log is gone."""
+        if self._of(directory).pop(partition, None) is not None:
+            self._write(directory)
+
+    def move(self, partition: TopicPartition, source: LogDirectory, target: LogDirectory) -> None:
+        """The log lies in another directory now (AlterReplicaLogDirs)."""
+        offset = self.get(source, partition)
+        if offset is not None:
+            self.put(target, partition, offset)
+            self.remove(source, partition)
+
+    def forget_all_but(
+        self, directory: LogDirectory, partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Drop what belongs to no log any more."""
+        offsets, kept = self._of(directory), set(partitions)
+        for partition in [each for each in offsets if each not in kept]:
+            del offsets[partition]
+
+    def _of(self, directory: LogDirectory) -> dict[TopicPartition, int]:
+        offsets = self._offsets.get(directory.path)
+        if offsets is None:
+            try:
+                offsets = directory.cleaner_offsets.read()
+            except CheckpointError:
+                # All is compacted once more, which costs time and nothing else.
+                offsets = {}
+            except OSError as error:
+                self._on_failure(directory, error)
+                offsets = {}
+            self._offsets[directory.path] = offsets
+        return offsets
+
+    def _write(self, directory: LogDirectory) -> None:
+        if directory.is_online:
+            directory.cleaner_offsets.write_async(
+                self._executor,
+                lambda: dict(self._of(directory)),
+                lambda error: self._on_failure(directory, error),
+            )

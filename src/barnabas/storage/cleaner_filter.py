@@ -1,0 +1,234 @@
+"""What stays of a batch when a log is compacted (Kafka's Cleaner and MemoryRecords.filterTo).
+
+A record stays if it is the last one of its key, and a tombstone only until its delete horizon
+(KIP-534): that is set when a pass first meets the tombstone with nothing older behind it, and lies
+in the batch's base timestamp. Offsets, sequences and the batch's last offset never change. A batch
+of which all stays is copied as it is; of which nothing stays, is kept without records where its
+header is needed: for the last sequence of a producer, for the end of what was cleaned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.record.batch import (
+    DELETE_HORIZON_FLAG,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    CorruptBatchError,
+    set_crc,
+)
+from barnabas.record.columns import uncompressed, uncompressed_records
+from barnabas.record.compression import NONE, compress
+from barnabas.record.varint import read_varint, write_varint
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from barnabas.record.batch import BatchHeader, Buffer
+    from barnabas.record.compiled import CompiledRecord
+    from barnabas.storage.cleaner_job import CleaningJob, CleaningStats
+    from barnabas.storage.cleaner_offset_map import OffsetMap
+    from barnabas.storage.cleaner_transactions import CleanedTransactions
+
+_FLAGS_OF_EMPTY = ~(0x07 | DELETE_HORIZON_FLAG)
+_INT64_LIMIT = 1 << 63
+
+
+class BatchFilter:
+    """One pass over a log."""
+
+    __slots__ = ("_job", "_offsets", "_stats", "_transactions")
+
+    def __init__(
+        self,
+        job: CleaningJob,
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        stats: CleaningStats,
+    ) -> None:
+        self._job = job
+        self._offsets = offsets
+        self._transactions = transactions
+        self._stats = stats
+
+    def retain(
+        self, block: Buffer, position: int, header: BatchHeader, needed_ends: Container[int]
+    ) -> Buffer | None:
+        """What is to be written for the batch at `position`.
+
+        Args:
+            needed_ends: a batch that ends before one of these offsets must stay, if empty.
+
+        Returns:
+            `block` itself if the batch stays as it is, None if nothing is left of it.
+        """
+        self._stats.records_read += header.record_count
+        is_needed = self._is_last_of_producer(header) or header.next_offset in needed_ends
+        if header.is_control:
+            return self._retain_control(block, position, header, is_needed)
+        if self._transactions.on_batch(header) or not header.record_count:
+            return _without_records(header) if is_needed else None
+        if header.base_offset > self._offsets.latest_offset:
+            self._stats.records_kept += header.record_count
+            return block
+        batch = uncompressed(block, position, header)
+        records = uncompressed_records(batch)
+        kept = self._kept(records, header)
+        self._stats.records_kept += len(kept)
+        if not kept:
+            return _without_records(header) if is_needed else None
+        has_tombstone = any(record.value is None for record in kept)
+        horizon = self._new_horizon(header) if has_tombstone else None
+        if len(kept) == len(records):
+            return block if horizon is None else _rebuilt(batch, header, kept, horizon)
+        return _rebuilt(batch, header, kept, horizon)
+
+    def _retain_control(
+        self, block: Buffer, position: int, header: BatchHeader, is_needed: bool
+    ) -> Buffer | None:
+        is_done = self._transactions.on_control_batch(block, position, header)
+        horizon = header.delete_horizon
+        is_over = is_done and horizon is not None and horizon <= self._job.now_ms
+        if is_over or not header.record_count:
+            return _without_records(header) if is_needed else None
+        self._stats.records_kept += header.record_count
+        if not is_done or horizon is not None:
+            return block
+        batch = uncompressed(block, position, header)
+        return _rebuilt(batch, header, uncompressed_records(batch), self._new_horizon(header))
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Whether the state of an active producer rests on this batch."""
+        if not header.has_producer_id:
+            return False
+        last = self._job.active_producers.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_data_offset >= 0:
+            return header.last_offset == last.last_data_offset
+        return header.is_control and header.producer_epoch == last.producer_epoch
+
+    def _new_horizon(self, header: BatchHeader) -> int | None:
+        """The delete horizon to set, None if the batch has one."""
+        if header.delete_horizon is not None:
+            return None
+        return self._job.now_ms + self._job.config.delete_retention_ms
+
+    def _kept(
+        self, records: Sequence[CompiledRecord], header: BatchHeader
+    ) -> Sequence[CompiledRecord]:
+        horizon = header.delete_horizon
+        are_tombstones_over = horizon is not None and horizon <= self._job.now_ms
+        latest_offset, last_offset_of = self._offsets.latest_offset, self._offsets.get
+        kept: list[CompiledRecord] = []
+        for record in records:
+            offset = record.offset
+            if offset <= latest_offset:
+                key = record.key
+                if key is None:
+                    self._stats.keyless += 1
+                    continue
+                if offset < last_offset_of(key):
+                    continue
+                if are_tombstones_over and record.value is None:
+                    continue
+            kept.append(record)
+        return kept
+
+
+def _without_records(header: BatchHeader) -> bytearray:
+    """The batch with its offsets, sequences and flags, and no record."""
+    batch = bytearray(HEADER_SIZE)
+    HEADER.pack_into(
+        batch,
+        0,
+        header.base_offset,
+        HEADER_SIZE - LOG_OVERHEAD,
+        header.partition_leader_epoch,
+        MAGIC_V2,
+        0,
+        header.attributes & _FLAGS_OF_EMPTY,
+        header.last_offset_delta,
+        NO_TIMESTAMP,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        0,
+    )
+    set_crc(batch, 0, HEADER_SIZE)
+    return batch
+
+
+def _rebuilt(
+    batch: bytes, header: BatchHeader, kept: Sequence[CompiledRecord], horizon: int | None
+) -> bytearray:
+    """The batch with the records `kept` alone, compressed as it was.
+
+    The bytes of a record stay as they are, since the offset and the timestamp that its deltas count
+    from do; a new delete horizon takes the place of that timestamp, and changes one delta.
+    """
+    offsets = {record.offset for record in kept}
+    payload = bytearray()
+    position, view = HEADER_SIZE, memoryview(batch)
+    base_offset = header.base_offset
+    shift = 0 if horizon is None else header.base_timestamp - horizon
+    for _ in range(header.record_count):
+        length, start = read_varint(batch, position)
+        end = start + length
+        delta, delta_end = read_varint(batch, start + 1)
+        if base_offset + read_varint(batch, delta_end)[0] in offsets:
+            if shift:
+                _append_shifted(payload, view[start:end], delta + shift, delta_end - start)
+            else:
+                payload += view[position:end]
+        position = end
+    attributes, base_timestamp = header.attributes, header.base_timestamp
+    if horizon is not None:
+        attributes, base_timestamp = attributes | DELETE_HORIZON_FLAG, horizon
+    content = compress(header.compression, payload) if header.compression != NONE else payload
+    max_timestamp = header.max_timestamp
+    if not header.has_log_append_time:
+        max_timestamp = max(record.timestamp for record in kept)
+    output = bytearray(HEADER_SIZE)
+    HEADER.pack_into(
+        output,
+        0,
+        base_offset,
+        HEADER_SIZE - LOG_OVERHEAD + len(content),
+        header.partition_leader_epoch,
+        MAGIC_V2,
+        0,
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        len(kept),
+    )
+    output += content
+    set_crc(output, 0, len(output))
+    return output
+
+
+def _append_shifted(payload: bytearray, body: memoryview, delta: int, delta_end: int) -> None:
+    """Append a record whose timestamp counts from elsewhere.
+
+    Args:
+        body: the record without its length.
+        delta: its new timestamp delta.
+        delta_end: where the old one ends in `body`.
+    """
+    if not -_INT64_LIMIT <= delta < _INT64_LIMIT:
+        raise CorruptBatchError(f"a record's timestamp lies {delta} ms from the delete horizon")
+    changed = bytearray(body[:1])
+    write_varint(changed, delta)
+    write_varint(payload, len(changed) + len(body) - delta_end)
+    payload += changed
+    payload += body[delta_end:]

@@ -1,0 +1,153 @@
+"""Which part of a log may be compacted, and whether it is worth it (Kafka's LogCleanerManager).
+
+Never touched are the active segment, anything at or above the last stable offset, segments younger
+than `min.compaction.lag.ms`, and what is not synced yet: recovery after a crash reads on from there
+and a sync may be using its files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from barnabas.storage.config import LONG_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.storage.config import LogConfig
+    from barnabas.storage.segment import Segment
+    from barnabas.storage.segments import Segments
+
+
+class Cleanable(Protocol):
+    """What is to be known of a log."""
+
+    config: LogConfig
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+
+    @property
+    def segments(self) -> Segments:
+        """All segments, the active one last."""
+        ...
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it no transaction is undecided."""
+        ...
+
+
+class CleanableOffsets(NamedTuple):
+    """The part of a log that waits for compaction."""
+
+    first_dirty_offset: int
+    # Exclusive end.
+    first_uncleanable_offset: int
+    # Whether the checkpoint said something else, and is to be put right.
+    is_reset: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogToClean:
+    """How much there is to do for a log."""
+
+    first_dirty_offset: int
+    # Where the first segment begins that must not be touched.
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    # How much longer than max.compaction.lag.ms something has waited, 0 if nothing has.
+    compaction_delay_ms: int
+
+    @property
+    def total_bytes(self) -> int:
+        """What a pass would read."""
+        return self.clean_bytes + self.cleanable_bytes
+
+    @property
+    def cleanable_ratio(self) -> float:
+        """Which part of it was never compacted."""
+        return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    def is_worth_it(self, config: LogConfig) -> bool:
+        """Whether the log is dirty enough, or something in it has waited for too long."""
+        if self.compaction_delay_ms > 0 and self.cleanable_bytes:
+            return True
+        return self.cleanable_ratio > config.min_cleanable_dirty_ratio
+
+
+def cleanable_offsets(log: Cleanable, last_clean: int | None, now_ms: int) -> CleanableOffsets:
+    """What may be compacted of a log.
+
+    Args:
+        last_clean: where the last pass ended, from the checkpoint.
+    """
+    start, is_reset = log.log_start_offset, False
+    first_dirty = start if last_clean is None else last_clean
+    if not start <= first_dirty <= log.log_end_offset:
+        # The log was cut, or its beginning deleted, without the checkpoint being told.
+        first_dirty, is_reset = start, True
+    bounds = [log.last_stable_offset, log.segments.active.base_offset, log.recovery_point]
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        youngest_ms = now_ms - lag_ms
+        bounds += [
+            segment.base_offset
+            for segment in _sealed(log, first_dirty)
+            if _largest_timestamp(segment) > youngest_ms
+        ][:1]
+    return CleanableOffsets(first_dirty, max(first_dirty, min(bounds)), is_reset)
+
+
+def log_to_clean(log: Cleanable, offsets: CleanableOffsets, now_ms: int) -> LogToClean:
+    """Count what there is to do."""
+    first_dirty = offsets.first_dirty_offset
+    uncleanable = _first_uncleanable(log, offsets.first_uncleanable_offset)
+    clean_bytes = cleanable_bytes = 0
+    segments = log.segments
+    dirty = segments.floor(first_dirty)
+    dirty_base = segments[0].base_offset if dirty is None else dirty.base_offset
+    for segment in segments:
+        if segment.base_offset >= uncleanable.base_offset:
+            break
+        if segment.base_offset < dirty_base:
+            clean_bytes += segment.size
+        else:
+            cleanable_bytes += segment.size
+    return LogToClean(
+        first_dirty,
+        uncleanable.base_offset,
+        clean_bytes,
+        cleanable_bytes,
+        _compaction_delay_ms(log, first_dirty, now_ms),
+    )
+
+
+def _first_uncleanable(log: Cleanable, offset: int) -> Segment:
+    """The first segment of which something must stay untouched."""
+    sealed = _sealed(log, offset)
+    return sealed[0] if sealed else log.segments.active
+
+
+def _sealed(log: Cleanable, offset: int) -> Sequence[Segment]:
+    """The segments that have, or could have, `offset` or later ones, but for the active one."""
+    return [
+        segment for segment in log.segments.from_offset(offset) if segment is not log.segments.active
+    ]
+
+
+def _largest_timestamp(segment: Segment) -> int:
+    timestamp = segment.max_timestamp
+    return timestamp if timestamp >= 0 else segment.modified_ms()
+
+
+def _compaction_delay_ms(log: Cleanable, first_dirty: int, now_ms: int) -> int:
+    lag_ms = log.config.max_compaction_lag_ms
+    if lag_ms == LONG_MAX:
+        # Nothing need be read to know it.
+        return 0
+    timestamps = [segment.first_timestamp() for segment in _sealed(log, first_dirty)]
+    earliest = min((each for each in timestamps if each > 0), default=LONG_MAX)
+    return max(0, now_ms - lag_ms - earliest)
