@@ -86,7 +86,7 @@ def _run(task: OffloadTask, output: int, parent: int) -> None:
 def _portable(error: Exception) -> Exception:
     """The error, or its words if it does not survive pickling."""
     try:
-        pickle.loads(pickle.dumps(error))
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     except Exception:  # noqa: BLE001 - whatever a pickle raises
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
@@ -109,7 +109,7 @@ def _read_task() -> OffloadTask | None:
     content = _read_exactly(*LENGTH.unpack(head))
     if content is None:
         return None
-    task: OffloadTask = pickle.loads(content)
+    task: OffloadTask = pickle.loads(content)  # noqa: S301 - from the parent, by a pipe
     return task
 
 

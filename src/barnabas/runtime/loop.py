@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from barnabas.runtime.child_offload import ChildOffload
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.disk import Disk, RealDisk
 from barnabas.runtime.executor import Executor, ThreadExecutor
@@ -19,6 +20,7 @@ from barnabas.runtime.timer import LoopTimer, Timer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.runtime.offload import Offload
     from barnabas.runtime.sockets import Sockets
 
 _WORKERS = 4
@@ -34,6 +36,7 @@ class Runtime:
     rng: Rng
     disk: Disk
     sockets: Sockets
+    offload: Offload
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -51,6 +54,7 @@ def system_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) -> 
         rng=SystemRng(),
         disk=RealDisk(),
         sockets=LoopSockets(loop),
+        offload=ChildOffload(loop),
     )
 
 
@@ -122,6 +126,7 @@ def close_loop(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
     """Cancel what still runs, let connections close, close the loop and the threads."""
     if isinstance(runtime.executor, ThreadExecutor):
         runtime.executor.close()
+    runtime.offload.close()
     for task in asyncio.all_tasks(loop):
         task.cancel()
     for _ in range(3):

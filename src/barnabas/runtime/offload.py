@@ -23,6 +23,8 @@ Work: TypeAlias = "Callable[[Disk, Any], Iterator[object]]"
 
 _MS_PER_S = 1000.0
 NO_LIMIT = float("inf")
+# A shorter pause is put off to the next one.
+_PAUSE_MS_MIN = 1.0
 
 
 class OffloadError(RuntimeError):
@@ -79,7 +81,8 @@ class Throttle:
             return 0.0
         self._bytes += count
         due_ms = self._bytes / self._bytes_per_second * _MS_PER_S
-        return max(0.0, due_ms - (self._clock.monotonic_ms() - self._start_ms))
+        pause_ms = due_ms - (self._clock.monotonic_ms() - self._start_ms)
+        return pause_ms if pause_ms >= _PAUSE_MS_MIN else 0.0
 
 
 class SlicedOffload:

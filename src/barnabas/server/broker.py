@@ -117,7 +117,12 @@ class Broker:
         )
         self._wheel = TimingWheel(runtime.clock, runtime.timer)
         self._doors = LogDoors(
-            runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng
+            runtime.disk,
+            runtime.clock,
+            runtime.executor,
+            runtime.timer,
+            runtime.rng,
+            offload=runtime.offload,
         )
         raft_config = self._raft_config()
         self._quorum = self._open_quorum(raft_config)

@@ -6,6 +6,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.loop import Runtime
+from barnabas.runtime.offload import SlicedOffload
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import SimClock, SimTimer
 from barnabas.sim.disk import SimDisk
@@ -46,6 +47,7 @@ class SimHost:
             rng=self.rng,
             disk=self.disk,
             sockets=SimSockets(self._world.network, self.timer, self.name),
+            offload=SlicedOffload(self.disk, self.clock, self.timer),
         )
         return self.runtime
 

@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.runtime.offload import OffloadError, OffloadTask
+from barnabas.runtime.offload import OffloadError, OffloadTask, SlicedOffload
 from barnabas.storage.cleaner_checkpoints import CleanerCheckpoints
 from barnabas.storage.cleaner_job import (
     CleanedSegment,
@@ -60,10 +60,6 @@ class CleanableLogs(Protocol):
         """The data directory in which a partition's log lies."""
         ...
 
-    def take_offline(self, directory: LogDirectory, error: OSError) -> None:
-        """A file operation in a directory has failed."""
-        ...
-
 
 @dataclass(slots=True)
 class Pass:
@@ -100,14 +96,14 @@ class CleanerStatistics:
 class LogCleaner:
     """Begins with `start`; until then, and after `stop`, nothing is compacted."""
 
-    def __init__(
-        self, logs: CleanableLogs, config: CleanerConfig, doors: LogDoors, offload: Offload
-    ) -> None:
+    def __init__(self, logs: CleanableLogs, config: CleanerConfig, doors: LogDoors) -> None:
         self._logs = logs
         self._config = config
         self._doors = doors
-        self._offload = offload
-        self.checkpoints = CleanerCheckpoints(doors.executor, logs.take_offline)
+        self._offload: Offload = doors.offload or SlicedOffload(
+            doors.disk, doors.clock, doors.timer
+        )
+        self.checkpoints = CleanerCheckpoints(doors.executor, doors.on_disk_failure)
         self.statistics = CleanerStatistics()
         # Logs that are being compacted.
         self._passes: dict[TopicPartition, Pass] = {}
@@ -158,6 +154,7 @@ class LogCleaner:
         if cleaning.work is not None:
             cleaning.work.cancel()
         self._remove_half_made(cleaning.log)
+        self._look_again()
 
     def abort_and_pause_cleaning(self, partition: TopicPartition) -> None:
         """Call it off, and leave the log alone until `resume_cleaning`; calls are counted."""
@@ -170,7 +167,13 @@ class LogCleaner:
         if count:
             self._paused[partition] = count
 
-    def on_truncated(self, partition: TopicPartition) -> None:
+    def before_cut(self, partition: TopicPartition, offset: int) -> None:
+        """A log is going to be cut at `offset`; within the active segment that disturbs nobody."""
+        log = self._logs.logs.get(partition)
+        if log is not None and offset < log.segments.active.base_offset:
+            self.abort_cleaning(partition)
+
+    def on_cut(self, partition: TopicPartition) -> None:
         """A log was cut: what comes anew was never compacted."""
         directory, log = self._logs.directory_of(partition), self._logs.logs.get(partition)
         if directory is not None and log is not None:
@@ -364,7 +367,7 @@ class LogCleaner:
         self._passes.pop(cleaning.partition, None)
         directory = self._logs.directory_of(cleaning.partition)
         if isinstance(error, OSError) and directory is not None:
-            self._logs.take_offline(directory, error)
+            self._doors.on_disk_failure(directory.path, error)
             return
         self._remove_half_made(cleaning.log)
         if isinstance(error, OffloadError):

@@ -23,9 +23,7 @@ class CleanerCheckpoints:
 
     __slots__ = ("_executor", "_offsets", "_on_failure")
 
-    def __init__(
-        self, executor: Executor, on_failure: Callable[[LogDirectory, OSError], None]
-    ) -> None:
+    def __init__(self, executor: Executor, on_failure: Callable[[str, OSError], None]) -> None:
         self._executor = executor
         self._on_failure = on_failure
         # By the directory's path; read when it is first asked for.
@@ -58,9 +56,7 @@ class CleanerCheckpoints:
             self.put(target, partition, offset)
             self.remove(source, partition)
 
-    def forget_all_but(
-        self, directory: LogDirectory, partitions: Iterable[TopicPartition]
-    ) -> None:
+    def forget_all_but(self, directory: LogDirectory, partitions: Iterable[TopicPartition]) -> None:
         """Drop what belongs to no log any more."""
         offsets, kept = self._of(directory), set(partitions)
         for partition in [each for each in offsets if each not in kept]:
@@ -75,7 +71,7 @@ class CleanerCheckpoints:
                 # All is compacted once more, which costs time and nothing else.
                 offsets = {}
             except OSError as error:
-                self._on_failure(directory, error)
+                self._on_failure(directory.path, error)
                 offsets = {}
             self._offsets[directory.path] = offsets
         return offsets
@@ -85,5 +81,5 @@ class CleanerCheckpoints:
             directory.cleaner_offsets.write_async(
                 self._executor,
                 lambda: dict(self._of(directory)),
-                lambda error: self._on_failure(directory, error),
+                lambda error: self._on_failure(directory.path, error),
             )

@@ -134,7 +134,9 @@ def _first_uncleanable(log: Cleanable, offset: int) -> Segment:
 def _sealed(log: Cleanable, offset: int) -> Sequence[Segment]:
     """The segments that have, or could have, `offset` or later ones, but for the active one."""
     return [
-        segment for segment in log.segments.from_offset(offset) if segment is not log.segments.active
+        segment
+        for segment in log.segments.from_offset(offset)
+        if segment is not log.segments.active
     ]
 
 

@@ -1,4 +1,4 @@
-"""Compacting one log: the part that reads and writes files, apart from the broker (Kafka's Cleaner).
+"""Compacting one log: reading and writing its files, apart from the broker (Kafka's Cleaner).
 
 First the dirty segments are read for the last offset of each key, as far as the map takes them.
 Then all segments up to there are read, in groups that together fit into one, and what stays of each

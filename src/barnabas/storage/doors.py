@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.executor import Executor
+    from barnabas.runtime.offload import Offload
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Timer
     from barnabas.storage.topic_partition import TopicPartition
@@ -33,6 +34,8 @@ class LogDoors:
     # Called once per failed file operation with the log's directory: the data directory is to go
     # offline. A KafkaStorageError is raised besides, to whoever asked.
     on_disk_failure: Callable[[str, OSError], None] = _ignore_failure
+    # Where logs are compacted; None: on the loop, in slices.
+    offload: Offload | None = None
 
 
 @dataclass(frozen=True, slots=True)

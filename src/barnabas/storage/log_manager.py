@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, write_marker
+from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.doors import LogOpening
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.log import Log
@@ -53,6 +54,7 @@ class LogManager:
         "_offline_paths",
         "_on_directory_failure",
         "_preferred",
+        "cleaner",
         "directories",
         "futures",
         "logs",
@@ -89,6 +91,7 @@ class LogManager:
         self._offline_paths = tuple(offline_paths)
         self._is_stopped = False
         self.tasks = LogTasks(config, self._doors, self.logs)
+        self.cleaner = LogCleaner(self, config.cleaner, self._doors)
         # Broker epoch at the last clean stop, -1 if unknown (for the broker's registration).
         self.previous_broker_epoch = NO_BROKER_EPOCH
 
@@ -144,6 +147,8 @@ class LogManager:
             config.log_flush_start_offset_checkpoint_interval_ms,
             self.checkpoint_log_start_offsets,
         )
+        if config.cleaner.log_cleaner_enable:
+            self.cleaner.start()
 
     @property
     def is_writing_checkpoints(self) -> bool:
@@ -155,6 +160,7 @@ class LogManager:
                 directory.recovery_points,
                 directory.log_start_offsets,
                 directory.high_watermarks,
+                directory.cleaner_offsets,
             )
         )
 
@@ -165,6 +171,7 @@ class LogManager:
         """
         self._is_stopped = True
         self.tasks.stop()
+        self.cleaner.stop()
         for directory in self.directories:
             if directory.is_online:
                 try:
@@ -227,6 +234,8 @@ class LogManager:
             other.rename_to_stray(f"{log.directory} is the log of {partition}")
         logs[partition] = log
         owners[partition] = directory
+        if found.is_future:
+            self.cleaner.abort_and_pause_cleaning(partition)
 
     def _promote_abandoned(self, assigned: AssignedLogs) -> None:
         """A replica on its way whose origin is gone takes its place, as far as it has come."""
@@ -304,7 +313,7 @@ class LogManager:
         log = self.logs.pop(partition, None)
         if log is None:
             return False
-        del self._directory_of[partition]
+        self.cleaner.on_gone(partition, self._directory_of.pop(partition))
         self._delete_later(log)
         return True
 
@@ -324,14 +333,18 @@ class LogManager:
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
         """Cut a log, and let the recovery points on disk follow; returns whether it was cut."""
+        self.cleaner.before_cut(partition, offset)
         if not self.logs[partition].truncate_to(offset):
             return False
+        self.cleaner.on_cut(partition)
         self.checkpoint_recovery_points()
         return True
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
         """Begin a log anew at `offset`, and let the recovery points on disk follow."""
+        self.cleaner.abort_cleaning(partition)
         self.logs[partition].truncate_fully_and_start_at(offset)
+        self.cleaner.on_cut(partition)
         self.checkpoint_recovery_points()
 
     def update_config(self, topic: str, config: LogConfig) -> None:
@@ -339,6 +352,8 @@ class LogManager:
         for partition, log in (*self.logs.items(), *self.futures.items()):
             if partition.topic == topic:
                 log.update_config(config)
+                if not config.is_compacted:
+                    self.cleaner.abort_cleaning(partition)
 
     def update_configs(self, config_of: Callable[[str], LogConfig]) -> None:
         """What topics inherit has changed; `config_of` gives the configuration of a topic."""
@@ -448,6 +463,8 @@ class LogManager:
         future = self._create(f"{directory.path}/{name}", partition, log.topic_id, log.config)
         self.futures[partition] = future
         self._future_directory_of[partition] = directory
+        # Until it is moved, as in Kafka: the replica on its way is a copy of what is there now.
+        self.cleaner.abort_and_pause_cleaning(partition)
         return future
 
     def delete_future(self, partition: TopicPartition) -> bool:
@@ -474,6 +491,7 @@ class LogManager:
         future.sync_name()
         self._forget_future(partition)
         self.logs[partition] = future
+        self.cleaner.checkpoints.move(partition, self._directory_of[partition], directory)
         self._directory_of[partition] = directory
         self._delete_later(log)
         log.sync_name()
@@ -484,6 +502,7 @@ class LogManager:
 
     def _forget_future(self, partition: TopicPartition) -> Log:
         del self._future_directory_of[partition]
+        self.cleaner.resume_cleaning(partition)
         return self.futures.pop(partition)
 
     # -- checkpoints -------------------------------------------------------------------------
@@ -560,5 +579,9 @@ class LogManager:
         ):
             for partition in [tp for tp, owner in owners.items() if owner is directory]:
                 del owners[partition]
+                if logs is self.logs:
+                    self.cleaner.on_gone(partition, directory)
+                else:
+                    self.cleaner.resume_cleaning(partition)
                 logs.pop(partition).take_offline()
         self._on_directory_failure(directory, error)

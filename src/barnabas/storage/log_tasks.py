@@ -72,7 +72,9 @@ class LogTasks:
         now_ms = self._doors.clock.wall_ms()
 
         def work(log: Log) -> None:
-            log.delete_old_segments(now_ms)
+            if not log.config.is_compacted:
+                # The cleaner does it between two passes, never during one.
+                log.delete_old_segments(now_ms)
             log.release_idle()
 
         self._in_slices(work)

@@ -14,11 +14,9 @@ from barnabas.storage.batch_scan import headers, valid_batches
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import CorruptRecordError, InconsistentTopicIdError
 from barnabas.storage.file_names import (
-    CLEANED_FILE_SUFFIX,
     DELETED_FILE_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    SWAP_FILE_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     offset_of,
@@ -28,6 +26,7 @@ from barnabas.storage.partition_metadata import read_topic_id, write_topic_id
 from barnabas.storage.producer_state import ProducerState
 from barnabas.storage.segment import Segment, roll_jitter
 from barnabas.storage.segments import Segments
+from barnabas.storage.swap_recovery import finish_swaps
 from barnabas.storage.transaction_index import AbortedEntry
 
 if TYPE_CHECKING:
@@ -145,20 +144,15 @@ class LogLoader:
 
     def _clean_up(self, names: list[str]) -> list[str]:
         """Drop what waited for deletion or was half made; returns the names that stay."""
+        names = finish_swaps(self._disk, self._directory, names)
         kept = []
         bases = {offset_of(name, LOG_SUFFIX) for name in names}
         for name in names:
-            path = f"{self._directory}/{name}"
-            if name.endswith((DELETED_FILE_SUFFIX, CLEANED_FILE_SUFFIX, ".tmp")):
-                self._disk.remove(path)
+            if name.endswith((DELETED_FILE_SUFFIX, ".tmp")):
+                self._disk.remove(f"{self._directory}/{name}")
                 continue
-            if name.endswith(SWAP_FILE_SUFFIX):
-                # A compaction was done but for the renaming.
-                name = name.removesuffix(SWAP_FILE_SUFFIX)
-                self._disk.rename(path, f"{self._directory}/{name}")
-                bases.add(offset_of(name, LOG_SUFFIX))
             kept.append(name)
-        return [name for name in sorted(set(kept)) if not self._is_orphan(name, bases)]
+        return [name for name in kept if not self._is_orphan(name, bases)]
 
     def _is_orphan(self, name: str, bases: set[int | None]) -> bool:
         """Delete an index whose segment is gone."""

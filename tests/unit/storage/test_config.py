@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from barnabas.settings.definition import ConfigError
@@ -49,4 +51,4 @@ def test_a_value_out_of_range_names_the_key() -> None:
 
 def test_every_field_of_a_log_config_is_a_topic_key() -> None:
     names = {key.attribute for key in TOPIC_CONFIGS}
-    assert set(LogConfig.__slots__) == names
+    assert {each.name for each in fields(LogConfig) if each.init} == names

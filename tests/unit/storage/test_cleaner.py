@@ -1,0 +1,570 @@
+"""Compaction: which records stay, which part of a log is touched, what the checkpoint says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from barnabas.record.compression import GZIP, LZ4, SNAPPY, ZSTD
+from barnabas.storage.config import CleanerConfig, LogConfig
+from barnabas.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from unit.storage.cleaner_fixtures import COMPACTED, DAY_MS, CleanerBench, all_batches
+from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, PARTITION, all_records, batch, read
+
+
+def test_the_last_value_of_each_key_stays_at_its_offset() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
+    bench.put((b"c", b"1"), (b"b", b"2"))
+    bench.seal_and_clean()
+    assert bench.pairs() == [(b"a", b"2"), (b"c", b"1"), (b"b", b"2")]
+    assert bench.offsets() == [2, 3, 4]
+    assert bench.log.log_end_offset == 5
+
+
+def test_records_of_the_active_segment_neither_go_nor_take_the_place_of_others() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"))
+    bench.seal()
+    bench.put((b"a", b"2"))
+    bench.put((b"a", b"3"))
+    bench.replicate()
+    bench.clean()
+    assert bench.pairs() == [(b"a", b"1"), (b"a", b"2"), (b"a", b"3")]
+
+
+def test_nothing_above_the_high_watermark_is_touched() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"), (b"a", b"2"))
+    bench.seal()
+    bench.put((b"a", b"3"), (b"a", b"4"))
+    bench.log.roll()
+    bench.log.flush(force=True)
+    bench.clean()
+    assert bench.pairs() == [(b"a", b"2"), (b"a", b"3"), (b"a", b"4")]
+    assert bench.checkpoint() == 2
+
+
+def test_nothing_above_the_recovery_point_is_touched() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"), (b"a", b"2"))
+    bench.seal()
+    bench.log.recovery_point = 1
+    bench.clean()
+    assert bench.offsets() == [0, 1]
+    bench.log.recovery_point = 2
+    bench.clean()
+    assert bench.offsets() == [1]
+
+
+@pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_batch_of_which_a_part_goes_keeps_its_compression(compression: int) -> None:
+    bench = CleanerBench()
+    bench.put((b"a", bytes(500)), (b"b", bytes(300)), compression=compression)
+    bench.put((b"a", b"2"))
+    bench.seal_and_clean()
+    ((header, records), _) = [each for each in all_batches(bench.log) if each[1]]
+    assert header.compression == compression
+    assert [(record.offset, record.key, record.value) for record in records] == [
+        (1, b"b", bytes(300))
+    ]
+    assert (header.base_offset, header.last_offset) == (0, 1)
+
+
+def test_a_batch_of_which_a_part_goes_keeps_headers_timestamps_and_epoch() -> None:
+    from barnabas.record.builder import BatchBuilder
+
+    bench = CleanerBench()
+    builder = BatchBuilder()
+    builder.append(NOW_MS + 9, b"a", b"old", [("x", b"y")])
+    builder.append(NOW_MS + 5, b"b", b"kept", [("h", b"1"), ("n", None)])
+    bench.append(builder.build(), epoch=4)
+    bench.put((b"a", b"new"))
+    bench.seal_and_clean()
+    header, (record,) = all_batches(bench.log)[0]
+    assert (record.timestamp, record.headers) == (NOW_MS + 5, [("h", b"1"), ("n", None)])
+    assert (header.max_timestamp, header.partition_leader_epoch) == (NOW_MS + 5, 4)
+
+
+def test_batches_of_which_all_stays_are_not_changed_by_a_bit() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"), (b"b", b"1"))
+    bench.put((b"c", b"1"))
+    bench.seal()
+    before = bench.disk.read(bench.log.segments[0].path(LOG_SUFFIX))
+    bench.clean()
+    assert bench.disk.read(bench.log.segments[0].path(LOG_SUFFIX)) == before
+    assert bench.cleaner.statistics.segments_replaced == 0
+    assert bench.checkpoint() == 3
+
+
+def test_records_without_a_key_from_before_the_topic_was_compacted_go() -> None:
+    bench = CleanerBench(replace(COMPACTED, cleanup_policy=("delete",)))
+    bench.append(batch([b"x", b"y"], key=None))
+    bench.log.update_config(COMPACTED)
+    bench.put((b"a", b"1"))
+    bench.seal_and_clean()
+    assert bench.pairs() == [(b"a", b"1")]
+
+
+def test_the_last_batch_stays_without_records_so_that_the_end_is_not_lost() -> None:
+    bench = CleanerBench(replace(COMPACTED, cleanup_policy=("delete",)))
+    bench.append(batch([b"x", b"y"], key=None))
+    bench.log.update_config(COMPACTED)
+    bench.seal_and_clean()
+    ((header, records),) = all_batches(bench.log)
+    assert (header.base_offset, header.last_offset, records) == (0, 1, [])
+    bench.kill_and_reopen()
+    assert bench.log.log_end_offset == 2
+
+
+def test_long_keys_are_told_apart() -> None:
+    bench = CleanerBench()
+    long = [bytes(100) + bytes([index]) for index in range(3)]
+    bench.put(*((key, b"1") for key in long))
+    bench.put((long[1], b"2"))
+    bench.seal_and_clean()
+    assert bench.offsets() == [0, 2, 3]
+
+
+# -- tombstones -----------------------------------------------------------------------------------
+
+
+def test_a_tombstone_removes_its_key_and_stays_until_its_delete_horizon() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"), (b"b", b"1"))
+    bench.put((b"a", None))
+    bench.seal_and_clean()
+    assert bench.pairs() == [(b"b", b"1"), (b"a", None)]
+    (tombstone,) = [header for header, _ in all_batches(bench.log) if header.delete_horizon]
+    assert tombstone.delete_horizon == NOW_MS + DAY_MS
+    bench.clock.now_ms = DAY_MS - 1
+    bench.put((b"c", b"1"))
+    bench.seal_and_clean()
+    assert (b"a", None) in bench.pairs()
+    bench.clock.now_ms = DAY_MS
+    bench.put((b"d", b"1"))
+    bench.seal_and_clean()
+    assert bench.pairs() == [(b"b", b"1"), (b"c", b"1"), (b"d", b"1")]
+
+
+def test_the_delete_horizon_changes_no_timestamp() -> None:
+    bench = CleanerBench()
+    for compression in (0, ZSTD):
+        bench.put((b"a%d" % compression, None), (b"b", b"1"), compression=compression)
+        bench.put((b"c", None), timestamp=-1, compression=compression)
+    bench.seal_and_clean()
+    found = {record.offset: record.timestamp for record in all_records(bench.log)}
+    assert found == {0: NOW_MS, 3: NOW_MS, 4: NOW_MS, 5: -1}
+
+
+def test_a_horizon_that_is_set_is_never_moved() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", None), (b"b", b"1"))
+    bench.seal_and_clean()
+    bench.clock.now_ms = 1000
+    bench.put((b"b", b"2"))
+    bench.seal_and_clean()
+    header, records = all_batches(bench.log)[0]
+    assert (len(records), header.delete_horizon) == (1, NOW_MS + DAY_MS)
+
+
+# -- how much, and when ---------------------------------------------------------------------------
+
+
+def test_a_log_is_compacted_when_its_dirty_part_is_large_enough() -> None:
+    bench = CleanerBench(replace(COMPACTED, min_cleanable_dirty_ratio=0.5))
+    for index in range(6):
+        bench.put((b"k%d" % index, bytes(100)))
+    bench.seal_and_clean()
+    assert bench.checkpoint() == 6
+    bench.put((b"k0", bytes(100)))
+    bench.seal_and_clean()
+    assert bench.checkpoint() == 6
+    for index in range(6):
+        bench.put((b"k%d" % index, bytes(100)))
+    bench.seal_and_clean()
+    assert bench.checkpoint() == 13
+    assert bench.offsets() == [7, 8, 9, 10, 11, 12]
+
+
+def test_records_younger_than_the_least_lag_stay() -> None:
+    bench = CleanerBench(replace(COMPACTED, min_compaction_lag_ms=1000))
+    bench.put((b"a", b"1"), (b"a", b"2"))
+    bench.seal_and_clean()
+    assert bench.offsets() == [0, 1]
+    bench.clock.now_ms = 1000
+    bench.clean()
+    assert bench.offsets() == [1]
+
+
+def test_records_older_than_the_largest_lag_are_compacted_however_clean_the_log_is() -> None:
+    lagging = replace(COMPACTED, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
+    bench = CleanerBench(lagging)
+    bench.put((b"a", b"1"), (b"a", b"2"))
+    bench.seal_and_clean()
+    assert bench.offsets() == [0, 1]
+    bench.clock.now_ms = 1001
+    bench.clean()
+    assert bench.offsets() == [1]
+
+
+def test_the_largest_lag_rolls_segments_that_would_stay_active_for_longer() -> None:
+    bench = CleanerBench(replace(COMPACTED, max_compaction_lag_ms=1000))
+    for offset in (0, 1000, 1001):
+        bench.put((b"a", b"1"), timestamp=NOW_MS + offset)
+    assert bench.log.segments.base_offsets == [0, 2]
+
+
+def test_a_full_map_ends_a_pass_and_the_next_one_goes_on() -> None:
+    # Room for three keys.
+    config = CleanerConfig(
+        log_cleaner_dedupe_buffer_size=160 * 3, log_cleaner_io_buffer_load_factor=1.0
+    )
+    bench = CleanerBench(COMPACTED, config)
+    for value in (b"1", b"2"):
+        for index in range(5):
+            bench.put((b"k%d" % index, value))
+    bench.seal_and_clean()
+    assert bench.cleaner.statistics.passes > 1
+    assert bench.checkpoint() == 10
+    assert bench.pairs() == [(b"k%d" % index, b"2") for index in range(5)]
+
+
+def test_a_batch_larger_than_the_buffer_is_read_whole() -> None:
+    bench = CleanerBench(COMPACTED, CleanerConfig(log_cleaner_io_buffer_size=0))
+    bench.put((b"a", bytes(20_000)), (b"b", bytes(20_000)))
+    bench.put((b"a", b"1"))
+    bench.seal_and_clean()
+    assert bench.offsets() == [1, 2]
+
+
+def test_the_dirtiest_log_comes_first() -> None:
+    from barnabas.storage.cleaner_selection import LogToClean
+
+    ratios = [LogToClean(0, 9, clean, 100, 0).cleanable_ratio for clean in (0, 100, 300)]
+    assert ratios == [1.0, 0.5, 0.25]
+
+
+def test_a_disabled_or_paused_log_is_left_alone() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"), (b"a", b"2"))
+    bench.seal()
+    bench.cleaner.abort_and_pause_cleaning(PARTITION)
+    bench.clean()
+    assert bench.offsets() == [0, 1]
+    bench.cleaner.resume_cleaning(PARTITION)
+    bench.clean()
+    assert bench.offsets() == [1]
+
+
+def test_the_back_off_is_waited_for_when_there_is_nothing_to_do() -> None:
+    bench = CleanerBench(COMPACTED, CleanerConfig(log_cleaner_backoff_ms=5000))
+    bench.cleaner.start()
+    bench.due.run_for(1)
+    bench.put((b"a", b"1"), (b"a", b"2"))
+    bench.seal()
+    bench.due.run_for(4990)
+    assert bench.offsets() == [0, 1]
+    bench.due.run_for(20)
+    assert bench.offsets() == [1]
+
+
+def test_what_is_read_and_written_is_throttled() -> None:
+    config = CleanerConfig(log_cleaner_io_max_bytes_per_second=10_000, log_cleaner_io_buffer_size=0)
+    bench = CleanerBench(COMPACTED, config)
+    for index in range(40):
+        bench.put((b"k%d" % (index % 2), bytes(940)))
+    bench.seal()
+    assert bench.log.size > 40_000
+    bench.cleaner.start()
+    bench.pass_time(4000)
+    assert bench.checkpoint() is None
+    # Read twice, and two records are written.
+    bench.pass_time(6000)
+    assert bench.checkpoint() == 40
+
+
+# -- segments -------------------------------------------------------------------------------------
+
+
+def test_small_segments_are_joined_up_to_the_size_of_one() -> None:
+    size = len(batch([bytes(100)], key=b"k0"))
+    bench = CleanerBench(replace(COMPACTED, segment_bytes=size * 4))
+    for index in range(6):
+        bench.put((b"k%d" % index, bytes(100)))
+        bench.log.roll()
+    bench.seal_and_clean()
+    assert bench.log.segments.base_offsets == [0, 4, 6]
+    assert bench.offsets() == list(range(6))
+    assert [name for name in bench.names() if name.endswith(LOG_SUFFIX)] == [
+        f"{base:020d}.log" for base in (0, 4, 6)
+    ]
+
+
+def test_segments_whose_offsets_do_not_fit_one_index_are_not_joined() -> None:
+    bench = CleanerBench()
+    for offset in (0, 10, 1 << 31, (1 << 31) + 10):
+        bench.log.append_as_follower(batch([b"v"], base_offset=offset, key=b"%d" % offset))
+        bench.log.roll()
+    bench.seal_and_clean()
+    assert bench.log.segments.base_offsets == [0, 11, (1 << 31) + 11]
+    assert bench.offsets() == [0, 10, 1 << 31, (1 << 31) + 10]
+
+
+def test_indexes_of_a_cleaned_segment_lead_to_its_batches() -> None:
+    bench = CleanerBench()
+    for index in range(200):
+        bench.put((b"k%d" % (index % 50), bytes(50)), timestamp=NOW_MS + index)
+    bench.seal_and_clean()
+    segment = bench.log.segments[0]
+    assert len(segment.offset_index) > 5
+    assert bench.offsets() == list(range(150, 200))
+    for offset in range(0, 200, 9):
+        result = read(bench.log, offset, 1)
+        first = int.from_bytes(result.records.read()[:8], "big")
+        assert first == max(offset, 150)
+    assert bench.log.offset_for_timestamp(NOW_MS + 170) == (NOW_MS + 170, 170, 3)
+    assert bench.disk.size(segment.path(INDEX_SUFFIX)) == 8 * len(segment.offset_index)
+    assert bench.disk.size(segment.path(TIME_INDEX_SUFFIX)) == 12 * len(segment.time_index)
+
+
+def test_a_cleaned_segment_is_as_old_as_the_last_of_those_it_replaces() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"), (b"a", b"2"), timestamp=-1)
+    bench.seal()
+    modified = bench.log.segments[0].modified_ms()
+    bench.clock.now_ms = 10_000
+    bench.clean()
+    assert bench.log.segments[0].modified_ms() == modified
+
+
+def test_a_reader_of_the_old_segment_is_not_disturbed() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"))
+    bench.put((b"a", b"2"))
+    bench.seal()
+    old = read(bench.log).records
+    expected = old.read()
+    bench.clean()
+    assert old.read() == expected
+    assert len(expected) > bench.log.segments[0].size
+    bench.due.run_for(COMPACTED.file_delete_delay_ms)
+    assert not [name for name in bench.names() if name.endswith(".deleted")]
+
+
+def test_snapshots_of_producers_go_with_the_segments_they_belong_to() -> None:
+    bench = CleanerBench()
+    for sequence in range(4):
+        bench.put(
+            (b"k%d" % sequence, b"1"), producer_id=1, producer_epoch=0, base_sequence=sequence
+        )
+        bench.log.roll()
+    assert bench.log.producer_state.snapshots == [1, 2, 3, 4]
+    bench.seal_and_clean()
+    assert bench.log.producer_state.snapshots == [4]
+
+
+# -- compact,delete -------------------------------------------------------------------------------
+
+
+def test_compact_and_delete_applies_retention_too() -> None:
+    both = replace(COMPACTED, cleanup_policy=("compact", "delete"), retention_ms=1000)
+    bench = CleanerBench(both)
+    bench.put((b"a", b"1"))
+    bench.seal()
+    bench.put((b"b", b"1"), (b"b", b"2"), timestamp=NOW_MS + 1500)
+    bench.seal()
+    bench.clock.now_ms = 1500
+    bench.clean()
+    assert bench.log.log_start_offset == 1
+    assert bench.pairs() == [(b"b", b"2")]
+    assert bench.checkpoint() == 3
+
+
+def test_compact_alone_deletes_only_what_lies_below_the_log_start() -> None:
+    bench = CleanerBench(replace(COMPACTED, retention_ms=1000, segment_bytes=100))
+    for index in range(3):
+        bench.put((b"k%d" % index, bytes(20)))
+    bench.seal()
+    bench.clock.now_ms = DAY_MS
+    bench.log.maybe_increment_log_start_offset(1, "records deleted")
+    bench.clean()
+    assert bench.log.log_start_offset == 1
+    assert bench.offsets() == [1, 2]
+
+
+# -- the checkpoint -------------------------------------------------------------------------------
+
+
+def test_the_checkpoint_is_kafkas_file() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"))
+    bench.seal_and_clean()
+    assert bench.disk.read("/data/cleaner-offset-checkpoint") == b"0\n1\ntopic 0 1\n"
+
+
+def test_after_a_restart_only_what_is_new_is_read_for_keys() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"), (b"a", b"2"))
+    bench.seal_and_clean()
+    bench.reopen_cleanly()
+    bench.clean()
+    assert bench.cleaner.statistics.passes == 0
+
+
+def test_a_checkpoint_below_the_log_start_is_put_right() -> None:
+    bench = CleanerBench(replace(COMPACTED, segment_bytes=100))
+    for index in range(4):
+        bench.put((b"k%d" % index, bytes(20)))
+    bench.seal()
+    bench.clean()
+    assert bench.checkpoint() == 4
+    bench.cleaner.checkpoints.put(bench.data_directory, PARTITION, 1)
+    bench.log.maybe_increment_log_start_offset(3, "records deleted")
+    bench.clean()
+    assert bench.checkpoint() == 4
+    assert bench.log.segments.base_offsets[0] == 3
+
+
+def test_a_checkpoint_above_the_log_end_begins_anew() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"), (b"a", b"2"))
+    bench.seal()
+    bench.cleaner.checkpoints.put(bench.data_directory, PARTITION, 99)
+    bench.clean()
+    assert bench.offsets() == [1]
+    assert bench.checkpoint() == 2
+
+
+def test_a_damaged_checkpoint_costs_a_pass_and_nothing_else() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"), (b"a", b"2"))
+    bench.seal_and_clean()
+    bench.disk.write_atomically("/data/cleaner-offset-checkpoint", b"nonsense")
+    bench.reopen_cleanly()
+    bench.clean()
+    assert bench.offsets() == [1]
+    assert bench.checkpoint() == 2
+
+
+def test_a_log_that_was_cut_is_dirty_from_there() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"))
+    bench.seal_and_clean()
+    bench.put((b"b", b"1"))
+    bench.seal_and_clean()
+    assert bench.checkpoint() == 2
+    bench.cleaner.before_cut(PARTITION, 1)
+    bench.log.truncate_to(1)
+    bench.cleaner.on_cut(PARTITION)
+    assert bench.checkpoint() == bench.log.segments.active.base_offset
+    bench.put((b"a", b"2"))
+    bench.seal_and_clean()
+    assert bench.pairs() == [(b"a", b"2")]
+
+
+def test_a_partition_that_is_gone_leaves_the_checkpoint() -> None:
+    bench = CleanerBench()
+    bench.put((b"a", b"1"))
+    bench.seal_and_clean()
+    bench.cleaner.on_gone(PARTITION, bench.data_directory)
+    assert bench.checkpoint() is None
+
+
+# -- called off, and failing ----------------------------------------------------------------------
+
+
+def half_way(bench: CleanerBench) -> None:
+    """Begin a pass and let it write something."""
+    bench.cleaner.start()
+    while not bench.suffixes():
+        assert bench.due.step()
+
+
+def filled() -> CleanerBench:
+    bench = CleanerBench()
+    for index in range(10):
+        bench.put((b"k%d" % (index % 2), bytes(100)))
+    bench.seal()
+    return bench
+
+
+def test_a_cleaning_that_is_called_off_leaves_nothing_behind() -> None:
+    bench = filled()
+    half_way(bench)
+    bench.cleaner.abort_cleaning(PARTITION)
+    assert bench.suffixes() == []
+    assert bench.offsets() == list(range(10))
+    bench.clean()
+    assert bench.offsets() == [8, 9]
+
+
+def test_a_cut_below_the_active_segment_calls_the_cleaning_off() -> None:
+    bench = filled()
+    half_way(bench)
+    bench.cleaner.before_cut(PARTITION, bench.log.log_end_offset)
+    assert bench.cleaner.in_progress == [PARTITION]
+    bench.cleaner.before_cut(PARTITION, 5)
+    assert bench.cleaner.in_progress == []
+    bench.log.truncate_to(5)
+    assert bench.offsets() == list(range(5))
+
+
+def test_a_log_that_was_cut_under_the_work_is_not_replaced() -> None:
+    bench = filled()
+    half_way(bench)
+    bench.log.truncate_to(5)
+    while bench.cleaner.in_progress:
+        assert bench.due.step()
+    assert bench.suffixes() == []
+    assert bench.offsets() == list(range(5))
+
+
+def test_a_damaged_batch_makes_the_log_uncleanable_and_changes_nothing() -> None:
+    bench = filled()
+    path = f"{DIRECTORY}/{0:020d}.log"
+    before = bytearray(bench.disk.read(path))
+    before[-1] ^= 1
+    bench.disk.open(path).write_at(bytes(before), 0)
+    bench.clean()
+    assert bench.cleaner.uncleanable == {PARTITION}
+    assert bench.suffixes() == []
+    assert bench.disk.read(path) == bytes(before)
+    bench.clean()
+    assert bench.checkpoint() is None
+
+
+def test_a_disk_that_fails_takes_the_directory_offline() -> None:
+    import errno
+
+    from barnabas.sim.disk import DiskFault
+
+    bench = filled()
+    fault = DiskFault(f"{DIRECTORY}/{0:020d}.log.cleaned", ("write",), errno.ENOSPC)
+    bench.disk.faults.append(fault)
+    bench.clean()
+    ((path, error),) = bench.failures
+    assert (path, error.errno) == ("/data", errno.ENOSPC)
+
+
+def test_a_pass_that_was_interrupted_is_tried_again() -> None:
+    from barnabas.runtime.offload import OffloadError
+
+    bench = filled()
+    half_way(bench)
+    (cleaning,) = bench.cleaner._passes.values()
+    assert cleaning.work is not None
+    cleaning.work.cancel()
+    bench.cleaner._on_done(cleaning, OffloadError("the process has died"))
+    assert bench.suffixes() == []
+    bench.due.run_for(15_000)
+    assert bench.offsets() == [8, 9]
+
+
+def test_compaction_needs_a_compacted_log() -> None:
+    bench = CleanerBench(LogConfig())
+    bench.put((b"a", b"1"), (b"a", b"2"))
+    bench.seal_and_clean()
+    assert bench.offsets() == [0, 1]
