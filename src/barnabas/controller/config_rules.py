@@ -91,7 +91,7 @@ class ConfigRules:
         kind, name = resource
         if kind == TOPIC:
             _check_topic_name(name)
-            self._topic_configs.check(name, merged)
+            self._topic_configs.check(merged)
             if image.topics.by_name(name) is None:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 raise Refusal(error, error.message)

@@ -1,8 +1,4 @@
-"""What configs a topic may have, and what holds for one that sets little (Kafka's ConfigDef rules).
-
-Compacted topics are refused to users until compaction works; the cluster's own topics grow
-meanwhile.
-"""
+"""What configs a topic may have, and what holds for one that sets little (Kafka's ConfigDef)."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import Refusal
-from barnabas.controller.topic_names import INTERNAL_TOPICS
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.definition import ConfigError
@@ -24,7 +19,6 @@ if TYPE_CHECKING:
     from barnabas.controller.config import ControllerConfig
     from barnabas.metadata.image import ClusterImage
 
-_CLEANUP_POLICY = "cleanup.policy"
 _MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 _MAX_COMPACTION_LAG = "max.compaction.lag.ms"
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
@@ -65,8 +59,8 @@ class TopicConfigs:
             tuple[Mapping[str, str], Mapping[str, str], dict[str, EffectiveConfig]] | None
         ) = None
 
-    def check(self, topic: str, configs: Mapping[str, str | None]) -> None:
-        """Refuse configs that the topic may not have.
+    def check(self, configs: Mapping[str, str | None]) -> None:
+        """Refuse configs that no topic may have.
 
         Raises:
             Refusal: INVALID_CONFIG, naming key, value and what is allowed.
@@ -78,11 +72,9 @@ class TopicConfigs:
             if value is None:
                 raise Refusal(ErrorCode.INVALID_CONFIG, f"{name} needs a value")
             try:
-                parsed = key.parse(value)
+                key.parse(value)
             except ConfigError as error:
                 raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
-            if name == _CLEANUP_POLICY and isinstance(parsed, list) and "compact" in parsed:
-                _refuse_compaction(topic, value)
         self._check_together(configs)
 
     def _check_together(self, configs: Mapping[str, str | None]) -> None:
@@ -151,12 +143,3 @@ class TopicConfigs:
 
 def _shown(key: ConfigKey, value: str | None, source: ConfigSource) -> EffectiveConfig:
     return EffectiveConfig(key, None if key.sensitive else value, source)
-
-
-def _refuse_compaction(topic: str, value: str) -> None:
-    if topic not in INTERNAL_TOPICS:
-        raise Refusal(
-            ErrorCode.INVALID_CONFIG,
-            f"cleanup.policy={value} is not supported yet: this broker does not compact logs,"
-            " so the topic would grow for ever. Use cleanup.policy=delete.",
-        )

@@ -149,7 +149,7 @@ class TopicControl:
             if each.name in given:
                 raise Refusal(ErrorCode.INVALID_CONFIG, f"{each.name} is given more than once")
             given[each.name] = each.value
-        self._configs.check(topic.name, given)
+        self._configs.check(given)
         return {name: value for name, value in given.items() if value is not None}
 
     def _place(self, new: NewPartitions, topic: CreatableTopic) -> list[list[int]]:

@@ -28,7 +28,7 @@ from barnabas.record.batch import (
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.checksum import crc32c
 from barnabas.record.compression import CODES, GZIP, LZ4, ZSTD
-from barnabas.record.reader import records_of
+from barnabas.record.reader import layouts, records_of, records_payload
 from barnabas.record.up_conversion import to_v2
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LONG_MAX
@@ -48,6 +48,9 @@ Batches: TypeAlias = list[tuple[int, BatchHeader]]
 # Looking a member up in its enum costs 100 ns, as much as a call.
 _CLIENT = AppendOrigin.CLIENT
 _RAFT = AppendOrigin.RAFT
+
+# Places in a record's layout.
+_TIMESTAMP_DELTA, _KEY_START = 0, 2
 
 _PRODUCER = "producer"
 _CREATE_TIME = "CreateTime"
@@ -163,13 +166,15 @@ def _check_records(
 ) -> None:
     """The checks that need the records themselves."""
     oldest = now_ms - config.message_timestamp_before_max_ms
+    oldest_delta = oldest - header.base_timestamp
     keyless, too_old = [], []
     try:
-        for index, record in enumerate(records_of(records, position, header)):
-            if config.is_compacted and record.key is None:
+        payload = records_payload(records, position, header)
+        for index, layout in enumerate(layouts(payload, header.record_count)):
+            if config.is_compacted and layout[_KEY_START] < 0:
                 keyless.append((index, "a compacted topic needs a key"))
-            if record.timestamp < oldest and not config.has_log_append_time:
-                too_old.append(record.timestamp)
+            if layout[_TIMESTAMP_DELTA] < oldest_delta and not config.has_log_append_time:
+                too_old.append(header.base_timestamp + layout[_TIMESTAMP_DELTA])
     except CorruptBatchError as error:
         raise CorruptRecordError(str(error)) from None
     if keyless:

@@ -182,19 +182,8 @@ def test_only_checking_writes_nothing_and_answers_the_same() -> None:
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete, compact"])
-def test_compaction_is_refused_to_users_with_a_word_about_why(policy: str) -> None:
+def test_topics_may_be_compacted(policy: str) -> None:
     request = creation(new_topic("a", configs={"cleanup.policy": policy}))
-    (answer,) = topics_of().create(view_of(three_brokers()), request).response.topics
-    assert answer.error_code == ErrorCode.INVALID_CONFIG
-    assert "cleanup.policy" in (answer.error_message or "")
-    assert "compact" in (answer.error_message or "")
-
-
-@pytest.mark.parametrize(
-    "name", ["__consumer_offsets", "__transaction_state", "__share_group_state"]
-)
-def test_the_clusters_own_topics_may_be_compacted(name: str) -> None:
-    request = creation(new_topic(name, configs={"cleanup.policy": "compact"}))
     (answer,) = topics_of().create(view_of(three_brokers()), request).response.topics
     assert answer.error_code == ErrorCode.NONE
 
