@@ -1,0 +1,213 @@
+"""Compaction as clients see it: one value per key in the end, offsets as they were.
+
+The topics have small segments and are dirty at once. Against another broker the cleaner's back-off
+is lowered by a dynamic config.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.conftest import await_leaders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from confluent_kafka import Message
+
+BACKOFF = ("log.cleaner.backoff.ms", "200")
+DEADLINE_S = 60.0
+AT_ONCE = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0.001",
+    "delete.retention.ms": "100",
+    "file.delete.delay.ms": "100",
+}
+
+
+@pytest.fixture(scope="module")
+def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of a broker whose cleaner looks for work often."""
+    given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
+    if given is None:
+        directory = tmp_path_factory.mktemp("compaction")
+        with BrokerProcess(directory, dict([BACKOFF])) as broker:
+            yield broker.bootstrap
+        return
+    admin = AdminClient({"bootstrap.servers": given})
+    entry = ConfigEntry(*BACKOFF, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, "", incremental_configs=[entry])
+    for changed in admin.incremental_alter_configs([resource]).values():
+        changed.result(10)
+    yield given
+
+
+@pytest.fixture
+def make(cleaning: str) -> Callable[..., str]:
+    admin = AdminClient({"bootstrap.servers": cleaning})
+
+    def make(name: str, **config: str) -> str:
+        name = f"compacted-{name}-{os.getpid()}"
+        settings = AT_ONCE | {key.replace("_", "."): value for key, value in config.items()}
+        admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(10)
+        await_leaders(admin, name, 1)
+        return name
+
+    return make
+
+
+def produce(bootstrap: str, topic: str, pairs: list[tuple[str, str | None]], **config: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **config})
+    for key, value in pairs:
+        producer.produce(topic, value, key, partition=0)
+        producer.poll(0)
+    assert producer.flush(10) == 0
+
+
+def contents(bootstrap: str, topic: str) -> list[Message]:
+    """Everything from the beginning to the end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[Message] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            for message in consumer.consume(1000, 0.2):
+                if message.error() is not None:
+                    return found
+                found.append(message)
+        raise AssertionError("the end was never reached")
+    finally:
+        consumer.close()
+
+
+def await_contents(
+    bootstrap: str, topic: str, accept: Callable[[list[Message]], bool]
+) -> list[Message]:
+    """Read until `accept`; each time a record more lets the active segment roll."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        found = contents(bootstrap, topic)
+        if accept(found):
+            return found
+        assert time.monotonic() < deadline, [(each.offset(), each.key()) for each in found][:50]
+        produce(bootstrap, topic, [("roll", "")])
+        time.sleep(0.25)
+
+
+def without_rolls(messages: list[Message]) -> list[tuple[int, str, str | None]]:
+    return [
+        (each.offset(), each.key().decode(), each.value() and each.value().decode())
+        for each in messages
+        if each.key() != b"roll"
+    ]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_one_value_per_key_is_left_at_its_offset(
+    cleaning: str, make: Callable[..., str], compression: str
+) -> None:
+    topic = make(f"keys-{compression}")
+    pairs = [(f"key-{number % 7}", f"value-{number}") for number in range(700)]
+    produce(cleaning, topic, pairs, **{"compression.type": compression})
+    found = await_contents(cleaning, topic, lambda found: len(without_rolls(found)) == 7)
+    assert without_rolls(found) == [
+        (number, f"key-{number % 7}", f"value-{number}") for number in range(693, 700)
+    ]
+
+
+def test_a_tombstone_removes_its_key_and_then_goes_itself(
+    cleaning: str, make: Callable[..., str]
+) -> None:
+    topic = make("tombstones")
+    produce(cleaning, topic, [("a", "1"), ("b", "1"), ("a", None)])
+    found = await_contents(cleaning, topic, lambda found: len(without_rolls(found)) == 1)
+    assert without_rolls(found) == [(1, "b", "1")]
+
+
+def test_an_idempotent_producer_goes_on_over_cleaned_batches(
+    cleaning: str, make: Callable[..., str]
+) -> None:
+    topic = make("idempotent")
+    producer = Producer({"bootstrap.servers": cleaning, "enable.idempotence": True})
+    for number in range(20):
+        producer.produce(topic, str(number), "k", partition=0)
+        assert producer.flush(10) == 0
+        time.sleep(0.02)
+    found = await_contents(cleaning, topic, lambda found: len(without_rolls(found)) == 1)
+    assert without_rolls(found)[0][2] == "19"
+    producer.produce(topic, "20", "k", partition=0)
+    assert producer.flush(10) == 0
+    assert without_rolls(contents(cleaning, topic))[-1][1:] == ("k", "20")
+
+
+def test_compact_and_delete_lets_old_segments_go(cleaning: str, make: Callable[..., str]) -> None:
+    topic = make("both", cleanup_policy="compact,delete", retention_ms="1000")
+    produce(cleaning, topic, [(f"key-{number}", "v") for number in range(10)])
+    consumer = Consumer({"bootstrap.servers": cleaning, "group.id": "watermarks"})
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        while consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[0] < 10:
+            assert time.monotonic() < deadline
+            time.sleep(0.25)
+    finally:
+        consumer.close()
+
+
+def test_a_record_without_a_key_is_refused(cleaning: str, make: Callable[..., str]) -> None:
+    topic = make("keyless")
+    producer = Producer({"bootstrap.servers": cleaning, "message.timeout.ms": 5000})
+    errors = []
+    producer.produce(topic, "v", on_delivery=lambda error, _: errors.append(error))
+    producer.flush(10)
+    assert [error.name() for error in errors] == ["INVALID_RECORD"]
+
+
+def test_a_policy_that_does_not_exist_is_refused(cleaning: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cleaning})
+    new = NewTopic("compacted-shredded", 1, 1, config={"cleanup.policy": "shred"})
+    with pytest.raises(KafkaException, match="INVALID_CONFIG"):
+        admin.create_topics([new])["compacted-shredded"].result(10)
+
+
+def test_a_kill_while_logs_are_compacted_loses_no_last_value(tmp_path: Path) -> None:
+    if os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP"):
+        pytest.skip("kills the broker that it starts itself")
+    settings = {"log.cleaner.backoff.ms": "20", "log.cleaner.io.buffer.size": "8192"}
+    with BrokerProcess(tmp_path, settings) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        config = AT_ONCE | {"segment.ms": "20"}
+        admin.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(10)
+        for life in range(5):
+            pairs = [(f"key-{number % 50}", f"{life}-{number}") for number in range(5000)]
+            for first in range(0, 5000, 500):
+                produce(broker.bootstrap, "t", pairs[first : first + 500])
+            broker.kill()
+            broker.start()
+            last = {each.key(): each.value() for each in contents(broker.bootstrap, "t")}
+            assert last == {key.encode(): value.encode() for key, value in pairs[-50:]}
+        found = await_contents(broker.bootstrap, "t", lambda found: len(without_rolls(found)) == 50)
+        assert len(found) > 50
