@@ -28,6 +28,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "barnabas.cli.groups", "groups", "List, describe, reset and delete groups."
     ),
     "configs": LazyCommand("barnabas.cli.configs", "configs", "List, describe and change configs."),
+    "log": LazyCommand("barnabas.cli.log.commands", "log", "Show and check the files of a log."),
     "version": LazyCommand("barnabas.cli.version", "version", "Show the version and what it is."),
 }
 

@@ -1,0 +1,156 @@
+"""`barnabas log dump` and `barnabas log verify`: look at files, whether a broker runs or not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.log.payloads import KINDS
+from barnabas.cli.output import EXIT_FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from barnabas.cli.log.findings import Finding
+
+EXAMPLES = """\b
+Examples:
+  barnabas log dump data/flights-0
+  barnabas log dump data/flights-0/00000000000000000000.log --records
+  barnabas log dump data/__consumer_offsets-7 --json
+  barnabas log dump data/__cluster_metadata-0 -n 5
+  barnabas log verify data
+  barnabas log verify data/flights-0 --deep --json
+
+\b
+Both only read, and work while a broker runs. Exit status: 0 all is well, 1 something is damaged,
+2 wrong usage.
+"""
+
+DUMP_EXAMPLES = """\b
+Examples:
+  barnabas log dump data/flights-0/00000000000000000000.index
+  barnabas log dump data/flights-0 --records --from 1000 -n 3
+  barnabas log dump data/recovery-point-offset-checkpoint data/meta.properties
+
+\b
+Takes segments (.log), indexes (.index .timeindex .txnindex), producer snapshots (.snapshot),
+metadata snapshots (.checkpoint), the checkpoint files, quorum-state, meta.properties and
+partition.metadata. Records of internal topics are decoded.
+"""
+
+VERIFY_EXAMPLES = """\b
+Examples:
+  barnabas log verify data
+  barnabas log verify data/flights-0 --deep
+
+\b
+Checks the CRC of every batch, that offsets go on without a step back, that indexes lead to the
+right places, that the leader epochs, snapshots and checkpoints agree with the batches.
+"""
+
+
+@click.group(epilog=EXAMPLES)
+def log() -> None:
+    """Show and check the files of a log. Nothing is written."""
+
+
+@log.command("dump", epilog=DUMP_EXAMPLES)
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH...")
+@click.option(
+    "-r/-R",
+    "--records/--no-records",
+    default=None,
+    help="Each record too.  [default: those of internal topics]",
+)
+@click.option("--as", "kind", type=click.Choice(KINDS), help="Read records so.  [default: by name]")
+@click.option("--from", "first_offset", type=click.IntRange(0), default=0, metavar="OFFSET")
+@click.option("-n", "--max-batches", "limit", type=click.IntRange(1), help="Show so many at most.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def dump(
+    paths: Sequence[str],
+    records: bool | None,
+    kind: str | None,
+    first_offset: int,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Show what is in files of a log, or in all segments of a partition's directory."""
+    from barnabas.cli.log.dump import Dumper, DumpOptions
+
+    dumper = Dumper(DumpOptions(records, kind, first_offset, limit, as_json))
+    try:
+        for path in paths:
+            dumper.dump(path)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads has had enough: what is still buffered goes to nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    if dumper.failed:
+        sys.exit(EXIT_FAILED)
+
+
+@log.command("verify", epilog=VERIFY_EXAMPLES)
+@click.argument("path", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY")
+@click.option("--deep", is_flag=True, help="Decompress and decode every record too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def verify(path: str, deep: bool, as_json: bool) -> None:
+    """Check a data directory, or one partition's, for damage.
+
+    Ends with status 1 and says what to do if anything is wrong.
+    """
+    from barnabas.cli.log import verify_directory
+    from barnabas.cli.log.findings import Findings
+    from barnabas.cli.tables import bad, dim, echo_line, good, warn
+
+    findings = Findings()
+    with _progress(path) as advance:
+        found = verify_directory.verify(path, deep=deep, advance=advance, findings=findings)
+    batches = sum(facts.batches for facts in found.partitions.values())
+    if as_json:
+        listed = [_finding_json(finding) for finding in findings.all]
+        counts = {"partitions": len(found.partitions), "batches": batches}
+        click.echo(json.dumps({**counts, "in_use": found.is_running, "findings": listed}))
+    else:
+        for finding in findings.all:
+            mark = bad("wrong  ") if finding.is_problem else warn("note   ")
+            echo_line(mark, finding.path, ": ", finding.what)
+            if finding.remedy:
+                echo_line(dim("       → "), finding.remedy)
+        count = len(findings.problems)
+        verdict = bad(f"{count} wrong") if count else good("nothing wrong")
+        echo_line(verdict, f" in {len(found.partitions)} partitions, {batches} batches")
+    if findings.problems:
+        sys.exit(EXIT_FAILED)
+
+
+def _finding_json(finding: Finding) -> dict[str, object]:
+    return {
+        "path": finding.path,
+        "what": finding.what,
+        "remedy": finding.remedy,
+        "wrong": finding.is_problem,
+    }
+
+
+@contextlib.contextmanager
+def _progress(path: str) -> Iterator[Callable[[int], None]]:
+    """A bar over the bytes of all segments, if people can see it."""
+    if not sys.stderr.isatty():
+        yield lambda _size: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    from barnabas.cli.log.verify_directory import bytes_to_read
+    from barnabas.cli.tables import console
+
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task("verify", total=bytes_to_read(path))
+        yield lambda size: progress.update(task, advance=size)

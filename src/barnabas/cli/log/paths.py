@@ -1,0 +1,60 @@
+"""What the files of a data directory are, by their names."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+import click
+
+__all__ = ["PartitionDirectory", "partition_directories", "partition_of"]
+
+_PARTITION = re.compile(
+    r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?:delete|stray|future))?"
+)
+
+
+class PartitionDirectory(NamedTuple):
+    """A directory with the log of one partition."""
+
+    path: str
+    topic: str
+    partition: int
+
+    @property
+    def name(self) -> str:
+        """TOPIC-PARTITION."""
+        return f"{self.topic}-{self.partition}"
+
+
+def partition_of(path: str) -> PartitionDirectory | None:
+    """The partition that a directory is named after; None if it is named otherwise."""
+    found = _PARTITION.fullmatch(os.path.basename(os.path.abspath(path)))  # noqa: PTH119, PTH100
+    if found is None:
+        return None
+    return PartitionDirectory(path.rstrip("/"), found["topic"], int(found["partition"]))
+
+
+def partition_directories(path: str) -> list[PartitionDirectory]:
+    """The partitions in a data directory, or the one that `path` is.
+
+    Raises:
+        click.UsageError: it is neither.
+    """
+    if not os.path.isdir(path):  # noqa: PTH112
+        raise click.UsageError(f"{path} is no directory")
+    inside = [
+        partition
+        for name in sorted(os.listdir(path))  # noqa: PTH208
+        if os.path.isdir(f"{path}/{name}")  # noqa: PTH112
+        and (partition := partition_of(f"{path}/{name}")) is not None
+    ]
+    if inside or os.path.exists(f"{path}/meta.properties"):  # noqa: PTH110
+        return inside
+    own = partition_of(path)
+    if own is None:
+        raise click.UsageError(
+            f"{path} is neither a data directory (log.dirs) nor a partition's (TOPIC-0)"
+        )
+    return [own]

@@ -1,0 +1,50 @@
+"""Files opened for reading only: nothing here can change a log, or make a file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from typing import Self
+
+__all__ = ["ReadOnlyFile", "is_locked"]
+
+# struct flock: type, whence, start, length, pid.
+_FLOCK = struct.Struct("hhqqi")
+
+
+class ReadOnlyFile:
+    """A file and its size when it was opened: what a broker appends later is not seen."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`."""
+        return os.pread(self._descriptor, min(size, max(0, self.size - position)), position)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def is_locked(path: str) -> bool:
+    """Whether a broker holds the lock file; it is neither taken nor made."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted)
+        return bool(_FLOCK.unpack(answer[: _FLOCK.size])[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(descriptor)

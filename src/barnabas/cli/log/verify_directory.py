@@ -1,0 +1,140 @@
+"""Checking a whole data directory: whose it is, its checkpoints, and every partition in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.log.paths import partition_directories
+from barnabas.cli.log.read_only import is_locked
+from barnabas.cli.log.verify_partition import METADATA_TOPIC, VerifyOptions, verify_partition
+from barnabas.runtime.disk import RealDisk
+from barnabas.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    CheckpointError,
+    OffsetCheckpoint,
+)
+from barnabas.storage.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.storage.errors import InconsistentDirectoryError
+from barnabas.storage.log_directory import LOCK_FILE
+from barnabas.storage.meta_properties import FILE_NAME as META_PROPERTIES
+from barnabas.storage.meta_properties import MetaProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.cli.log.findings import Findings
+    from barnabas.cli.log.paths import PartitionDirectory
+    from barnabas.cli.log.verify_partition import PartitionFacts
+
+__all__ = ["Verified", "bytes_to_read", "verify"]
+
+_CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
+_REMOVE = "stop the broker and delete the file: the next start reads the logs instead"
+
+
+class Verified(NamedTuple):
+    """What was looked at."""
+
+    partitions: dict[PartitionDirectory, PartitionFacts]
+    # Whether a broker has the directory open.
+    is_running: bool
+
+
+def bytes_to_read(path: str) -> int:
+    """The size of all segments, for a progress bar."""
+    disk = RealDisk()
+    return sum(
+        disk.size(f"{partition.path}/{name}")
+        for partition in partition_directories(path)
+        for name in disk.list(partition.path)
+        if name.endswith(".log")
+    )
+
+
+def verify(
+    path: str, *, deep: bool, advance: Callable[[int], None], findings: Findings
+) -> Verified:
+    """Check a data directory, or the directory of one partition.
+
+    Raises:
+        click.UsageError: it is neither.
+    """
+    path = path.rstrip("/") or "/"
+    disk = RealDisk()
+    inside = partition_directories(path)
+    is_partition = len(inside) == 1 and inside[0].path == path
+    top = f"{path}/.." if is_partition else path
+    is_running = is_locked(f"{top}/{LOCK_FILE}")
+    offsets = _checkpoints(top, findings, tell=not is_partition)
+    compacted = frozenset((tp[0], tp[1]) for tp in offsets[CLEANER_OFFSETS])
+    options = VerifyOptions(deep, is_running, advance, compacted)
+    facts = {part: verify_partition(part, options, findings) for part in inside}
+    if not is_partition:
+        _check_identity(disk, path, findings)
+        if is_running:
+            findings.note(path, "a broker has it open: what it writes meanwhile is not looked at")
+        elif not disk.exists(f"{path}/{CLEAN_SHUTDOWN}") and inside:
+            what = "the broker was not stopped cleanly"
+            findings.note(path, what, "nothing to do: the next start recovers the logs")
+    for part, found in facts.items():
+        _check_offsets(top, part, found, offsets, findings, is_running=is_running)
+    return Verified(facts, is_running)
+
+
+def _check_identity(disk: RealDisk, path: str, findings: Findings) -> None:
+    try:
+        if MetaProperties.read(disk, path) is None:
+            what = f"{META_PROPERTIES} is missing: the directory belongs to no node"
+            remedy = "start the broker that it belongs to: it formats it; or copy the file back"
+            findings.problem(path, what, remedy)
+    except InconsistentDirectoryError as error:
+        remedy = "write node.id, cluster.id and version=1 as the node's other directories have them"
+        findings.problem(f"{path}/{META_PROPERTIES}", str(error), remedy)
+
+
+Offsets = dict[str, dict[tuple[str, int], int]]
+
+
+def _checkpoints(path: str, findings: Findings, *, tell: bool) -> Offsets:
+    """The offsets of all checkpoint files; what cannot be read counts as empty."""
+    found: Offsets = {}
+    for name in _CHECKPOINTS:
+        found[name] = {}
+        try:
+            read = OffsetCheckpoint(RealDisk(), path, name).read()
+            found[name] = {(tp.topic, tp.partition): offset for tp, offset in read.items()}
+        except CheckpointError as error:
+            if tell:
+                findings.problem(f"{path}/{name}", str(error), _REMOVE)
+    return found
+
+
+def _check_offsets(
+    top: str,
+    part: PartitionDirectory,
+    facts: PartitionFacts,
+    offsets: Offsets,
+    findings: Findings,
+    *,
+    is_running: bool,
+) -> None:
+    """That no checkpoint speaks of more than there is."""
+    key = (part.topic, part.partition)
+    # The end moved on since a running broker's log was read; its checkpoint may be newer.
+    if is_running or part.topic == METADATA_TOPIC:
+        return
+    end = facts.end_offset
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+        offset = offsets[name].get(key)
+        if offset is not None and offset > end:
+            what = f"{part.name}: {offset}, but its log ends at {end}: records were lost"
+            remedy = "start the broker: it takes the log's end; other replicas may have the rest"
+            findings.problem(f"{top}/{name}", what, remedy)
+    start = offsets[LOG_START_OFFSETS].get(key)
+    if start is not None and start > end:
+        what = f"{part.name}: the log starts at {start}, but it ends at {end}"
+        remedy = "start the broker: it goes on with an empty log there"
+        findings.problem(f"{top}/{LOG_START_OFFSETS}", what, remedy)

@@ -1,0 +1,202 @@
+"""Checking the directory of one partition: segments in a row, epochs, snapshots, the topic's id."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.log.verify_segment import SegmentCheck
+from barnabas.raft.election_state import QuorumStateError, decode_quorum_state
+from barnabas.raft.errors import SnapshotError
+from barnabas.raft.snapshot import list_snapshots, read_snapshot, snapshot_name
+from barnabas.runtime.disk import RealDisk
+from barnabas.storage.checkpoint import CheckpointError, decode_lines
+from barnabas.storage.file_names import (
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_file,
+    offset_of,
+)
+from barnabas.storage.partition_metadata import read_topic_id
+from barnabas.storage.producer_snapshot import CorruptSnapshotError, decode_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.cli.log.findings import Findings
+    from barnabas.cli.log.paths import PartitionDirectory
+    from barnabas.cli.log.verify_segment import SegmentFacts
+
+__all__ = ["PartitionFacts", "VerifyOptions", "verify_partition"]
+
+METADATA_TOPIC = "__cluster_metadata"
+_QUORUM_STATE = "quorum-state"
+_MADE_ANEW = "stop the broker and empty the file: the next start makes it anew from the batches"
+
+
+class VerifyOptions(NamedTuple):
+    """How to look."""
+
+    # Decode every record too.
+    deep: bool
+    # A broker writes to the directory.
+    is_running: bool
+    # Told the bytes that were read.
+    advance: Callable[[int], None]
+    # Partitions whose log has been compacted: gaps between offsets are as they should be.
+    compacted: frozenset[tuple[str, int]] = frozenset()
+
+
+class PartitionFacts(NamedTuple):
+    """What the files of a partition say together."""
+
+    start_offset: int
+    end_offset: int
+    segments: int
+    batches: int
+
+
+def verify_partition(
+    partition: PartitionDirectory, options: VerifyOptions, findings: Findings
+) -> PartitionFacts:
+    """Check all files of a partition's directory."""
+    disk = RealDisk()
+    names = disk.list(partition.path)
+    bases = sorted(b for n in names if (b := offset_of(n, LOG_SUFFIX)) is not None)
+    facts: list[SegmentFacts] = []
+    for base in bases:
+        check = SegmentCheck(partition.path, base, findings)
+        found = check.run(
+            is_last=base == bases[-1],
+            is_running=options.is_running,
+            deep=options.deep,
+            advance=options.advance,
+        )
+        _check_seam(partition, facts, found, options, findings)
+        facts.append(found)
+    if not bases:
+        remedy = "start the broker: it makes an empty log; records come from other replicas only"
+        findings.problem(partition.path, "there is no segment (*.log)", remedy)
+    _check_orphans(partition, names, set(bases), findings)
+    _check_epochs(partition, facts, findings)
+    _check_snapshots(partition, names, findings)
+    if partition.topic == METADATA_TOPIC:
+        _check_metadata_files(partition, findings)
+    elif PARTITION_METADATA in names and read_topic_id(disk, partition.path) is None:
+        path = f"{partition.path}/{PARTITION_METADATA}"
+        findings.problem(path, "it cannot be read", "start the broker: it writes it anew")
+    return PartitionFacts(
+        facts[0].base_offset if facts else 0,
+        facts[-1].end_offset if facts else 0,
+        len(facts),
+        sum(each.batches for each in facts),
+    )
+
+
+def _check_seam(
+    partition: PartitionDirectory,
+    before: list[SegmentFacts],
+    found: SegmentFacts,
+    options: VerifyOptions,
+    findings: Findings,
+) -> None:
+    """That a segment begins where the one before it ends."""
+    if not before:
+        return
+    end = before[-1].end_offset
+    path = offset_file(partition.path, found.base_offset, LOG_SUFFIX)
+    if found.base_offset < end:
+        what = f"begins at {found.base_offset}, but the segment before it ends at {end}"
+        findings.problem(path, what, "start the broker after a kill: recovery cuts the overlap")
+    elif found.base_offset > end and before[-1].is_whole:
+        is_compacted = (partition.topic, partition.partition) in options.compacted
+        if not is_compacted and not partition.topic.startswith("__"):
+            what = f"offsets {end} to {found.base_offset - 1} are missing before it"
+            findings.note(path, f"{what}: normal in a compacted topic, a lost segment in others")
+
+
+def _check_orphans(
+    partition: PartitionDirectory, names: list[str], bases: set[int], findings: Findings
+) -> None:
+    for name in names:
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            base = offset_of(name, suffix)
+            if base is not None and base not in bases:
+                path = f"{partition.path}/{name}"
+                remedy = "start the broker: it deletes the file"
+                findings.problem(path, "an index without its segment", remedy)
+
+
+def _check_epochs(
+    partition: PartitionDirectory, facts: list[SegmentFacts], findings: Findings
+) -> None:
+    """That the epoch file says what the batches say."""
+    path = f"{partition.path}/{LEADER_EPOCH_CHECKPOINT}"
+    disk = RealDisk()
+    entries: list[tuple[int, int]] = []
+    if disk.exists(path):
+        try:
+            lines = decode_lines(disk.read(path), 2)
+            entries = [(int(epoch), int(start)) for epoch, start in lines]
+        except (CheckpointError, ValueError) as error:
+            findings.problem(path, str(error), _MADE_ANEW)
+            return
+    for (epoch, start), (next_epoch, next_start) in pairwise(entries):
+        if next_epoch <= epoch or next_start <= start:
+            what = f"epoch {next_epoch} from {next_start} stands behind {epoch} from {start}"
+            findings.problem(path, what, _MADE_ANEW)
+            return
+    end = facts[-1].end_offset if facts else 0
+    if entries and entries[-1][1] > end:
+        what = f"epoch {entries[-1][0]} begins at {entries[-1][1]}, the log ends at {end}"
+        findings.problem(path, what, _MADE_ANEW)
+        return
+    for epoch, offset in (each for fact in facts for each in fact.epochs):
+        if entries and offset < entries[0][1] and epoch <= entries[0][0]:
+            continue  # below the log's start, which lifted the first entry
+        known = [entry for entry in entries if entry[1] <= offset]
+        if not known or known[-1][0] != epoch:
+            said = f"epoch {known[-1][0]}" if known else "none"
+            what = f"the batch at offset {offset} has leader epoch {epoch}, the file says {said}"
+            findings.problem(path, what, _MADE_ANEW)
+            return
+
+
+def _check_snapshots(partition: PartitionDirectory, names: list[str], findings: Findings) -> None:
+    disk = RealDisk()
+    for name in names:
+        if offset_of(name, PRODUCER_SNAPSHOT_SUFFIX) is None:
+            continue
+        path = f"{partition.path}/{name}"
+        try:
+            decode_snapshot(disk.read(path))
+        except CorruptSnapshotError as error:
+            remedy = "start the broker: it deletes the file and reads the log from an older one"
+            findings.problem(path, str(error), remedy)
+        except FileNotFoundError:
+            continue  # the broker made a newer one meanwhile
+
+
+def _check_metadata_files(partition: PartitionDirectory, findings: Findings) -> None:
+    disk = RealDisk()
+    for snapshot in list_snapshots(disk, partition.path):
+        try:
+            read_snapshot(disk, partition.path, snapshot)
+        except (SnapshotError, ValueError) as error:
+            path = f"{partition.path}/{snapshot_name(snapshot)}"
+            remedy = (
+                "stop the broker and move the file away if an older snapshot and the log remain"
+            )
+            findings.problem(path, str(error), remedy)
+    path = f"{partition.path}/{_QUORUM_STATE}"
+    if disk.exists(path):
+        try:
+            decode_quorum_state(disk.read(path))
+        except QuorumStateError as error:
+            remedy = "a lone node may delete it; a voter among others must be replaced"
+            findings.problem(path, str(error), remedy)

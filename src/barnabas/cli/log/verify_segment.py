@@ -1,0 +1,239 @@
+"""Checking one segment: its batches, and that its indexes lead to the right places."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.log.read_only import ReadOnlyFile
+from barnabas.cli.log.segment_scan import SegmentScan
+from barnabas.record.errors import CorruptBatchError
+from barnabas.record.reader import layouts, records_payload
+from barnabas.runtime.disk import RealDisk
+from barnabas.storage.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_file,
+)
+from barnabas.storage.index_file import IndexFile
+from barnabas.storage.transaction_index import ENTRY_BYTES as TXN_ENTRY_BYTES
+from barnabas.storage.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.cli.log.findings import Findings
+    from barnabas.cli.log.segment_scan import ScannedBatch
+    from barnabas.record.batch import BatchHeader
+
+__all__ = ["SegmentCheck", "SegmentFacts"]
+
+_OFFSET_ENTRY_BYTES = 8
+_TIME_ENTRY_BYTES = 12
+_REBUILD = "stop the broker and delete the file: the next start makes it anew"
+_START = "start the broker: it cuts off what follows the last good batch"
+_LOST = (
+    "if other replicas exist, stop this broker, delete the partition's directory and start: it "
+    "copies the leader's; else read around it with `barnabas consume --from`"
+)
+
+
+class SegmentFacts(NamedTuple):
+    """What the batches of a segment say."""
+
+    base_offset: int
+    # The offset behind its last batch.
+    end_offset: int
+    batches: int
+    # (epoch, first offset) whenever the leader epoch changes.
+    epochs: tuple[tuple[int, int], ...]
+    # Whether the file makes sense up to its end.
+    is_whole: bool
+
+
+class SegmentCheck:
+    """Checks one segment and adds to the findings."""
+
+    def __init__(self, directory: str, base_offset: int, findings: Findings) -> None:
+        self._directory = directory
+        self._base_offset = base_offset
+        self._findings = findings
+        self._disk = RealDisk()
+        self.path = offset_file(directory, base_offset, LOG_SUFFIX)
+        # Of each batch: where it begins, its last offset, the largest timestamp up to and with it.
+        self._positions: list[int] = []
+        self._last_offsets: list[int] = []
+        self._max_timestamps: list[int] = []
+        self._epochs: list[tuple[int, int]] = []
+        # The epoch went back: said once per segment.
+        self._told_epoch = False
+
+    def run(
+        self, *, is_last: bool, is_running: bool, deep: bool, advance: Callable[[int], None]
+    ) -> SegmentFacts:
+        """Read the segment and its indexes.
+
+        Args:
+            is_last: what a crash cut off is to be found here.
+            is_running: a broker writes to it: the end may be half written.
+            deep: decompress and decode every record too.
+            advance: told the bytes that were read, for a progress bar.
+        """
+        with ReadOnlyFile(self.path) as file:
+            scan = SegmentScan(file)
+            for batch in scan:
+                self._check_batch(batch, deep=deep)
+                advance(batch.header.size)
+            self._check_end(scan, file.size, is_last=is_last, is_running=is_running)
+        is_whole = scan.reason is None
+        if scan.old_format is None:
+            self._check_offset_index(is_running=is_running)
+            self._check_time_index(is_running=is_running)
+            self._check_transaction_index()
+        end = self._last_offsets[-1] + 1 if self._last_offsets else self._base_offset
+        return SegmentFacts(
+            self._base_offset, end, len(self._positions), tuple(self._epochs), is_whole
+        )
+
+    # Batches
+
+    def _check_batch(self, batch: ScannedBatch, *, deep: bool) -> None:
+        header = batch.header
+        where = f"batch {header.base_offset}-{header.last_offset} at position {batch.position}"
+        if not batch.crc_is_right:
+            self._problem(f"{where}: the CRC is wrong, its records are damaged", _LOST)
+        elif deep:
+            self._check_records(batch, where)
+        expected = self._last_offsets[-1] + 1 if self._last_offsets else self._base_offset
+        if header.base_offset < expected:
+            self._problem(f"{where}: begins below {expected}, where the one before ends", _LOST)
+        if header.last_offset_delta < 0 or header.record_count > header.last_offset_delta + 1:
+            self._problem(f"{where}: {header.record_count} records do not fit its offsets", _LOST)
+        self._note_epoch(header, where)
+        self._positions.append(batch.position)
+        self._last_offsets.append(header.last_offset)
+        before = self._max_timestamps[-1] if self._max_timestamps else -1
+        self._max_timestamps.append(max(before, header.max_timestamp))
+
+    def _note_epoch(self, header: BatchHeader, where: str) -> None:
+        epoch = header.partition_leader_epoch
+        latest = self._epochs[-1][0] if self._epochs else -1
+        if epoch > latest:
+            self._epochs.append((epoch, header.base_offset))
+        elif 0 <= epoch < latest and not self._told_epoch:
+            self._told_epoch = True
+            self._problem(f"{where}: leader epoch {epoch} stands behind {latest}", _START)
+
+    def _check_records(self, batch: ScannedBatch, where: str) -> None:
+        header = batch.header
+        try:
+            payload = records_payload(batch.data, 0, header)
+            deltas = [layout[1] for layout in layouts(payload, header.record_count)]
+        except CorruptBatchError as error:
+            self._problem(f"{where}: {error}", _LOST)
+            return
+        if any(after <= before for before, after in pairwise(deltas)):
+            self._problem(f"{where}: offsets of its records do not increase", _LOST)
+        if deltas and not 0 <= deltas[0] <= deltas[-1] <= header.last_offset_delta:
+            self._problem(f"{where}: offsets of its records lie outside of it", _LOST)
+
+    def _check_end(self, scan: SegmentScan, size: int, *, is_last: bool, is_running: bool) -> None:
+        if scan.reason is None:
+            return
+        if scan.old_format is not None:
+            what = f"message format {scan.old_format} of before Kafka 0.11 is not checked"
+            self._findings.note(self.path, what)
+            return
+        what = f"at position {scan.stopped_at} of {size}: {scan.reason}"
+        if is_last and is_running and scan.is_cut_off:
+            self._findings.note(self.path, f"{what} (being written right now)")
+        else:
+            self._problem(what, _START if is_last else _LOST)
+
+    def _problem(self, what: str, remedy: str) -> None:
+        self._findings.problem(self.path, what, remedy)
+
+    # Indexes
+
+    def _read_index(self, suffix: str, entry_bytes: int, *, is_running: bool) -> bytes | None:
+        path = offset_file(self._directory, self._base_offset, suffix)
+        if not os.path.exists(path):  # noqa: PTH110
+            self._findings.problem(path, "the index is missing", "start the broker: it makes it")
+            return None
+        content = IndexFile(self._disk, path, entry_bytes).read()
+        # A Kafka that runs keeps the file at its largest size, which need not fit the entries.
+        if os.path.getsize(path) % entry_bytes and not is_running:  # noqa: PTH202
+            self._findings.problem(path, "the last entry is cut off", _REBUILD)
+        return content
+
+    def _check_offset_index(self, *, is_running: bool) -> None:
+        content = self._read_index(INDEX_SUFFIX, _OFFSET_ENTRY_BYTES, is_running=is_running)
+        path = offset_file(self._directory, self._base_offset, INDEX_SUFFIX)
+        before = (-1, -1)
+        for at in range(0, len(content or b""), _OFFSET_ENTRY_BYTES):
+            assert content is not None
+            relative = int.from_bytes(content[at : at + 4], "big", signed=True)
+            position = int.from_bytes(content[at + 4 : at + 8], "big", signed=True)
+            offset = self._base_offset + relative
+            entry = f"entry {at // _OFFSET_ENTRY_BYTES} ({offset} at {position})"
+            wrong = None
+            if relative <= before[0] or position <= before[1]:
+                wrong = "does not lie behind the one before"
+            elif not self._leads_to(offset, position):
+                wrong = "leads past the batch of its offset, or to no batch"
+            if wrong is not None:
+                self._findings.problem(path, f"{entry} {wrong}", _REBUILD)
+                return
+            before = (relative, position)
+
+    def _leads_to(self, offset: int, position: int) -> bool:
+        """Whether a scan from `position` on finds `offset` and all behind it."""
+        slot = bisect_left(self._positions, position)
+        if slot == len(self._positions) or self._positions[slot] != position:
+            return False
+        return slot == 0 or self._last_offsets[slot - 1] < offset <= self._last_offsets[-1]
+
+    def _check_time_index(self, *, is_running: bool) -> None:
+        content = self._read_index(TIME_INDEX_SUFFIX, _TIME_ENTRY_BYTES, is_running=is_running)
+        path = offset_file(self._directory, self._base_offset, TIME_INDEX_SUFFIX)
+        before = (-1, -1)
+        for at in range(0, len(content or b""), _TIME_ENTRY_BYTES):
+            assert content is not None
+            stamp = int.from_bytes(content[at : at + 8], "big", signed=True)
+            relative = int.from_bytes(content[at + 8 : at + 12], "big", signed=True)
+            offset = self._base_offset + relative
+            entry = f"entry {at // _TIME_ENTRY_BYTES} ({offset} at time {stamp})"
+            wrong = None
+            if stamp <= before[0] or relative < before[1]:
+                wrong = "does not lie behind the one before"
+            elif not self._last_offsets or offset > self._last_offsets[-1]:
+                wrong = "lies behind the segment's end"
+            elif self._latest_before(offset) > stamp:
+                wrong = "comes too late: a record before it has a later time"
+            if wrong is not None:
+                self._findings.problem(path, f"{entry} {wrong}", _REBUILD)
+                return
+            before = (stamp, relative)
+
+    def _latest_before(self, offset: int) -> int:
+        """The largest timestamp of the batches that end below `offset`."""
+        slot = bisect_right(self._last_offsets, offset - 1)
+        return self._max_timestamps[slot - 1] if slot else -1
+
+    def _check_transaction_index(self) -> None:
+        path = offset_file(self._directory, self._base_offset, TXN_INDEX_SUFFIX)
+        if not os.path.exists(path):  # noqa: PTH110
+            return
+        remedy = "stop the broker, delete the file and .kafka_cleanshutdown: the start mends it"
+        if os.path.getsize(path) % TXN_ENTRY_BYTES:  # noqa: PTH202
+            self._findings.problem(path, "the last entry is cut off", remedy)
+        last = -1
+        for entry in TransactionIndex(self._disk, path).entries():
+            if entry.last_offset <= last or entry.first_offset > entry.last_offset:
+                self._findings.problem(path, f"{entry} does not lie behind the one before", remedy)
+                return
+            last = entry.last_offset
