@@ -17,6 +17,13 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -273,3 +280,43 @@ def test_describe_configs_v0_gives_names_and_values(raw: RawClient, make_topic: 
     values = {each.name: each.value for each in result.configs}
     assert values == {"retention.ms": "1234", "message.downconversion.enable": "true"}
     assert not any(each.read_only or each.is_sensitive for each in result.configs)
+
+
+def commit(raw: RawClient, version: int, topic: str, offset: int, **options: object) -> int:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0,
+        committed_offset=offset,
+        committed_metadata="m",
+        commit_timestamp=options.pop("commit_timestamp", -1),  # type: ignore[arg-type]
+    )
+    asked = OffsetCommitRequestTopic(name=topic, partitions=[partition])
+    request = OffsetCommitRequest(group_id=f"group-of-{topic}", topics=[asked], **options)  # type: ignore[arg-type]
+    return raw.ask(request, version).topics[0].partitions[0].error_code
+
+
+def committed(raw: RawClient, version: int, topic: str) -> tuple[int, int]:
+    asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
+    request = OffsetFetchRequest(group_id=f"group-of-{topic}", topics=[asked])
+    (found,) = raw.ask(request, version).topics[0].partitions
+    return found.error_code, found.committed_offset
+
+
+def test_offsets_of_a_group_are_committed_by_v1_and_not_in_zookeeper(
+    raw: RawClient, topic: str
+) -> None:
+    deadline = time.monotonic() + 10
+    while raw.ask(FindCoordinatorRequest(key=f"group-of-{topic}"), 0).error_code:
+        assert time.monotonic() < deadline
+    not_here = ErrorCode.UNSUPPORTED_VERSION
+    deadline = time.monotonic() + 10
+    while (error := commit(raw, 1, topic, 6)) in (14, 16):
+        assert time.monotonic() < deadline
+    assert error == 0
+    assert committed(raw, 1, topic) == (0, 6)
+    assert commit(raw, 1, topic, 7, commit_timestamp=NOW) == 0
+    assert (commit(raw, 0, topic, 8), committed(raw, 0, topic)) == (not_here, (not_here, -1))
+    assert committed(raw, 1, topic) == (0, 7)
+    assert commit(raw, 0, "no-such-topic", 1) == 3
+    assert commit(raw, 1, "no-such-topic", 1) == 3
+    stranger = commit(raw, 1, topic, 1, generation_id_or_member_epoch=3, member_id="x")
+    assert stranger == ErrorCode.UNKNOWN_MEMBER_ID

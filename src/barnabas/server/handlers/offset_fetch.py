@@ -1,11 +1,22 @@
-"""OffsetFetch: key 9, v1-10. A group's committed offsets (v8 many groups, v10 topic ids)."""
+"""OffsetFetch: key 9, v0-10. A group's committed offsets (v8 many groups, v10 topic ids).
+
+v0 meant offsets in ZooKeeper: a broker without it says UNSUPPORTED_VERSION for each partition, as
+Kafka 3.9 does.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -27,4 +38,26 @@ class OffsetFetchHandler:
         self, context: RequestContext, request: OffsetFetchRequest
     ) -> OffsetFetchResponse:
         """What is committed, or why it cannot be told."""
+        if context.version == 0:
+            return _refused(request)
         return self._groups.fetch_offsets(request, context.version)
+
+
+def _refused(request: OffsetFetchRequest) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=-1,
+                        metadata="",
+                        error_code=ErrorCode.UNSUPPORTED_VERSION,
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+    )
