@@ -1,0 +1,150 @@
+"""A client in a process of its own: asked by JSON on the command line, answers by JSON lines.
+
+`PROGRAM ACTION JSON` does one thing and prints its result as the last line. `PROGRAM member JSON`
+is a member of a group: it prints its partitions whenever they change and the records that it gets,
+and leaves when its standard input ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+TIMEOUT_S = 60
+WAIT_S = 30.0
+
+
+class ClientProgram:
+    """How a client's program is run.
+
+    Args:
+        command: words before the action.
+        bootstrap: HOST:PORT of the broker.
+        environment: over this process's.
+    """
+
+    def __init__(
+        self, command: Sequence[str], bootstrap: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._command = list(command)
+        self._environment = {**os.environ, **(environment or {})}
+        self.bootstrap = bootstrap
+
+    def with_environment(self, **changes: str) -> ClientProgram:
+        """The same with other environment variables."""
+        return ClientProgram(self._command, self.bootstrap, {**self._environment, **changes})
+
+    def words(self, action: str, arguments: dict[str, Any]) -> list[str]:
+        asked = {"bootstrap": self.bootstrap, **arguments}
+        return [*self._command, action, json.dumps(asked)]
+
+    def call(self, action: str, **arguments: Any) -> Any:
+        """Run an action to its end; its result."""
+        done = subprocess.run(
+            self.words(action, arguments),
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{action}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return json.loads(done.stdout.strip().splitlines()[-1])
+
+    def member(self, **arguments: Any) -> Member:
+        """Start a member of a group."""
+        return Member(self.words("member", arguments), self._environment)
+
+
+class Member:
+    """A running member: what it has said so far."""
+
+    def __init__(self, words: list[str], environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            words,
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        # Partitions that it holds now, and each set that it held.
+        self.partitions: frozenset[int] = frozenset()
+        self.history: list[frozenset[int]] = []
+        # Values, in the order in which they came.
+        self.values: list[str] = []
+        self._errors: list[str] = []
+        self._is_ended = False
+        self._readers = [
+            threading.Thread(target=self._read, daemon=True),
+            threading.Thread(target=self._read_errors, daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not line.startswith("{"):
+                continue
+            said = json.loads(line)
+            if "partitions" in said:
+                self.partitions = frozenset(said["partitions"])
+                self.history.append(self.partitions)
+            self.values += said.get("values", ())
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._errors.append(line)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has ended by itself."""
+        return not self._is_ended and not self.is_running
+
+    @property
+    def errors(self) -> str:
+        return "".join(self._errors[-60:])
+
+    def leave(self) -> None:
+        """Ask it to leave, and wait until it has."""
+        assert self._process.stdin is not None
+        self._is_ended = True
+        self._process.stdin.close()
+        status = self._process.wait(WAIT_S)
+        self._end()
+        assert status == 0, self.errors
+
+    def kill(self) -> None:
+        """End it as kill -9 does; nothing can say goodbye."""
+        self._is_ended = True
+        if self.is_running:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(WAIT_S)
+        self._end()
+
+    def _end(self) -> None:
+        for reader in self._readers:
+            reader.join(WAIT_S)
+        self.partitions = frozenset()
+
+
+def wait_until(
+    condition: Callable[[], bool], what: Callable[[], object], timeout_s: float = WAIT_S
+) -> None:
+    """Look again and again; `what` says what is there when it takes too long."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.02)

@@ -1,0 +1,221 @@
+"""kafka-python, of any version from 1.4.7 on."""
+
+import functools
+import os
+
+import kafka
+from frame import Partitions, data, end_of_input, main, say, text
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaError, OffsetOutOfRangeError
+
+MAJOR = int(kafka.__version__.split(".")[0])
+# As which version the broker is treated; it is asked if nothing is said.
+if "API_VERSION" in os.environ:
+    believed = tuple(map(int, os.environ["API_VERSION"].split(".")))
+    KafkaConsumer = functools.partial(KafkaConsumer, api_version=believed)
+    KafkaProducer = functools.partial(KafkaProducer, api_version=believed)
+
+
+def code_of(call, *arguments):
+    """The code of the error that a call ends with, 0 if it does not."""
+    try:
+        answer = call(*arguments)
+    except KafkaError as error:
+        return error.errno
+    # 1.4.7 hands over most answers with errors inside.
+    errors = getattr(answer, "topic_errors", None) or getattr(answer, "topic_error_codes", ())
+    return next((each[1] for each in errors if each[1]), 0)
+
+
+def retention(admin, topic):
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    answer = admin.describe_configs([resource])
+    if MAJOR > 1:
+        found = answer["topic"][topic]["retention.ms"] if isinstance(answer, dict) else answer
+        return found["value"] if isinstance(found, dict) else found
+    answers = answer if isinstance(answer, list) else [answer]
+    rows = [row for each in answers for resource in each.resources for row in resource[4]]
+    return next(row[1] for row in rows if row[0] == "retention.ms")
+
+
+def partitions_of(bootstrap, topic):
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    listed = topic in consumer.topics()
+    found = consumer.partitions_for_topic(topic) if listed else None
+    consumer.close()
+    return found
+
+
+def admin(bootstrap, topic):
+    client = KafkaAdminClient(bootstrap_servers=bootstrap)
+    new = NewTopic(topic, 2, 1, topic_configs={"retention.ms": "60000"})
+    assert code_of(client.create_topics, [new]) == 0
+    result = {"partitions": len(partitions_of(bootstrap, topic)), "listed": True}
+    result["config"] = retention(client, topic)
+    result["again"] = code_of(client.create_topics, [new])
+    client.create_partitions({topic: NewPartitions(4)})
+    result["grown"] = len(partitions_of(bootstrap, topic))
+    changed = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "120000"})
+    client.alter_configs([changed])
+    result["altered"] = retention(client, topic)
+    assert code_of(client.delete_topics, [topic]) == 0
+    result["left"] = partitions_of(bootstrap, topic) is not None
+    result["unknown"] = code_of(client.delete_topics, [topic])
+    client.close()
+    return result
+
+
+def produce(bootstrap, topic, compression, records):
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap,
+        compression_type=None if compression == "none" else compression,
+        acks="all",
+        linger_ms=50,
+    )
+    futures = [
+        producer.send(
+            topic,
+            key=data(each["key"]),
+            value=data(each["value"]),
+            headers=[(name, data(value)) for name, value in each["headers"]],
+            timestamp_ms=each["timestamp"],
+        )
+        for each in records
+    ]
+    producer.flush(30)
+    offsets = [future.get(10).offset for future in futures]
+    producer.close()
+    return {"offsets": offsets}
+
+
+def assigned(bootstrap, topic, partitions=(0,)):
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    wanted = [TopicPartition(topic, index) for index in partitions]
+    consumer.assign(wanted)
+    return consumer, wanted
+
+
+def consume(bootstrap, topic, count, timestamp=None):
+    consumer, (partition,) = assigned(bootstrap, topic)
+    if timestamp is not None:
+        found = consumer.offsets_for_times({partition: timestamp})
+        consumer.seek(partition, found[partition].offset)
+    records = []
+    while len(records) < count:
+        for batch in consumer.poll(timeout_ms=500).values():
+            records += batch
+    consumer.close()
+    return {
+        "records": [
+            {
+                "offset": each.offset,
+                "key": text(each.key),
+                "value": text(each.value),
+                "timestamp": each.timestamp,
+                "headers": [[name, text(value)] for name, value in each.headers],
+            }
+            for each in records
+        ]
+    }
+
+
+def offsets(bootstrap, topic, timestamps):
+    consumer, (partition,) = assigned(bootstrap, topic)
+    found = [consumer.offsets_for_times({partition: at})[partition].offset for at in timestamps]
+    consumer.close()
+    return {"offsets": found}
+
+
+def pause(bootstrap, topic, count):
+    consumer, (first, second) = assigned(bootstrap, topic, (0, 1))
+    got = {first: 0, second: 0}
+
+    def poll():
+        for partition, batch in consumer.poll(timeout_ms=200).items():
+            got[partition] += len(batch)
+
+    def shown():
+        return {str(partition.partition): got[partition] for partition in got}
+
+    consumer.pause(first)
+    while got[second] < count:
+        poll()
+    poll()
+    paused = shown()
+    consumer.resume(first)
+    while got[first] < count:
+        poll()
+    consumer.close()
+    return {"paused": paused, "resumed": shown()}
+
+
+def errors(bootstrap, topic, missing):
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    too_large = code_of(producer.send(topic, b"x" * 5000).get, 10)
+    producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="none")
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek(partition, 1000)
+    out_of_range = 0
+    while not out_of_range:
+        try:
+            consumer.poll(timeout_ms=200)
+        except OffsetOutOfRangeError as error:
+            out_of_range = error.errno
+    consumer.close()
+    return {"too_large": too_large, "out_of_range": out_of_range}
+
+
+def assignors(strategy):
+    if strategy == "cooperative-sticky":
+        from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
+        return [CooperativeStickyAssignor]
+    return [RangePartitionAssignor]
+
+
+def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strategy="range"):
+    options = {"group_instance_id": instance_id} if instance_id else {}
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=300,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        partition_assignment_strategy=assignors(strategy),
+        metadata_max_age_ms=60000,
+        **options,
+    )
+    ended, partitions = end_of_input(), Partitions()
+    while not ended.is_set():
+        batches = consumer.poll(timeout_ms=100)
+        partitions.note(each.partition for each in consumer.assignment())
+        values = [text(each.value) for batch in batches.values() for each in batch]
+        if values:
+            try:
+                consumer.commit()
+            except KafkaError as error:
+                # The group has moved on; whoever has the partition now reads them again.
+                say({"commit": str(error)})
+                continue
+            say({"values": values})
+    consumer.close()
+
+
+main(
+    {
+        "version": lambda bootstrap: {"version": kafka.__version__},
+        "admin": admin,
+        "produce": produce,
+        "consume": consume,
+        "offsets": offsets,
+        "pause": pause,
+        "errors": errors,
+        "member": member,
+    }
+)

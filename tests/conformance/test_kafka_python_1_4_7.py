@@ -1,0 +1,64 @@
+"""kafka-python 1.4.7 of 2019, which many applications still have pinned."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance import client_scenarios
+from conformance.client_packages import python_package
+from conformance.client_program import ClientProgram
+
+PROGRAM = Path(__file__).parent / "programs" / "kafka_python_program.py"
+
+
+@pytest.fixture(scope="module")
+def client(clients_bootstrap: str) -> ClientProgram:
+    folders = [python_package("kafka_python_1_4_7"), python_package("codecs")]
+    path = os.pathsep.join(map(str, folders))
+    return ClientProgram([sys.executable, str(PROGRAM)], clients_bootstrap, {"PYTHONPATH": path})
+
+
+def test_it_is_that_version(client: ClientProgram) -> None:
+    assert client.call("version") == {"version": "1.4.7"}
+
+
+def test_topics_are_administered(client: ClientProgram) -> None:
+    client_scenarios.admin(client)
+
+
+def test_records_come_back_in_every_compression(client: ClientProgram) -> None:
+    client_scenarios.produce_and_consume(client, ["none", "gzip", "snappy", "lz4"])
+
+
+def test_offsets_are_found_by_time(client: ClientProgram) -> None:
+    client_scenarios.seek_by_time(client)
+
+
+def test_partitions_are_paused_and_resumed(client: ClientProgram) -> None:
+    client_scenarios.pause_and_resume(client)
+
+
+def test_errors_have_their_names(client: ClientProgram) -> None:
+    client_scenarios.errors(client)
+
+
+def test_a_group_outlives_its_members(client: ClientProgram) -> None:
+    client_scenarios.rebalances(client)
+
+
+@pytest.mark.parametrize("api_version", ["0.9", "0.10", "0.11"])
+def test_it_may_believe_that_the_broker_is_an_old_one(
+    client: ClientProgram, api_version: str
+) -> None:
+    """It speaks the versions of that time: Produce v1 to v3, Fetch v1 to v4, old message sets."""
+    old = client.with_environment(API_VERSION=api_version)
+    client_scenarios.produce_and_consume(
+        old, ["none", "gzip", "snappy", "lz4"], timestamps=api_version != "0.9", headers=False
+    )
+    client_scenarios.pause_and_resume(old)
+    client_scenarios.errors(old)
+    client_scenarios.rebalances(old, members=3)
