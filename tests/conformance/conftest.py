@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conformance.client_fixtures import clients_bootstrap
 from conformance.raw_client import RawClient
 
 _numbers = itertools.count(1)

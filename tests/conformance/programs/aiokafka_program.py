@@ -1,0 +1,198 @@
+"""aiokafka."""
+
+import asyncio
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from frame import Partitions, data, end_of_input, main, say, text
+
+
+async def retention(client, topic):
+    (answer,) = await client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    rows = answer.resources[0][4]
+    return next(row[1] for row in rows if row[0] == "retention.ms")
+
+
+async def partitions_of(client, topic):
+    if topic not in await client.list_topics():
+        return None
+    (found,) = await client.describe_topics([topic])
+    return found["partitions"]
+
+
+async def admin(bootstrap, topic):
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await client.start()
+    new = NewTopic(topic, 2, 1, topic_configs={"retention.ms": "60000"})
+    made = await client.create_topics([new])
+    assert made.topic_errors[0][1] == 0
+    found = await partitions_of(client, topic)
+    result = {"partitions": len(found), "listed": True}
+    result["config"] = await retention(client, topic)
+    result["again"] = (await client.create_topics([new])).topic_errors[0][1]
+    await client.create_partitions({topic: NewPartitions(4)})
+    result["grown"] = len(await partitions_of(client, topic))
+    changed = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "120000"})
+    await client.alter_configs([changed])
+    result["altered"] = await retention(client, topic)
+    assert (await client.delete_topics([topic])).topic_error_codes[0][1] == 0
+    result["left"] = await partitions_of(client, topic) is not None
+    result["unknown"] = (await client.delete_topics([topic])).topic_error_codes[0][1]
+    await client.close()
+    return result
+
+
+async def produce(bootstrap, topic, compression, records):
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap,
+        compression_type=None if compression == "none" else compression,
+        enable_idempotence=True,
+        linger_ms=50,
+    )
+    await producer.start()
+    futures = [
+        await producer.send(
+            topic,
+            key=data(each["key"]),
+            value=data(each["value"]),
+            headers=[(name, data(value)) for name, value in each["headers"]],
+            timestamp_ms=each["timestamp"],
+        )
+        for each in records
+    ]
+    offsets = [(await future).offset for future in futures]
+    await producer.stop()
+    return {"offsets": offsets}
+
+
+async def assigned(bootstrap, topic, partitions=(0,), reset="earliest"):
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset=reset)
+    await consumer.start()
+    wanted = [TopicPartition(topic, index) for index in partitions]
+    consumer.assign(wanted)
+    return consumer, wanted
+
+
+async def consume(bootstrap, topic, count, timestamp=None):
+    consumer, (partition,) = await assigned(bootstrap, topic)
+    if timestamp is not None:
+        found = await consumer.offsets_for_times({partition: timestamp})
+        consumer.seek(partition, found[partition].offset)
+    records = [await consumer.getone() for _ in range(count)]
+    await consumer.stop()
+    return {
+        "records": [
+            {
+                "offset": each.offset,
+                "key": text(each.key),
+                "value": text(each.value),
+                "timestamp": each.timestamp,
+                "headers": [[name, text(value)] for name, value in each.headers],
+            }
+            for each in records
+        ]
+    }
+
+
+async def offsets(bootstrap, topic, timestamps):
+    consumer, (partition,) = await assigned(bootstrap, topic)
+    found = [
+        (await consumer.offsets_for_times({partition: at}))[partition].offset for at in timestamps
+    ]
+    await consumer.stop()
+    return {"offsets": found}
+
+
+async def pause(bootstrap, topic, count):
+    consumer, (first, second) = await assigned(bootstrap, topic, (0, 1))
+    got = {first: 0, second: 0}
+
+    async def poll():
+        for partition, batch in (await consumer.getmany(timeout_ms=200)).items():
+            got[partition] += len(batch)
+
+    def shown():
+        return {str(partition.partition): got[partition] for partition in got}
+
+    consumer.pause(first)
+    while got[second] < count:
+        await poll()
+    await poll()
+    paused = shown()
+    consumer.resume(first)
+    while got[first] < count:
+        await poll()
+    await consumer.stop()
+    return {"paused": paused, "resumed": shown()}
+
+
+async def errors(bootstrap, topic, missing):
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    too_large = 0
+    try:
+        await producer.send_and_wait(topic, b"x" * 5000)
+    except KafkaError as error:
+        too_large = error.errno
+    await producer.stop()
+    consumer, (partition,) = await assigned(bootstrap, topic, reset="none")
+    consumer.seek(partition, 1000)
+    out_of_range = 0
+    try:
+        await consumer.getone()
+    except OffsetOutOfRangeError as error:
+        out_of_range = error.errno
+    await consumer.stop()
+    return {"too_large": too_large, "out_of_range": out_of_range}
+
+
+async def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strategy="range"):
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        group_instance_id=instance_id,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=300,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        partition_assignment_strategy=[
+            StickyPartitionAssignor if strategy == "sticky" else RangePartitionAssignor
+        ],
+    )
+    ended, partitions = end_of_input(), Partitions()
+    await consumer.start()
+    while not ended.is_set():
+        batches = await consumer.getmany(timeout_ms=100)
+        partitions.note(each.partition for each in consumer.assignment())
+        values = [text(each.value) for batch in batches.values() for each in batch]
+        if values:
+            try:
+                await consumer.commit()
+            except KafkaError as error:
+                # The group has moved on; whoever has the partition now reads them again.
+                say({"commit": str(error)})
+                continue
+            say({"values": values})
+    await consumer.stop()
+
+
+def blocking(action):
+    return lambda **arguments: asyncio.run(action(**arguments))
+
+
+main(
+    {
+        "admin": blocking(admin),
+        "produce": blocking(produce),
+        "consume": blocking(consume),
+        "offsets": blocking(offsets),
+        "pause": blocking(pause),
+        "errors": blocking(errors),
+        "member": blocking(member),
+    }
+)

@@ -1,0 +1,205 @@
+"""confluent-kafka, which is librdkafka."""
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+from frame import Partitions, data, end_of_input, main, say, text
+
+
+def code_of(futures):
+    """The code of the error that the one future ends with, 0 if it does not."""
+    (future,) = futures.values()
+    try:
+        future.result(10)
+    except KafkaException as problem:
+        return problem.args[0].code()
+    return 0
+
+
+def partitions_of(client, topic):
+    found = client.list_topics(timeout=10).topics.get(topic)
+    return None if found is None else found.partitions
+
+
+def retention(client, resource):
+    (future,) = client.describe_configs([resource]).values()
+    return future.result(10)["retention.ms"].value
+
+
+def admin(bootstrap, topic):
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(topic, 2, 1, config={"retention.ms": "60000"})
+    assert code_of(client.create_topics([new])) == 0
+    result = {"partitions": len(partitions_of(client, topic)), "listed": True}
+    resource = ConfigResource("topic", topic)
+    result["config"] = retention(client, resource)
+    result["again"] = code_of(client.create_topics([new]))
+    assert code_of(client.create_partitions([NewPartitions(topic, 4)])) == 0
+    result["grown"] = len(partitions_of(client, topic))
+    entry = ConfigEntry("retention.ms", "120000", incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource("topic", topic, incremental_configs=[entry])
+    assert code_of(client.incremental_alter_configs([changed])) == 0
+    result["altered"] = retention(client, resource)
+    assert code_of(client.delete_topics([topic])) == 0
+    result["left"] = partitions_of(client, topic) is not None
+    result["unknown"] = code_of(client.delete_topics([topic]))
+    return result
+
+
+def produce(bootstrap, topic, compression, records):
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": compression,
+            "linger.ms": 50,
+            "enable.idempotence": True,
+        }
+    )
+    offsets = {}
+    for number, each in enumerate(records):
+        producer.produce(
+            topic,
+            key=data(each["key"]),
+            value=data(each["value"]),
+            headers=[(name, data(value)) for name, value in each["headers"]],
+            timestamp=each["timestamp"],
+            partition=0,
+            on_delivery=lambda error, message, number=number: offsets.__setitem__(
+                number, -1 if error else message.offset()
+            ),
+        )
+    assert producer.flush(20) == 0
+    return {"offsets": [offsets[number] for number in range(len(records))]}
+
+
+def consumer_of(bootstrap, reset="earliest"):
+    return Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "none", "auto.offset.reset": reset}
+    )
+
+
+def offsets(bootstrap, topic, timestamps):
+    consumer = consumer_of(bootstrap)
+    found = [
+        consumer.offsets_for_times([TopicPartition(topic, 0, at)], 10)[0].offset
+        for at in timestamps
+    ]
+    consumer.close()
+    return {"offsets": found}
+
+
+def consume(bootstrap, topic, count, timestamp=None):
+    consumer = consumer_of(bootstrap)
+    start = TopicPartition(topic, 0, 0)
+    if timestamp is not None:
+        (start,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], 10)
+    consumer.assign([start])
+    records = []
+    while len(records) < count:
+        for each in consumer.consume(count, 0.5):
+            assert each.error() is None, each.error()
+            records.append(each)
+    consumer.close()
+    return {
+        "records": [
+            {
+                "offset": each.offset(),
+                "key": text(each.key()),
+                "value": text(each.value()),
+                "timestamp": each.timestamp()[1],
+                "headers": [[name, text(value)] for name, value in each.headers() or ()],
+            }
+            for each in records
+        ]
+    }
+
+
+def pause(bootstrap, topic, count):
+    consumer = consumer_of(bootstrap)
+    first, second = TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)
+    consumer.assign([first, second])
+    got = {"0": 0, "1": 0}
+
+    def poll():
+        for each in consumer.consume(count, 0.2):
+            assert each.error() is None, each.error()
+            got[str(each.partition())] += 1
+
+    consumer.pause([first])
+    while got["1"] < count:
+        poll()
+    poll()
+    paused = dict(got)
+    consumer.resume([first])
+    while got["0"] < count:
+        poll()
+    consumer.close()
+    return {"paused": paused, "resumed": got}
+
+
+def errors(bootstrap, topic, missing):
+    found = {}
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(
+        topic, b"x" * 5000, on_delivery=lambda error, _: found.update(too_large=error.code())
+    )
+    producer.flush(20)
+    consumer = consumer_of(bootstrap, reset="error")
+    consumer.assign([TopicPartition(topic, 0, 1000)])
+    while "out_of_range" not in found:
+        message = consumer.poll(0.5)
+        if message is not None and message.error():
+            # librdkafka's own code for a position that nothing resets.
+            found["out_of_range"] = message.error().code()
+    consumer.close()
+    return found
+
+
+def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strategy="range"):
+    options = {"group.instance.id": instance_id} if instance_id else {}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "session.timeout.ms": session_timeout_ms,
+            "heartbeat.interval.ms": 300,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "partition.assignment.strategy": strategy,
+            **options,
+        }
+    )
+    consumer.subscribe([topic])
+    ended, partitions = end_of_input(), Partitions()
+    while not ended.is_set():
+        messages = consumer.consume(500, 0.1)
+        partitions.note(each.partition for each in consumer.assignment())
+        values = [text(each.value()) for each in messages if each.error() is None]
+        if values:
+            try:
+                consumer.commit(asynchronous=False)
+            except KafkaException as error:
+                # The group has moved on; whoever has the partition now reads them again.
+                say({"commit": str(error)})
+                continue
+            say({"values": values})
+    consumer.close()
+
+
+main(
+    {
+        "admin": admin,
+        "produce": produce,
+        "consume": consume,
+        "offsets": offsets,
+        "pause": pause,
+        "errors": errors,
+        "member": member,
+    }
+)

@@ -1,0 +1,48 @@
+"""aiokafka: topics, records, classic groups with static members."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance import client_scenarios
+from conformance.client_program import ClientProgram
+
+PROGRAM = Path(__file__).parent / "programs" / "aiokafka_program.py"
+
+
+@pytest.fixture(scope="module")
+def client(clients_bootstrap: str) -> ClientProgram:
+    return ClientProgram([sys.executable, str(PROGRAM)], clients_bootstrap)
+
+
+def test_topics_are_administered(client: ClientProgram) -> None:
+    client_scenarios.admin(client)
+
+
+def test_records_come_back_in_every_compression(client: ClientProgram) -> None:
+    compressions = ["none", "gzip", "snappy", "lz4", "zstd"]
+    client_scenarios.produce_and_consume(client, compressions)
+
+
+def test_offsets_are_found_by_time(client: ClientProgram) -> None:
+    client_scenarios.seek_by_time(client)
+
+
+def test_partitions_are_paused_and_resumed(client: ClientProgram) -> None:
+    client_scenarios.pause_and_resume(client)
+
+
+def test_errors_have_their_names(client: ClientProgram) -> None:
+    client_scenarios.errors(client)
+
+
+@pytest.mark.parametrize("strategy", ["range", "sticky"])
+def test_a_group_outlives_its_members(client: ClientProgram, strategy: str) -> None:
+    client_scenarios.rebalances(client, strategy=strategy)
+
+
+def test_a_static_member_has_its_partitions_again(client: ClientProgram) -> None:
+    client_scenarios.static_membership(client)

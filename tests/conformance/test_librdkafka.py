@@ -1,0 +1,56 @@
+"""librdkafka through confluent-kafka: the same scenarios as all clients, and ten members."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance import client_scenarios
+from conformance.client_program import ClientProgram
+
+PROGRAM = Path(__file__).parent / "programs" / "librdkafka_program.py"
+# Its own code for a position that nothing may reset.
+AUTO_OFFSET_RESET = -140
+
+
+@pytest.fixture(scope="module")
+def client(clients_bootstrap: str) -> ClientProgram:
+    return ClientProgram([sys.executable, str(PROGRAM)], clients_bootstrap)
+
+
+def test_topics_are_administered(client: ClientProgram) -> None:
+    client_scenarios.admin(client)
+
+
+def test_records_come_back_in_every_compression(client: ClientProgram) -> None:
+    compressions = ["none", "gzip", "snappy", "lz4", "zstd"]
+    client_scenarios.produce_and_consume(client, compressions)
+
+
+def test_offsets_are_found_by_time(client: ClientProgram) -> None:
+    client_scenarios.seek_by_time(client)
+
+
+def test_partitions_are_paused_and_resumed(client: ClientProgram) -> None:
+    client_scenarios.pause_and_resume(client)
+
+
+def test_errors_have_their_names(client: ClientProgram) -> None:
+    client_scenarios.errors(client, out_of_range=AUTO_OFFSET_RESET)
+
+
+@pytest.mark.parametrize(
+    ("members", "strategy"), [(10, "range"), (5, "roundrobin"), (4, "cooperative-sticky")]
+)
+def test_a_group_outlives_its_members(client: ClientProgram, members: int, strategy: str) -> None:
+    client_scenarios.rebalances(client, members, strategy=strategy)
+
+
+def test_a_static_member_has_its_partitions_again(client: ClientProgram) -> None:
+    client_scenarios.static_membership(client)
+
+
+def test_the_cooperative_protocol_moves_only_what_has_to_move(client: ClientProgram) -> None:
+    client_scenarios.cooperative(client)
