@@ -18,9 +18,19 @@ if TYPE_CHECKING:
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient
 
 _numbers = itertools.count(1)
+
+# Of the broker of the clients' scenarios: groups settle quickly and forget the dead soon; a missing
+# topic is an error.
+CLIENTS_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "offsets.topic.num.partitions": "3",
+    "auto.create.topics.enable": "false",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,6 +48,17 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
     process = request.getfixturevalue("reference_broker" if given else "broker")
     address: str = process.bootstrap
     return address
+
+
+@pytest.fixture(scope="session")
+def clients_bootstrap() -> Iterator[str]:
+    """HOST:PORT for the clients' scenarios; another broker needs CLIENTS_SETTINGS too."""
+    given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
+    if given:
+        yield given
+        return
+    with BrokerProcess(settings=CLIENTS_SETTINGS) as process:
+        yield process.bootstrap
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,231 @@
+// kafkajs. Run with NODE_PATH at its node_modules; the actions are those of the programs in Python.
+'use strict'
+
+const {
+  CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, logLevel,
+} = require('kafkajs')
+
+CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
+
+const say = what => process.stdout.write(JSON.stringify(what) + '\n')
+const text = data => (data === null || data === undefined ? null : data.toString())
+const codes = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy }
+
+const connect = bootstrap => new Kafka({
+  brokers: [bootstrap],
+  clientId: 'kafkajs-program',
+  logLevel: logLevel.NOTHING,
+  retry: { initialRetryTime: 50, retries: 4 },
+})
+
+const codeOf = async call => {
+  try {
+    await call()
+  } catch (error) {
+    const inner = (error.errors && error.errors[0]) || error.cause || error
+    return inner.code
+  }
+  return 0
+}
+
+const withAdmin = async (bootstrap, work) => {
+  const admin = connect(bootstrap).admin()
+  await admin.connect()
+  try {
+    return await work(admin)
+  } finally {
+    await admin.disconnect()
+  }
+}
+
+const admin = ({ bootstrap, topic }) => withAdmin(bootstrap, async client => {
+  const partitions = async () => {
+    const { topics } = await client.fetchTopicMetadata({ topics: [topic] })
+    return topics[0].partitions.length
+  }
+  const retention = async () => {
+    const { resources } = await client.describeConfigs({
+      includeSynonyms: false,
+      resources: [{ type: ConfigResourceTypes.TOPIC, name: topic, configNames: ['retention.ms'] }],
+    })
+    return resources[0].configEntries[0].configValue
+  }
+  const create = () => client.createTopics({
+    topics: [{
+      topic, numPartitions: 2, replicationFactor: 1,
+      configEntries: [{ name: 'retention.ms', value: '60000' }],
+    }],
+  })
+  if (!(await create())) throw new Error('the topic was there')
+  const result = { partitions: await partitions() }
+  result.config = await retention()
+  result.listed = (await client.listTopics()).includes(topic)
+  // It says false for a topic that is there, and throws for any other error.
+  result.again = (await create()) ? 0 : 36
+  await client.createPartitions({ topicPartitions: [{ topic, count: 4 }] })
+  result.grown = await partitions()
+  await client.alterConfigs({
+    validateOnly: false,
+    resources: [{
+      type: ConfigResourceTypes.TOPIC, name: topic,
+      configEntries: [{ name: 'retention.ms', value: '120000' }],
+    }],
+  })
+  result.altered = await retention()
+  await client.deleteTopics({ topics: [topic] })
+  result.left = (await client.listTopics()).includes(topic)
+  result.unknown = await codeOf(() => client.deleteTopics({ topics: [topic] }))
+  return result
+})
+
+const produce = async ({ bootstrap, topic, compression, records }) => {
+  const producer = connect(bootstrap).producer({ allowAutoTopicCreation: false, idempotent: true })
+  await producer.connect()
+  const [answer] = await producer.send({
+    topic,
+    acks: -1,
+    compression: codes[compression],
+    messages: records.map(each => ({
+      key: each.key,
+      value: each.value,
+      partition: 0,
+      timestamp: String(each.timestamp),
+      headers: Object.fromEntries(each.headers),
+    })),
+  })
+  await producer.disconnect()
+  const first = Number(answer.baseOffset)
+  return { offsets: records.map((_, index) => first + index) }
+}
+
+// A consumer of a group of its own, at the given offsets; `take` gets each message.
+const reading = async (bootstrap, topic, starts, take) => {
+  const groupId = `kafkajs-${process.pid}-${Date.now()}`
+  const consumer = connect(bootstrap).consumer({ groupId, maxWaitTimeInMs: 200 })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  await consumer.run({
+    autoCommit: false,
+    eachMessage: async ({ partition, message }) => take(partition, message),
+  })
+  for (const [partition, offset] of starts) consumer.seek({ topic, partition, offset })
+  return consumer
+}
+
+const until = async condition => {
+  while (!condition()) await new Promise(resolve => setTimeout(resolve, 20))
+}
+
+const offsetAt = (client, topic, timestamp) => client.fetchTopicOffsetsByTimestamp(topic, timestamp)
+
+const offsets = ({ bootstrap, topic, timestamps }) => withAdmin(bootstrap, async client => {
+  const found = []
+  for (const at of timestamps) found.push(Number((await offsetAt(client, topic, at))[0].offset))
+  return { offsets: found }
+})
+
+const consume = async ({ bootstrap, topic, count, timestamp }) => {
+  let start = '0'
+  if (timestamp !== undefined) {
+    start = await withAdmin(bootstrap, async client => (await offsetAt(client, topic, timestamp))[0].offset)
+  }
+  const records = []
+  const consumer = await reading(bootstrap, topic, [[0, start]], (_, message) => {
+    if (BigInt(message.offset) >= BigInt(start)) records.push(message)
+  })
+  await until(() => records.length >= count)
+  await consumer.disconnect()
+  return {
+    records: records.slice(0, count).map(each => ({
+      offset: Number(each.offset),
+      key: text(each.key),
+      value: text(each.value),
+      timestamp: Number(each.timestamp),
+      headers: Object.entries(each.headers).map(([name, value]) => [name, text(value)]),
+    })),
+  }
+}
+
+const pause = async ({ bootstrap, topic, count }) => {
+  const got = { 0: 0, 1: 0 }
+  const groupId = `kafkajs-${process.pid}`
+  const consumer = connect(bootstrap).consumer({ groupId, maxWaitTimeInMs: 200 })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  const running = consumer.run({
+    autoCommit: false,
+    eachMessage: async ({ partition }) => { got[partition] += 1 },
+  })
+  consumer.pause([{ topic, partitions: [0] }])
+  await running
+  await until(() => got[1] >= count)
+  await new Promise(resolve => setTimeout(resolve, 300))
+  const paused = { ...got }
+  consumer.resume([{ topic, partitions: [0] }])
+  await until(() => got[0] >= count)
+  await consumer.disconnect()
+  return { paused, resumed: got }
+}
+
+const errors = async ({ bootstrap, topic }) => {
+  const producer = connect(bootstrap).producer({ retry: { retries: 0 } })
+  await producer.connect()
+  const tooLarge = await codeOf(() => producer.send({
+    topic, messages: [{ value: 'x'.repeat(5000), partition: 0 }],
+  }))
+  await producer.send({ topic, messages: [{ value: 'first', partition: 0 }] })
+  await producer.disconnect()
+  // It goes back to its default offset by itself: the first record after an impossible offset.
+  const found = []
+  const consumer = await reading(bootstrap, topic, [[0, '1000']], (_, message) => found.push(message))
+  await until(() => found.length)
+  await consumer.disconnect()
+  return { too_large: tooLarge, out_of_range: text(found[0].value) }
+}
+
+const member = async ({ bootstrap, topic, group, session_timeout_ms }) => {
+  const consumer = connect(bootstrap).consumer({
+    groupId: group,
+    sessionTimeout: session_timeout_ms,
+    rebalanceTimeout: 5000,
+    heartbeatInterval: 300,
+    maxWaitTimeInMs: 100,
+    retry: { initialRetryTime: 50, retries: 10 },
+  })
+  const { GROUP_JOIN, REBALANCING } = consumer.events
+  consumer.on(GROUP_JOIN, ({ payload }) => {
+    say({ partitions: (payload.memberAssignment[topic] || []).slice().sort((a, b) => a - b) })
+  })
+  consumer.on(REBALANCING, () => say({ partitions: [] }))
+  await consumer.connect()
+  await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  await consumer.run({
+    autoCommit: false,
+    eachBatch: async ({ batch, heartbeat, isRunning, isStale }) => {
+      if (!isRunning() || isStale()) return
+      await heartbeat()
+      const offset = String(BigInt(batch.lastOffset()) + 1n)
+      await consumer.commitOffsets([{ topic, partition: batch.partition, offset }])
+      say({ values: batch.messages.map(each => text(each.value)) })
+    },
+  })
+  process.stdin.resume()
+  await new Promise(resolve => process.stdin.on('end', resolve))
+  await consumer.disconnect()
+  process.exit(0)
+}
+
+const version = async () => ({ version: require('kafkajs/package.json').version })
+
+const actions = { admin, produce, consume, offsets, pause, errors, member, version }
+const [name, argument] = process.argv.slice(2)
+actions[name](JSON.parse(argument)).then(
+  result => {
+    if (result) say(result)
+    process.exit(0)
+  },
+  error => {
+    process.stderr.write(`${error.stack}\n`)
+    process.exit(1)
+  },
+)
