@@ -14,6 +14,7 @@ Examples:
   barnabas start
   barnabas start --listen 127.0.0.1:0 --data-dir /var/lib/barnabas
   barnabas start server.properties --set num.partitions=3
+  barnabas start --metrics 127.0.0.1:9308 --log-format json
   barnabas start --set log.retention.hours=24 --set auto.create.topics.enable=false
 
 \b
@@ -43,15 +44,37 @@ Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start
     multiple=True,
     help="Set a Kafka broker key, over the file's value. May be repeated.",
 )
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Where to answer /metrics (Prometheus), /healthz and /readyz. Default: nowhere.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="How the log is written. Default: text.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="What the log tells of at least. Default: warning.",
+)
 def start(
     properties_file: str | None,
     listen: str | None,
     data_dir: str | None,
     settings: tuple[str, ...],
+    metrics: str | None,
+    log_format: str | None,
+    log_level: str | None,
 ) -> None:
     """Run one broker, which is its own controller, until SIGTERM or SIGINT.
 
-    Prints one line "ready HOST:PORT" on standard output once it answers; the log goes to
-    standard error. Keys and defaults are those of Apache Kafka.
+    Prints one line "ready HOST:PORT" on standard output once it answers, and a second one
+    "metrics HOST:PORT" with --metrics; the log goes to standard error. Keys and defaults are
+    those of Apache Kafka.
     """
-    sys.exit(start_broker(StartOptions(properties_file, listen, data_dir, settings)))
+    options = StartOptions(
+        properties_file, listen, data_dir, settings, metrics, log_format, log_level
+    )
+    sys.exit(start_broker(options))

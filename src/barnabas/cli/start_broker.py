@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import gc
-import logging
 import sys
 from typing import TYPE_CHECKING
 
+from barnabas.cli.open_files import raise_open_files_limit
+from barnabas.cli.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
 from barnabas.runtime.disk import RealDisk
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
     from barnabas.cli.start_options import StartOptions
     from barnabas.runtime.loop import ProcessControl, Runtime
 
-_log = logging.getLogger("barnabas")
-
 FAILED = 1
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 GC_THRESHOLDS = (50_000, 20, 50)
 DEFAULT_DATA_DIR = "barnabas-data"
 
@@ -35,9 +33,11 @@ def start_broker(options: StartOptions) -> int:
             "do not run with -O or PYTHONOPTIMIZE: the broker checks its own "
             "invariants by assertions and stops rather than serve a wrong log"
         )
-    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT, stream=sys.stderr)
     try:
-        return _run(_properties(options))
+        properties = _properties(options)
+        set_up_log(properties.get(FORMAT_KEY, "text"), properties.get(LEVEL_KEY, "warning"))
+        raise_open_files_limit()
+        return _run(properties)
     except (StartError, ConfigError, PropertiesError) as error:
         return _complain(str(error))
 
@@ -56,7 +56,10 @@ def _run(properties: dict[str, str]) -> int:
             failure.append(error)
             control.finish()
 
-        broker = Broker(config, runtime, _say_ready, on_failed)
+        def on_ready(address: str) -> None:
+            _say_ready(address, broker.metrics_address)
+
+        broker = Broker(config, runtime, on_ready, on_failed)
         control.on_stop(lambda: broker.stop(control.finish))
         broker.start()
 
@@ -71,13 +74,15 @@ def _run(properties: dict[str, str]) -> int:
     return 0
 
 
-def _say_ready(address: str) -> None:
+def _say_ready(address: str, metrics_address: str | None) -> None:
     # What is there now stays, so that no collection need look at it again; and a collection over
     # many partitions takes milliseconds, while most garbage dies by its reference counts.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     sys.stdout.write(f"ready {address}\n")
+    if metrics_address is not None:
+        sys.stdout.write(f"metrics {metrics_address}\n")
     sys.stdout.flush()
 
 
@@ -111,6 +116,12 @@ def _properties(options: StartOptions) -> dict[str, str]:
         if not equals or not key:
             raise StartError(f"--set takes KEY=VALUE, not {setting!r}")
         properties[key.strip()] = value
+    given = {
+        "metrics.listener": options.metrics,
+        FORMAT_KEY: options.log_format,
+        LEVEL_KEY: options.log_level,
+    }
+    properties.update({key: value for key, value in given.items() if value is not None})
     if options.listen is not None:
         properties["listeners"] = _listeners(options.listen)
     if options.data_dir is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-_TAKES_VALUE = ("--listen", "--data-dir", "--set")
+_TAKES_VALUE = ("--listen", "--data-dir", "--set", "--metrics", "--log-format", "--log-level")
 
 
 class StartOptions(NamedTuple):
@@ -17,6 +17,11 @@ class StartOptions(NamedTuple):
     data_dir: str | None = None
     # KEY=VALUE each; the last of a key wins, and over the file.
     settings: tuple[str, ...] = ()
+    # "HOST:PORT" of the metrics listener, "text" or "json", and the level of the log; None: from
+    # the file, else the default.
+    metrics: str | None = None
+    log_format: str | None = None
+    log_level: str | None = None
 
     @classmethod
     def parse(cls, words: list[str]) -> StartOptions | None:
@@ -43,4 +48,12 @@ class StartOptions(NamedTuple):
                 return None
             else:
                 file = word
-        return cls(file, single.get("--listen"), single.get("--data-dir"), tuple(settings))
+        return cls(
+            file,
+            single.get("--listen"),
+            single.get("--data-dir"),
+            tuple(settings),
+            single.get("--metrics"),
+            single.get("--log-format"),
+            single.get("--log-level"),
+        )

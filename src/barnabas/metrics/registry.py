@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from barnabas.metrics.family import MetricFamily, Summary, Tags
 from barnabas.metrics.histogram import Histogram
 from barnabas.metrics.meter import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from barnabas.runtime.clock import Clock
 
-Tags: TypeAlias = "tuple[tuple[str, str], ...]"
+MetricSource: TypeAlias = "Callable[[], Iterable[MetricFamily]]"
 MetricValue: TypeAlias = "int | float | dict[str, float]"
 
 
@@ -46,17 +47,35 @@ class Gauge:
         return self._read()
 
 
+# Kafka's percentiles, as Prometheus writes them.
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+
 Metric: TypeAlias = "Counter | Gauge | Meter | Histogram"
 
 
 class MetricsRegistry:
     """All metrics of a process."""
 
-    __slots__ = ("_clock", "_metrics")
+    __slots__ = ("_clock", "_metrics", "_sources")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._metrics: dict[tuple[str, Tags], Metric] = {}
+        self._sources: list[MetricSource] = []
+
+    def add_source(self, source: MetricSource) -> None:
+        """Have metrics shown that are not kept here, but read off when somebody looks."""
+        self._sources.append(source)
+
+    def families(self) -> Iterator[MetricFamily]:
+        """All metrics by name; those of one name belong to one family."""
+        by_name: dict[str, list[tuple[Tags, float | Summary]]] = {}
+        for name, tags, metric in self:
+            by_name.setdefault(name, []).append((tags, _reading(metric)))
+        for name, samples in by_name.items():
+            yield MetricFamily(name, samples)
+        for source in self._sources:
+            yield from source()
 
     def counter(self, name: str, tags: Mapping[str, str] | None = None) -> Counter:
         """The counter of that name and tags, made at the first call."""
@@ -116,6 +135,17 @@ def _label(name: str, tags: Tags) -> str:
     if not tags:
         return name
     return name + "{" + ",".join(f"{tag}={value}" for tag, value in tags) + "}"
+
+
+def _reading(metric: Metric) -> float | Summary:
+    match metric:
+        case Gauge():
+            return metric.value()
+        case Histogram():
+            quantiles = {fraction: metric.percentile(fraction) for fraction in QUANTILES}
+            return Summary(metric.count, metric.total, quantiles)
+        case _:
+            return metric.count
 
 
 def _value(metric: Metric) -> MetricValue:

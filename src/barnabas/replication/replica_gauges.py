@@ -5,61 +5,119 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
+from barnabas.metrics.family import MetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from barnabas.metrics.family import Tags
     from barnabas.metrics.registry import MetricsRegistry
     from barnabas.replication.partition import Partition
     from barnabas.replication.replica_manager import ReplicaManager
 
-# Counters of ReplicaMetrics by Kafka's name.
-_COUNTS = {
+# Counts of TopicCounts by Kafka's name, each of all topics and per topic.
+_TOPIC_COUNTS = {
     names.MESSAGES_IN: "messages_in",
     names.BYTES_IN: "bytes_in",
-    names.TOTAL_PRODUCE_REQUESTS: "total_produce_requests",
-    names.TOTAL_FETCH_REQUESTS: "total_fetch_requests",
+    names.BYTES_OUT: "bytes_out",
+    names.BYTES_REJECTED: "bytes_rejected",
+    names.TOTAL_PRODUCE_REQUESTS: "produce_requests",
+    names.TOTAL_FETCH_REQUESTS: "fetch_requests",
     names.FAILED_PRODUCE_REQUESTS: "failed_produce_requests",
     names.FAILED_FETCH_REQUESTS: "failed_fetch_requests",
+}
+# Counts of ReplicaMetrics.
+_COUNTS = {
+    names.REPLICATION_BYTES_OUT: "replication_bytes_out",
     names.ISR_EXPANDS: "isr_expands",
     names.ISR_SHRINKS: "isr_shrinks",
     names.FAILED_ISR_UPDATES: "failed_isr_updates",
+    names.DELAYED_PRODUCE_EXPIRES: "delayed_produce_expires",
 }
+# What is true or not of a partition that is led, and in how many it is.
+_CONDITIONS: tuple[tuple[str, str, Callable[[Partition], bool]], ...] = (
+    (
+        names.UNDER_REPLICATED_PARTITIONS,
+        names.PARTITION_UNDER_REPLICATED,
+        lambda each: each.is_under_replicated,
+    ),
+    (
+        names.UNDER_MIN_ISR_PARTITION_COUNT,
+        names.PARTITION_UNDER_MIN_ISR,
+        lambda each: each.is_leader and each.is_under_min_isr,
+    ),
+    (
+        names.AT_MIN_ISR_PARTITION_COUNT,
+        names.PARTITION_AT_MIN_ISR,
+        lambda each: each.is_at_min_isr,
+    ),
+)
+_VALUES: tuple[tuple[str, Callable[[Partition], float]], ...] = (
+    (names.PARTITION_IN_SYNC_REPLICAS, lambda each: len(each.isr_state.isr)),
+    (names.PARTITION_REPLICAS, lambda each: len(each.replicas)),
+    (
+        names.PARTITION_LAST_STABLE_OFFSET_LAG,
+        lambda each: each.log.high_watermark - each.log.last_stable_offset,
+    ),
+    (names.LOG_SIZE, lambda each: each.log.size),
+    (names.LOG_START_OFFSET, lambda each: each.log.log_start_offset),
+    (names.LOG_END_OFFSET, lambda each: each.log.log_end_offset),
+    (names.LOG_SEGMENTS, lambda each: len(each.log.segments)),
+)
 
 
 def publish_replica_metrics(manager: ReplicaManager, registry: MetricsRegistry) -> None:
-    """Register gauges that look at the manager when somebody looks at them."""
+    """Have them read off the manager when somebody looks at them."""
+    registry.add_source(lambda: _families(manager))
+
+
+def _families(manager: ReplicaManager) -> Iterator[MetricFamily]:
+    metrics = manager.metrics
+    total = metrics.all_topics()
+    for name, attribute in _TOPIC_COUNTS.items():
+        samples: list[tuple[Tags, float]] = [((), getattr(total, attribute))]
+        samples += [
+            ((("topic", topic),), getattr(counts, attribute))
+            for topic, counts in metrics.topics.items()
+        ]
+        yield MetricFamily(name, samples)
     for name, attribute in _COUNTS.items():
-        registry.gauge(name, None, _reader(manager, attribute))
-
-    def counted(holds: Callable[[Partition], bool]) -> Callable[[], float]:
-        return lambda: sum(map(holds, manager.partitions()))
-
-    registry.gauge(names.PARTITION_COUNT, None, counted(lambda _: True))
-    registry.gauge(names.LEADER_COUNT, None, counted(lambda each: each.is_leader))
-    registry.gauge(
-        names.UNDER_REPLICATED_PARTITIONS, None, counted(lambda each: each.is_under_replicated)
+        yield _single(name, getattr(metrics, attribute))
+    expires = {
+        "consumer": metrics.delayed_fetch_consumer_expires,
+        "follower": metrics.delayed_fetch_follower_expires,
+    }
+    yield MetricFamily(
+        names.DELAYED_FETCH_EXPIRES,
+        [((("fetcherType", kind),), count) for kind, count in expires.items()],
     )
-    registry.gauge(
-        names.UNDER_MIN_ISR_PARTITION_COUNT,
-        None,
-        counted(lambda each: each.is_leader and each.is_under_min_isr),
-    )
-    registry.gauge(names.AT_MIN_ISR_PARTITION_COUNT, None, counted(lambda each: each.is_at_min_isr))
-    registry.gauge(names.OFFLINE_REPLICA_COUNT, None, lambda: len(manager.offline_partitions))
-    for purgatory in manager.waiting():
-        registry.gauge(
-            names.DELAYED_OPERATIONS, {"delayedOperation": purgatory}, _waiting(manager, purgatory)
+    for name, by_purgatory in (
+        (names.DELAYED_OPERATIONS, manager.waiting()),
+        (names.PURGATORY_SIZE, manager.watched()),
+    ):
+        yield MetricFamily(
+            name, [((("delayedOperation", each),), n) for each, n in by_purgatory.items()]
         )
+    yield _single(names.OFFLINE_REPLICA_COUNT, len(manager.offline_partitions))
+    yield from _of_partitions(list(manager.partitions()))
 
 
-def _reader(manager: ReplicaManager, attribute: str) -> Callable[[], float]:
-    def read() -> float:
-        count: int = getattr(manager.metrics, attribute)
-        return count
+def _of_partitions(partitions: list[Partition]) -> Iterator[MetricFamily]:
+    yield _single(names.PARTITION_COUNT, len(partitions))
+    yield _single(names.LEADER_COUNT, sum(each.is_leader for each in partitions))
+    for count_name, name, holds in _CONDITIONS:
+        yield _single(count_name, sum(map(holds, partitions)))
+        yield MetricFamily(
+            name, ((_tags(each), float(holds(each))) for each in partitions if each.is_leader)
+        )
+    for name, read in _VALUES:
+        yield MetricFamily(name, ((_tags(each), read(each)) for each in partitions))
 
-    return read
+
+def _single(name: str, value: float) -> MetricFamily:
+    return MetricFamily(name, [((), value)])
 
 
-def _waiting(manager: ReplicaManager, purgatory: str) -> Callable[[], float]:
-    return lambda: manager.waiting()[purgatory]
+def _tags(partition: Partition) -> Tags:
+    key = partition.topic_partition
+    return (("topic", key.topic), ("partition", str(key.partition)))

@@ -62,6 +62,8 @@ _NO_TOPIC_ID = bytes(16)
 # Looking a member up in its enum costs 100 ns, as much as a call.
 _NONE = ErrorCode.NONE
 
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
 Asked = tuple["TopicIdPartition", "FetchPartitionData"]
 Answered = tuple["TopicIdPartition", FetchResult]
 
@@ -154,6 +156,11 @@ class ReplicaManager:
         purgatories = (self._produces, self._fetches, self._deletes)
         return {purgatory.name: purgatory.delayed() for purgatory in purgatories}
 
+    def watched(self) -> dict[str, int]:
+        """The same, counted once per partition that each waits for."""
+        purgatories = (self._produces, self._fetches, self._deletes)
+        return {purgatory.name: purgatory.watched() for purgatory in purgatories}
+
     @property
     def offline_partitions(self) -> frozenset[TopicPartition]:
         """Those on a failed disk."""
@@ -171,6 +178,9 @@ class ReplicaManager:
         """
         self._brokers.image = image
         changes = self._registry.apply(delta.topics_delta.local_changes(self._node_id))
+        for key in changes.deleted:
+            if image.topics.by_name(key.topic) is None:
+                self.metrics.forget_topic(key.topic)
         moved = [
             topic_partition
             for resource_type, name in delta.config_changes
@@ -251,7 +261,7 @@ class ReplicaManager:
             on_done({key: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries})
             return
         now_ms = self._clock.wall_ms()
-        metrics = self.metrics
+        topics = self.metrics.topics
         results: dict[TopicPartition, ProduceResult] = {}
         appended: list[Partition] = []
         pending: list[PendingAppend] = []
@@ -263,7 +273,7 @@ class ReplicaManager:
             try:
                 info = partition.append_as_leader(records, origin, required_acks, now_ms)
             except StorageError as error:
-                results[key] = self._refused(key, error)
+                results[key] = self._refused(key, error, len(records))
                 continue
             if isinstance(info, ErrorCode):
                 results[key] = ProduceResult(info)
@@ -276,16 +286,17 @@ class ReplicaManager:
                 info.log_start_offset,
             )
             appended.append(partition)
+            counts = topics[key.topic]
+            counts.produce_requests += 1
             if not info.duplicate:
-                metrics.messages_in += info.record_count
-                metrics.bytes_in += info.size
+                counts.messages_in += info.record_count
+                counts.bytes_in += info.size
             end_offset = info.last_offset + 1
             if required_acks == ACKS_ALL:
                 if partition.log.high_watermark < end_offset:
                     pending.append(PendingAppend(key, end_offset, result))
             elif required_acks and partition.sync_required_from < end_offset:
                 pending.append(PendingAppend(key, end_offset, result))
-        metrics.total_produce_requests += len(entries)
         self._after_append(appended)
         if pending:
             self._park(timeout_ms, required_acks, pending, results, on_done)
@@ -319,11 +330,17 @@ class ReplicaManager:
         """So many partitions were not acknowledged in time."""
         self.metrics.delayed_produce_expires += partitions
 
-    def _refused(self, topic_partition: TopicPartition, error: StorageError) -> ProduceResult:
+    def _refused(
+        self, topic_partition: TopicPartition, error: StorageError, size: int
+    ) -> ProduceResult:
         """The log does not take the records, or cannot."""
+        counts = self.metrics.topics[topic_partition.topic]
+        counts.produce_requests += 1
+        if error.error_code in _TOO_LARGE:
+            counts.bytes_rejected += size
         if isinstance(error, KafkaStorageError):
             _log.error("append to %s failed: %s", topic_partition, error)
-            self.metrics.failed_produce_requests += 1
+            counts.failed_produce_requests += 1
         result = ProduceResult(error.error_code, error_message=str(error) or None)
         result.record_errors = tuple(getattr(error, "record_errors", ()))
         return result
@@ -364,7 +381,9 @@ class ReplicaManager:
             on_done: gets one result per partition, in the same order; may be called before this
                 returns.
         """
-        self.metrics.total_fetch_requests += len(partitions)
+        topics = self.metrics.topics
+        for where, _ in partitions:
+            topics[where.topic].fetch_requests += 1
         results = self._read(params, partitions)
         if params.is_from_follower:
             self._take_follower_states(params, partitions, results)
@@ -427,7 +446,7 @@ class ReplicaManager:
             return partition.read(params, data, *limit)
         except StorageError as error:
             _log.error("read of %s failed: %s", key, error)
-            self.metrics.failed_fetch_requests += 1
+            self.metrics.topics[key.topic].failed_fetch_requests += 1
             return failed_fetch(error.error_code)
 
     def _take_follower_states(

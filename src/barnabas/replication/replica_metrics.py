@@ -3,38 +3,72 @@
 from __future__ import annotations
 
 
+class TopicCounts:
+    """One topic's, as leader, since the start."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetch_requests",
+        "failed_produce_requests",
+        "fetch_requests",
+        "messages_in",
+        "produce_requests",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        # Answered to consumers.
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        # Partitions of requests, not requests, as Kafka counts.
+        self.produce_requests = 0
+        self.fetch_requests = 0
+        # Failures that are the broker's own: storage and the unexpected.
+        self.failed_produce_requests = 0
+        self.failed_fetch_requests = 0
+
+    def add(self, other: TopicCounts) -> None:
+        """Take over what another one counted."""
+        for name in TopicCounts.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class CountsByTopic(dict[str, TopicCounts]):
+    """Makes the counts of a topic when it is first looked at."""
+
+    def __missing__(self, topic: str) -> TopicCounts:
+        made = self[topic] = TopicCounts()
+        return made
+
+
 class ReplicaMetrics:
     """Counts since the start, under the names of Kafka's meters."""
 
     __slots__ = (
-        "bytes_in",
+        "_deleted",
         "delayed_fetch_consumer_expires",
         "delayed_fetch_follower_expires",
         "delayed_produce_expires",
-        "failed_fetch_requests",
         "failed_isr_updates",
-        "failed_produce_requests",
         "isr_expands",
         "isr_shrinks",
-        "messages_in",
-        "total_fetch_requests",
-        "total_produce_requests",
+        "replication_bytes_out",
+        "topics",
     )
 
     def __init__(self) -> None:
-        # Appended as leader, of all topics.
-        self.messages_in = 0
-        self.bytes_in = 0
+        # By name. All topics together are the sum of these and of those that are gone.
+        self.topics = CountsByTopic()
+        self._deleted = TopicCounts()
+        # Answered to followers.
+        self.replication_bytes_out = 0
         self.isr_expands = 0
         self.isr_shrinks = 0
         # Proposals that the controller refused.
         self.failed_isr_updates = 0
-        # Partitions of requests, not requests, as Kafka counts.
-        self.total_produce_requests = 0
-        self.total_fetch_requests = 0
-        # Failures that are the broker's own: storage and the unexpected.
-        self.failed_produce_requests = 0
-        self.failed_fetch_requests = 0
         # Partitions that were not acknowledged in time.
         self.delayed_produce_expires = 0
         self.delayed_fetch_follower_expires = 0
@@ -46,3 +80,17 @@ class ReplicaMetrics:
             self.isr_expands += 1
         elif members < 0:
             self.isr_shrinks += 1
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: its counts stay in those of all topics."""
+        counts = self.topics.pop(topic, None)
+        if counts is not None:
+            self._deleted.add(counts)
+
+    def all_topics(self) -> TopicCounts:
+        """What was counted of all topics, those that are gone included."""
+        total = TopicCounts()
+        total.add(self._deleted)
+        for counts in self.topics.values():
+            total.add(counts)
+        return total

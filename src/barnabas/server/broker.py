@@ -34,6 +34,7 @@ from barnabas.server.described_configs import DescribedConfigs
 from barnabas.server.directory_assignments import DirectoryAssignments
 from barnabas.server.dispatch import Dispatcher, HandlerTable
 from barnabas.server.dynamic_config import DynamicBrokerConfig
+from barnabas.server.endpoint import parse_address
 from barnabas.server.features import BOOTSTRAP_FEATURES
 from barnabas.server.forwarding import Forwarding
 from barnabas.server.listener import Listener
@@ -44,6 +45,7 @@ from barnabas.server.log_directories import (
     open_data_directories,
 )
 from barnabas.server.metadata_follower import MetadataFollower
+from barnabas.server.observation import RUNNING, STOPPING, Observation, ObservedParts
 from barnabas.server.parts import ServerParts
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.quotas.client_quotas import ClientQuotas
@@ -99,6 +101,8 @@ class Broker:
         self._dynamic = DynamicBrokerConfig(configuration.node_id, self._config)
         self._listeners: list[Listener] = []
         self._stopping = False
+        # HOST:PORT of `metrics.listener`; None while there is none.
+        self.metrics_address: str | None = None
 
     def start(self) -> None:
         """Begin; `on_ready` follows in a later turn.
@@ -153,6 +157,7 @@ class Broker:
         if self._stopping:
             return
         self._stopping = True
+        self._observation.state = STOPPING
         for listener in self._listeners:
             listener.drain()
         self._replicas.answer_waiting_fetches()
@@ -166,6 +171,7 @@ class Broker:
             return
         for listener in self._listeners:
             listener.close()
+        self._observation.close()
         self._registration.stop()
         self._replicas.shutdown()
         self._finish_stop(on_stopped, STOP_TRIES)
@@ -262,7 +268,8 @@ class Broker:
     def _bind(self) -> None:
         """Listen on every endpoint; connections wait until `_serve`."""
         runtime = self._runtime
-        handlers = HandlerTable(self._make_parts())
+        parts = self._make_parts()
+        handlers = HandlerTable(parts)
         doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
         self._bound: list[Endpoint] = []
         for endpoint in self._configuration.endpoints:
@@ -273,6 +280,14 @@ class Broker:
             )
             self._bound.append(listener.bind(runtime.sockets))
             self._listeners.append(listener)
+        observed = ObservedParts(
+            handlers.statistics, self._listeners, self._controller, self._directories
+        )
+        self._observation = Observation(runtime, parts, observed)
+        address = self._config.optional_string("metrics.listener")
+        host_and_port = parse_address(address) if address else None
+        if host_and_port is not None:
+            self.metrics_address = self._observation.listen(*host_and_port)
 
     def _make_parts(self) -> ServerParts:
         runtime, config, node_id = self._runtime, self._config, self._configuration.node_id
@@ -331,6 +346,7 @@ class Broker:
         """The controller has let this broker in: begin to answer."""
         self._replicas.start()
         self._logs.start_tasks()
+        self._observation.state = RUNNING
         for listener in self._listeners:
             listener.serve()
         self._on_ready(self._bound[0].address)
@@ -348,4 +364,5 @@ class Broker:
         """Nothing sound is left to do: the process has to end."""
         if not self._stopping:
             _log.critical("The broker cannot go on: %s", error)
+            self._observation.failure = error
             self._on_failed(error)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.server.endpoint import parse_address
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
-from barnabas.settings.range import at_least, not_empty, satisfying
+from barnabas.settings.range import at_least, not_empty, one_of, satisfying
 
 if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
@@ -130,6 +131,35 @@ LISTENER_KEYS = [
     ),
 ]
 
+
+def _is_address(value: ConfigValue) -> bool:
+    return isinstance(value, str) and parse_address(value) is not None
+
+
+OBSERVATION_KEYS = [
+    ConfigKey(
+        "metrics.listener",
+        S,
+        None,
+        "HOST:PORT where /metrics (Prometheus), /healthz and /readyz are answered; not set: off.",
+        satisfying("HOST:PORT", _is_address),
+    ),
+    ConfigKey(
+        "barnabas.log.format",
+        S,
+        "text",
+        "How the log on standard error is written: lines to read, or a JSON object each.",
+        one_of("text", "json"),
+    ),
+    ConfigKey(
+        "barnabas.log.level",
+        S,
+        "warning",
+        "What the log tells of at least.",
+        one_of("debug", "info", "warning", "error"),
+    ),
+]
+
 REQUEST_KEYS = [
     ConfigKey(
         "auto.create.topics.enable",
@@ -150,7 +180,9 @@ REQUEST_KEYS = [
 ]
 
 SERVER_KEYS = (
-    ConfigDefinition([*NODE_KEYS, *LISTENER_KEYS, *REQUEST_KEYS]) | QUOTA_KEYS | CONNECTION_KEYS
+    ConfigDefinition([*NODE_KEYS, *LISTENER_KEYS, *REQUEST_KEYS, *OBSERVATION_KEYS])
+    | QUOTA_KEYS
+    | CONNECTION_KEYS
 )
 
 

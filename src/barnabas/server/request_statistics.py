@@ -54,6 +54,33 @@ class Times:
         """How many."""
         return sum(self.counts)
 
+    def merged(self, other: Times) -> Times:
+        """Both together."""
+        made = Times()
+        made.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        made.total_ms = self.total_ms + other.total_ms
+        return made
+
+    def with_zeros(self, count: int) -> Times:
+        """These, and so many that took no time."""
+        made = Times()
+        made.counts = [self.counts[0] + count, *self.counts[1:]]
+        made.total_ms = self.total_ms
+        return made
+
+    def quantile(self, fraction: float) -> float:
+        """The time below which that share lies, within a tenth; 0 without any."""
+        rank = fraction * self.count
+        seen = 0
+        for bucket, count in enumerate(self.counts):
+            seen += count
+            if count and seen >= rank:
+                if bucket == 0:
+                    return 0.0
+                low = BOUNDS_MS[bucket - 1]
+                return low * _GROWTH**0.5 if bucket < len(BOUNDS_MS) else low
+        return 0.0
+
 
 class ApiStatistics:
     """One API's requests since the start."""
@@ -67,7 +94,6 @@ class ApiStatistics:
         "name",
         "parked_local",
         "parked_total",
-        "put_off",
         "remote",
         "request_bytes",
         "response_bytes",
@@ -98,8 +124,6 @@ class ApiStatistics:
         self.parked_total = Times()
         # Of requests that were over a quota: how long their client has to wait.
         self.throttle = Times()
-        # How long requests waited that came while their connection was not served.
-        self.put_off = Times()
 
     @property
     def requests(self) -> int:

@@ -158,7 +158,7 @@ def test_a_fetch_that_waited_is_read_again_without_moving_the_follower(pair: Rep
     pair.produce(b"second")
     assert not waits(pair)
     assert pair.partition.remote_replicas[2].last_fetch_ms == before
-    assert pair.manager.metrics.total_fetch_requests == 2
+    assert pair.manager.metrics.all_topics().fetch_requests == 2
 
 
 def test_what_a_woken_fetch_appends_wakes_others_after_it(pair: ReplicaSet) -> None:

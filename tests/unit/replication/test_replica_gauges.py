@@ -5,7 +5,8 @@ from __future__ import annotations
 from barnabas.metrics import names
 from barnabas.metrics.registry import MetricsRegistry
 from barnabas.replication.replica_gauges import publish_replica_metrics
-from unit.replication.replica_set import ReplicaSet
+from barnabas.replication.replica_metrics import ReplicaMetrics
+from unit.replication.replica_set import TOPIC, ReplicaSet
 
 
 def test_gauges_follow_what_happens() -> None:
@@ -15,12 +16,32 @@ def test_gauges_follow_what_happens() -> None:
     replicas.produce(b"a", b"b")
     replicas.produce(b"c", acks=-1)
     replicas.change(isr=[1])
-    seen = registry.snapshot()
-    assert seen[names.MESSAGES_IN] == 3
-    assert seen[names.BYTES_IN] == replicas.log.size
-    assert seen[names.PARTITION_COUNT] == 1
-    assert seen[names.LEADER_COUNT] == 1
-    assert seen[names.UNDER_REPLICATED_PARTITIONS] == 1
-    assert seen[names.UNDER_MIN_ISR_PARTITION_COUNT] == 1
-    assert seen[names.AT_MIN_ISR_PARTITION_COUNT] == 0
-    assert seen[names.DELAYED_OPERATIONS + "{delayedOperation=Produce}"] == 1
+    seen = {
+        (family.name, *tags): value
+        for family in registry.families()
+        for tags, value in family.samples
+    }
+    for labels in ((), (("topic", TOPIC),)):
+        assert seen[(names.MESSAGES_IN, *labels)] == 3
+        assert seen[(names.BYTES_IN, *labels)] == replicas.log.size
+        assert seen[(names.TOTAL_PRODUCE_REQUESTS, *labels)] == 2
+    assert seen[names.PARTITION_COUNT,] == 1
+    assert seen[names.LEADER_COUNT,] == 1
+    assert seen[names.UNDER_REPLICATED_PARTITIONS,] == 1
+    assert seen[names.UNDER_MIN_ISR_PARTITION_COUNT,] == 1
+    assert seen[names.AT_MIN_ISR_PARTITION_COUNT,] == 0
+    assert seen[names.DELAYED_OPERATIONS, ("delayedOperation", "Produce")] == 1
+    assert seen[names.PURGATORY_SIZE, ("delayedOperation", "Produce")] == 1
+    where = (("topic", TOPIC), ("partition", "0"))
+    assert seen[(names.PARTITION_UNDER_REPLICATED, *where)] == 1
+    assert seen[(names.LOG_END_OFFSET, *where)] == 3
+    assert seen[(names.LOG_SIZE, *where)] == replicas.log.size
+
+
+def test_what_a_deleted_topic_counted_stays_in_the_counts_of_all() -> None:
+    metrics = ReplicaMetrics()
+    metrics.topics["gone"].messages_in += 3
+    metrics.topics["here"].messages_in += 4
+    metrics.forget_topic("gone")
+    assert list(metrics.topics) == ["here"]
+    assert metrics.all_topics().messages_in == 7

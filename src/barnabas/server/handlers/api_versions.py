@@ -17,6 +17,7 @@ from barnabas.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from barnabas.server.client_software import ClientSoftware
 from barnabas.server.features import SUPPORTED_FEATURES
 from barnabas.server.handlers.table import SERVED_APIS
 
@@ -49,6 +50,10 @@ class ApiVersionsHandler:
         error = self._check(context.version, request)
         if error is not ErrorCode.NONE:
             return ApiVersionsResponse(error_code=error, api_keys=[])
+        if context.version >= 3:
+            context.connection.session = ClientSoftware(
+                request.client_software_name, request.client_software_version
+            )
         image = self._cluster.image
         return ApiVersionsResponse(
             error_code=ErrorCode.NONE,

@@ -33,6 +33,7 @@ from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
     from barnabas.replication.fetch_context import FetchContext
+    from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
@@ -78,7 +79,9 @@ class FetchHandler:
             return FetchResponse(
                 error_code=session.error, session_id=session.session_id, responses=[]
             )
-        pending = PendingFetch(context, session, self._cluster, params.is_from_follower)
+        pending = PendingFetch(
+            context, session, self._cluster, self._replicas.metrics, params.is_from_follower
+        )
         if context.version < ZSTD_SINCE:
             pending.old = self._old
         readable = pending.take(session.partitions())
@@ -153,16 +156,27 @@ class FetchHandler:
 class PendingFetch:
     """A request whose answer is being put together."""
 
-    __slots__ = ("_asked", "_cluster", "_context", "_is_exempt", "_refused", "_session", "old")
+    __slots__ = (
+        "_asked",
+        "_cluster",
+        "_context",
+        "_is_exempt",
+        "_metrics",
+        "_refused",
+        "_session",
+        "old",
+    )
 
     def __init__(
         self,
         context: RequestContext,
         session: FetchContext,
         cluster: ClusterView,
+        metrics: ReplicaMetrics,
         is_from_follower: bool,
     ) -> None:
         self._context = context
+        self._metrics = metrics
         self._is_exempt = is_from_follower
         self._session = session
         self._cluster = cluster
@@ -221,7 +235,19 @@ class PendingFetch:
             error_code=self._session.error, session_id=self._session.session_id, responses=[]
         )
         self._add_topics(response, news)
+        self._count_bytes(news)
         self._context.respond(response, throttle_ms)
+
+    def _count_bytes(self, news: list[Answered]) -> None:
+        metrics = self._metrics
+        for asked, result in news:
+            size = len(result.records)
+            if not size:
+                continue
+            if self._is_exempt:
+                metrics.replication_bytes_out += size
+            else:
+                metrics.topics[asked.topic].bytes_out += size
 
     def _answer_within_quota(self, results: list[Answered]) -> None:
         """Over quota: nothing, and the time to wait, so that the client asks for it again."""

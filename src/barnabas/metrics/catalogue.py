@@ -1,0 +1,129 @@
+"""Every metric that a broker shows: its kind, its tags, and what it says.
+
+`docs/metrics.md` is made from this table by tools/metrics_page.py.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.metrics import names
+from barnabas.metrics.family import MetricKind
+
+C, G, S = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.SUMMARY
+
+
+class MetricRow(NamedTuple):
+    """What is fixed about a metric."""
+
+    kind: MetricKind
+    # Names of its tags; without them where the value is one of all.
+    tags: tuple[str, ...]
+    text: str
+
+
+_TOPIC = ("topic",)
+_PARTITION = ("topic", "partition")
+_REQUEST = ("request",)
+_LISTENER = ("listener", "networkProcessor")
+_CLIENT = ("user", "client-id")
+
+CATALOGUE: dict[str, MetricRow] = {
+    names.MESSAGES_IN: MetricRow(C, _TOPIC, "Records appended; without a topic: of all."),
+    names.BYTES_IN: MetricRow(C, _TOPIC, "Bytes of records appended."),
+    names.BYTES_OUT: MetricRow(C, _TOPIC, "Bytes of records answered to consumers."),
+    names.BYTES_REJECTED: MetricRow(C, _TOPIC, "Bytes of records refused as too large."),
+    names.REPLICATION_BYTES_OUT: MetricRow(C, (), "Bytes of records answered to followers."),
+    names.TOTAL_PRODUCE_REQUESTS: MetricRow(C, _TOPIC, "Partitions of produce requests."),
+    names.TOTAL_FETCH_REQUESTS: MetricRow(C, _TOPIC, "Partitions of fetch requests."),
+    names.FAILED_PRODUCE_REQUESTS: MetricRow(C, _TOPIC, "Appends that failed on our side."),
+    names.FAILED_FETCH_REQUESTS: MetricRow(C, _TOPIC, "Reads that failed on our side."),
+    names.ISR_SHRINKS: MetricRow(C, (), "In-sync replicas that fell behind."),
+    names.ISR_EXPANDS: MetricRow(C, (), "Replicas that caught up."),
+    names.FAILED_ISR_UPDATES: MetricRow(C, (), "Changes of an ISR that the controller refused."),
+    names.LEADER_COUNT: MetricRow(G, (), "Partitions led."),
+    names.PARTITION_COUNT: MetricRow(G, (), "Partitions with a replica here that is online."),
+    names.OFFLINE_REPLICA_COUNT: MetricRow(G, (), "Replicas on a failed disk."),
+    names.UNDER_REPLICATED_PARTITIONS: MetricRow(
+        G, (), "Partitions led that have a replica out of sync."
+    ),
+    names.UNDER_MIN_ISR_PARTITION_COUNT: MetricRow(
+        G, (), "Partitions led with fewer in sync than acks=all needs."
+    ),
+    names.AT_MIN_ISR_PARTITION_COUNT: MetricRow(
+        G, (), "Partitions led with as many in sync as acks=all needs."
+    ),
+    names.PURGATORY_SIZE: MetricRow(
+        G, ("delayedOperation",), "Requests that wait, counted per partition they wait for."
+    ),
+    names.DELAYED_OPERATIONS: MetricRow(G, ("delayedOperation",), "Requests that wait."),
+    names.DELAYED_PRODUCE_EXPIRES: MetricRow(
+        C, (), "Partitions that were not acknowledged in time."
+    ),
+    names.DELAYED_FETCH_EXPIRES: MetricRow(
+        C, ("fetcherType",), "Fetches that were answered because their time was over."
+    ),
+    names.FETCH_SESSIONS: MetricRow(G, (), "Fetch sessions."),
+    names.FETCH_SESSION_PARTITIONS: MetricRow(G, (), "Partitions of all fetch sessions."),
+    names.BROKER_STATE: MetricRow(G, (), "1 starting, 3 running, 6 stopping: Kafka's numbers."),
+    names.METADATA_LAST_APPLIED_OFFSET: MetricRow(
+        G, (), "Offset of the last metadata record taken in."
+    ),
+    names.PARTITION_UNDER_REPLICATED: MetricRow(G, _PARTITION, "1 if a replica is out of sync."),
+    names.PARTITION_UNDER_MIN_ISR: MetricRow(
+        G, _PARTITION, "1 if fewer are in sync than acks=all needs."
+    ),
+    names.PARTITION_AT_MIN_ISR: MetricRow(
+        G, _PARTITION, "1 if as many are in sync as acks=all needs."
+    ),
+    names.PARTITION_IN_SYNC_REPLICAS: MetricRow(G, _PARTITION, "Replicas in sync."),
+    names.PARTITION_REPLICAS: MetricRow(G, _PARTITION, "Replicas assigned."),
+    names.PARTITION_LAST_STABLE_OFFSET_LAG: MetricRow(
+        G, _PARTITION, "Records between the last stable offset and the high watermark."
+    ),
+    names.LOG_SIZE: MetricRow(G, _PARTITION, "Bytes of a log."),
+    names.LOG_START_OFFSET: MetricRow(G, _PARTITION, "First offset of a log."),
+    names.LOG_END_OFFSET: MetricRow(G, _PARTITION, "End of a log, exclusive."),
+    names.LOG_SEGMENTS: MetricRow(G, _PARTITION, "Segments of a log."),
+    names.LOG_DIRECTORY_OFFLINE: MetricRow(G, ("logDirectory",), "1 if a directory has failed."),
+    names.OFFLINE_LOG_DIRECTORIES: MetricRow(G, (), "Data directories that have failed."),
+    names.REQUESTS: MetricRow(C, ("request", "version"), "Requests."),
+    names.REQUEST_ERRORS: MetricRow(C, ("request", "error"), "Error codes of answers, NONE too."),
+    names.REQUEST_BYTES: MetricRow(S, _REQUEST, "Bytes of requests."),
+    names.RESPONSE_BYTES: MetricRow(S, _REQUEST, "Bytes of answers."),
+    names.REQUEST_TOTAL_TIME: MetricRow(S, _REQUEST, "From arrival to answer, ms."),
+    names.REQUEST_LOCAL_TIME: MetricRow(S, _REQUEST, "Spent in the handler, ms."),
+    names.REQUEST_REMOTE_TIME: MetricRow(S, _REQUEST, "Waited for others or for data, ms."),
+    names.REQUEST_THROTTLE_TIME: MetricRow(S, _REQUEST, "For how long clients had to wait, ms."),
+    names.CONNECTION_COUNT: MetricRow(G, _LISTENER, "Open connections."),
+    names.CONNECTIONS_CREATED: MetricRow(C, _LISTENER, "Connections let in."),
+    names.CONNECTIONS_CLOSED: MetricRow(C, _LISTENER, "Connections that have ended."),
+    names.CONNECTIONS_EXPIRED: MetricRow(C, _LISTENER, "Connections closed for being idle."),
+    names.INCOMING_BYTES: MetricRow(C, _LISTENER, "Bytes received."),
+    names.OUTGOING_BYTES: MetricRow(C, _LISTENER, "Bytes sent."),
+    names.CONNECTIONS: MetricRow(
+        G,
+        ("clientSoftwareName", "clientSoftwareVersion", *_LISTENER),
+        "Open connections by their clients' software.",
+    ),
+    names.CONNECTIONS_WAITING: MetricRow(G, ("listener",), "Connections that wait at a limit."),
+    names.PRODUCE_QUOTA_RATE: MetricRow(G, _CLIENT, "Bytes per second, of those with a quota."),
+    names.FETCH_QUOTA_RATE: MetricRow(G, _CLIENT, "Bytes per second, of those with a quota."),
+    names.REQUEST_QUOTA_RATE: MetricRow(G, _CLIENT, "Percent of time, of those with a quota."),
+    names.ACTIVE_CONTROLLER_COUNT: MetricRow(G, (), "1 if this node is the active controller."),
+    names.ACTIVE_BROKER_COUNT: MetricRow(G, (), "Brokers that are not fenced."),
+    names.FENCED_BROKER_COUNT: MetricRow(G, (), "Brokers that are fenced."),
+    names.GLOBAL_TOPIC_COUNT: MetricRow(G, (), "Topics of the cluster."),
+    names.GLOBAL_PARTITION_COUNT: MetricRow(G, (), "Partitions of the cluster."),
+    names.OFFLINE_PARTITIONS_COUNT: MetricRow(G, (), "Partitions without a leader."),
+    names.PREFERRED_REPLICA_IMBALANCE: MetricRow(
+        G, (), "Partitions whose leader is not the first replica."
+    ),
+    names.RAFT_HIGH_WATERMARK: MetricRow(G, (), "High watermark of the metadata log."),
+    names.RAFT_LOG_END_OFFSET: MetricRow(G, (), "End of the metadata log."),
+    names.RAFT_EPOCH: MetricRow(G, (), "Epoch of the metadata quorum."),
+    names.RAFT_LEADER: MetricRow(G, (), "Leader of the metadata quorum; -1 if unknown."),
+    names.GC_PAUSE: MetricRow(S, (), "Pauses for the collection of reference cycles, s."),
+    names.LOOP_LAG: MetricRow(S, (), "How late the event loop calls a timer, s."),
+    names.BUILD_INFO: MetricRow(G, ("version",), "1, with the version of the software."),
+}

@@ -1,0 +1,83 @@
+"""The cluster, the metadata quorum and the data directories as metrics (kafka.controller, raft)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.metrics import names
+from barnabas.metrics.family import MetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.controller.controller import Controller
+    from barnabas.metadata.topics_image import TopicsImage
+    from barnabas.raft.driver import RaftDriver
+    from barnabas.replication.fetch_session_cache import FetchSessionCache
+    from barnabas.server.cluster_view import ClusterView
+    from barnabas.server.log_directories import DataDirectories
+
+
+class ClusterMetrics:
+    """Reads off the newest image; going through all partitions is done once per image."""
+
+    def __init__(self, controller: Controller, cluster: ClusterView, quorum: RaftDriver) -> None:
+        self._controller = controller
+        self._cluster = cluster
+        self._quorum = quorum
+        # The topics that the counts below are of.
+        self._counted: TopicsImage | None = None
+        self._offline = 0
+        self._imbalanced = 0
+
+    def families(self) -> Iterator[MetricFamily]:
+        """Cluster, controller and quorum."""
+        image = self._cluster.image
+        fenced = sum(broker.fenced for broker in image.brokers.values())
+        self._count(image.topics)
+        leader = self._quorum.leader_and_epoch
+        values: dict[str, float] = {
+            names.ACTIVE_CONTROLLER_COUNT: int(self._controller.is_active),
+            names.ACTIVE_BROKER_COUNT: len(image.brokers) - fenced,
+            names.FENCED_BROKER_COUNT: fenced,
+            names.GLOBAL_TOPIC_COUNT: len(image.topics),
+            names.GLOBAL_PARTITION_COUNT: image.topics.partition_count,
+            names.OFFLINE_PARTITIONS_COUNT: self._offline,
+            names.PREFERRED_REPLICA_IMBALANCE: self._imbalanced,
+            names.METADATA_LAST_APPLIED_OFFSET: image.provenance.offset,
+            names.RAFT_HIGH_WATERMARK: self._quorum.high_watermark,
+            names.RAFT_LOG_END_OFFSET: self._quorum.log_end_offset,
+            names.RAFT_EPOCH: leader.epoch,
+            names.RAFT_LEADER: -1 if leader.leader_id is None else leader.leader_id,
+        }
+        for name, value in values.items():
+            yield MetricFamily(name, [((), value)])
+
+    def _count(self, topics: TopicsImage) -> None:
+        if topics is self._counted:
+            return
+        self._counted = topics
+        self._offline = self._imbalanced = 0
+        for topic in topics:
+            for partition in topic.partitions.values():
+                if partition.leader < 0:
+                    self._offline += 1
+                elif partition.leader != partition.replicas[0]:
+                    self._imbalanced += 1
+
+
+def directory_families(directories: DataDirectories) -> Iterator[MetricFamily]:
+    """Which data directories have failed."""
+    failed = {each.path: int(not each.is_online) for each in directories.logs}
+    failed |= dict.fromkeys(directories.offline_paths, 1)
+    yield MetricFamily(names.OFFLINE_LOG_DIRECTORIES, [((), sum(failed.values()))])
+    yield MetricFamily(
+        names.LOG_DIRECTORY_OFFLINE,
+        [((("logDirectory", path),), state) for path, state in failed.items()],
+    )
+
+
+def session_families(sessions: FetchSessionCache) -> Iterator[MetricFamily]:
+    """Fetch sessions."""
+    yield MetricFamily(names.FETCH_SESSIONS, [((), len(sessions))])
+    yield MetricFamily(names.FETCH_SESSION_PARTITIONS, [((), sessions.partition_count)])

@@ -1,0 +1,81 @@
+"""Metrics in the text format of Prometheus, piece by piece, by the prometheus-client library.
+
+Names are those that the JMX exporter's usual rules for Kafka give: group, type and name in lower
+case, `PerSec` counts as `_total`, percentiles as the label `quantile`. A broker with thousands of
+partitions has a hundred thousand values, which is why the text comes in pieces.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from prometheus_client import generate_latest
+from prometheus_client.core import Metric
+
+from barnabas.metrics.catalogue import CATALOGUE
+from barnabas.metrics.family import MetricKind, Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from barnabas.metrics.catalogue import MetricRow
+    from barnabas.metrics.family import MetricFamily, Tags
+
+# Values per piece: about a millisecond of work.
+PIECE_SAMPLES = 100
+_TOTAL = "_total"
+_PER_SECOND = "persec"
+
+
+class _One:
+    """A collector of one metric, as the library wants it."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric
+
+
+def exposition_name(name: str, kind: MetricKind) -> str:
+    """The name of a metric in Prometheus, a counter's without its `_total`."""
+    plain = name.replace(":", "_").replace(".", "_").replace("-", "_").lower()
+    if kind is MetricKind.COUNTER:
+        plain = plain.removesuffix(_PER_SECOND).removesuffix(_TOTAL)
+    return plain
+
+
+def pieces(families: Iterable[MetricFamily]) -> Iterator[bytes]:
+    """The text of all families; each step is short."""
+    for family in families:
+        row = CATALOGUE[family.name]
+        name = exposition_name(family.name, row.kind)
+        samples = iter(family.samples)
+        piece = list(islice(samples, PIECE_SAMPLES))
+        yield _text(name, row, piece)
+        while len(piece) == PIECE_SAMPLES:
+            piece = list(islice(samples, PIECE_SAMPLES))
+            lines = _text(name, row, piece).splitlines(keepends=True)
+            # What stands above all values of a name stands there once.
+            yield b"".join(line for line in lines if not line.startswith(b"#"))
+
+
+def _text(name: str, row: MetricRow, piece: list[tuple[Tags, float | Summary]]) -> bytes:
+    metric = Metric(name, row.text, row.kind.value)
+    for tags, value in piece:
+        _add(metric, name, tags, value)
+    return generate_latest(_One(metric))
+
+
+def _add(metric: Metric, name: str, tags: Tags, value: float | Summary) -> None:
+    labels = {label.replace("-", "_"): text for label, text in tags}
+    if isinstance(value, Summary):
+        for fraction, at in value.quantiles.items():
+            metric.add_sample(name, {**labels, "quantile": str(fraction)}, at)
+        metric.add_sample(f"{name}_count", labels, value.number)
+        metric.add_sample(f"{name}_sum", labels, value.total)
+    elif metric.type == MetricKind.COUNTER.value:
+        metric.add_sample(name + _TOTAL, labels, value)
+    else:
+        metric.add_sample(name, labels, value)

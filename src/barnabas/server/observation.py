@@ -1,0 +1,101 @@
+"""What can be seen of a broker from outside: its metrics, and whether it is healthy and ready."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas import __version__
+from barnabas.metrics import names
+from barnabas.metrics.registry import MetricsRegistry
+from barnabas.replication.replica_gauges import publish_replica_metrics
+from barnabas.server.cluster_metrics import ClusterMetrics, directory_families, session_families
+from barnabas.server.process_metrics import ProcessMetrics
+from barnabas.server.request_metrics import (
+    connection_families,
+    quota_families,
+    request_families,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.controller.controller import Controller
+    from barnabas.runtime.loop import Runtime
+    from barnabas.server.listener import Listener
+    from barnabas.server.log_directories import DataDirectories
+    from barnabas.server.metrics_listener import MetricsListener
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request_statistics import RequestStatistics
+
+# Kafka's numbers of a broker's states.
+STARTING = 1
+RUNNING = 3
+STOPPING = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedParts:
+    """What metrics are read off, beside what handlers have."""
+
+    statistics: RequestStatistics
+    listeners: Sequence[Listener]
+    controller: Controller
+    directories: DataDirectories
+
+
+class Observation:
+    """Joins all sources of metrics; listens when it is told to."""
+
+    def __init__(self, runtime: Runtime, parts: ServerParts, observed: ObservedParts) -> None:
+        self._runtime = runtime
+        self.registry = MetricsRegistry(runtime.clock)
+        self._process = ProcessMetrics(runtime.clock, runtime.timer, __version__)
+        self._listener: MetricsListener | None = None
+        # One of the broker states above.
+        self.state = STARTING
+        # Why the process is about to end, if it is.
+        self.failure: BaseException | None = None
+        publish_replica_metrics(parts.replicas, self.registry)
+        cluster = ClusterMetrics(observed.controller, parts.cluster, parts.quorum)
+        self.registry.gauge(names.BROKER_STATE, None, lambda: self.state)
+        for source in (
+            lambda: request_families(observed.statistics),
+            lambda: connection_families(observed.listeners),
+            lambda: quota_families(parts.quotas),
+            cluster.families,
+            lambda: directory_families(observed.directories),
+            lambda: session_families(parts.fetch_sessions),
+            self._process.families,
+        ):
+            self.registry.add_source(source)
+
+    def listen(self, host: str, port: int) -> str:
+        """Answer HTTP there; returns HOST:PORT with the real port.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        # Loaded only where somebody wants to look: they take a third of the start.
+        from barnabas.server.metrics_listener import MetricsListener
+
+        self._listener = MetricsListener(
+            self.registry, self._runtime.timer, self._why_not_healthy, self._why_not_ready
+        )
+        address = self._listener.bind(self._runtime.sockets, host, port)
+        self._process.start()
+        return address
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._process.stop()
+        if self._listener is not None:
+            self._listener.close()
+
+    def _why_not_healthy(self) -> str | None:
+        return None if self.failure is None else f"the broker cannot go on: {self.failure}"
+
+    def _why_not_ready(self) -> str | None:
+        if self.state == STARTING:
+            return "starting: logs are being loaded, or the controller has not let us in yet"
+        return "stopping" if self.state == STOPPING else self._why_not_healthy()

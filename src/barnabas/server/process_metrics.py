@@ -1,0 +1,70 @@
+"""The process itself as metrics: pauses of the collector, lag of the loop, and what /proc says."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+from barnabas.metrics import names
+from barnabas.metrics.family import MetricFamily, Summary
+from barnabas.server.request_metrics import summary_of
+from barnabas.server.request_statistics import Times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.timer import Timer
+
+_MS_PER_S = 1000.0
+_CHECK_MS = 1000.0
+
+
+class ProcessMetrics:
+    """Measures while somebody may look; costs a timer a second."""
+
+    def __init__(self, clock: Clock, timer: Timer, version: str) -> None:
+        self._clock = clock
+        self._timer = timer
+        self._version = version
+        self._pauses = Times()
+        self._lags = Times()
+        self._pause_began_ms = 0.0
+        self._due_ms = 0.0
+        self._running = False
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self._running = True
+        gc.callbacks.append(self._on_collection)
+        self._arm()
+
+    def stop(self) -> None:
+        """Measure no more."""
+        if self._running:
+            self._running = False
+            gc.callbacks.remove(self._on_collection)
+
+    def families(self) -> Iterator[MetricFamily]:
+        """In seconds, as Prometheus has it for processes."""
+        for name, times in ((names.GC_PAUSE, self._pauses), (names.LOOP_LAG, self._lags)):
+            number, total_ms, quantiles = summary_of(times)
+            in_seconds = {fraction: value / _MS_PER_S for fraction, value in quantiles.items()}
+            yield MetricFamily(name, [((), Summary(number, total_ms / _MS_PER_S, in_seconds))])
+        yield MetricFamily(names.BUILD_INFO, [((("version", self._version),), 1.0)])
+
+    def _on_collection(self, phase: str, _info: Mapping[str, int]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if phase == "start":
+            self._pause_began_ms = now_ms
+        else:
+            self._pauses.add(now_ms - self._pause_began_ms)
+
+    def _arm(self) -> None:
+        self._due_ms = self._clock.monotonic_ms() + _CHECK_MS
+        self._timer.call_later(_CHECK_MS, self._check)
+
+    def _check(self) -> None:
+        if self._running:
+            self._lags.add(max(0.0, self._clock.monotonic_ms() - self._due_ms))
+            self._arm()
