@@ -74,7 +74,7 @@ class ShardState(Enum):
 
     LOADING = "loading"
     ACTIVE = "active"
-    # The log could not be read; a new leader epoch tries again.
+    # The log could not be read (a new leader epoch tries again), or the broker stops.
     FAILED = "failed"
 
 
@@ -178,6 +178,15 @@ class CoordinatorDriver(Generic[S]):
         running.shard.on_unloaded()
         for held in running.held:
             held.finish(ErrorCode.NOT_COORDINATOR)
+
+    def shutdown(self) -> None:
+        """Send everybody elsewhere; what is being written is answered when it is committed."""
+        for running in self._running.values():
+            if running.loader is not None:
+                running.loader.cancel()
+            running.state = ShardState.FAILED
+            running.timers.close()
+            running.shard.on_unloaded()
 
     def _on_loaded(self, running: _Running[S], succeeded: bool) -> None:
         running.loader = None

@@ -161,6 +161,7 @@ class Broker:
         for listener in self._listeners:
             listener.drain()
         self._replicas.answer_waiting_fetches()
+        self._groups.driver.shutdown()
         self._drain(on_stopped, self._runtime.clock.monotonic_ms() + DRAIN_MS_MAX)
 
     def _drain(self, on_stopped: Callable[[], None], deadline_ms: float) -> None:

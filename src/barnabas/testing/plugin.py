@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+# A test does not want its first consumer to wait three seconds for others.
+TEST_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[BrokerProcess]:
     """One running broker for the whole session; tests share it and use topics of their own."""
-    with BrokerProcess() as process:
+    with BrokerProcess(settings=TEST_SETTINGS) as process:
         yield process
 
 
 @pytest.fixture
 def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A running broker for this test alone: it may be killed and restarted."""
-    with BrokerProcess(tmp_path) as process:
+    with BrokerProcess(tmp_path, TEST_SETTINGS) as process:
         yield process
 
 
@@ -37,7 +40,8 @@ def make_broker(tmp_path: Path) -> Iterator[Callable[[Mapping[str, str]], Broker
     made: list[BrokerProcess] = []
 
     def make(settings: Mapping[str, str]) -> BrokerProcess:
-        process = BrokerProcess(tmp_path / f"broker-{len(made)}", settings)
+        directory = tmp_path / f"broker-{len(made)}"
+        process = BrokerProcess(directory, {**TEST_SETTINGS, **settings})
         made.append(process)
         return process
 
