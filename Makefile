@@ -1,5 +1,6 @@
 # make setup  creates .venv with everything, `.venv/bin/barnabas` is the command
 # make demo   the pipeline over real data, with kills        make test   all tests
+# make fuzz   minutes of hostile requests                   make kills  kill -9 under load, KILLS=100 times
 # make check  format, lint, types, layers, tidy, tests       make bench  numbers beside other brokers
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ STAMP  := $(VENV)/.installed
 # npm comes with some builds of nodejs, which conflict with the package.
 DEBIAN_PACKAGES := kcat maven nodejs openjdk-17-jdk-headless $(shell command -v npm >/dev/null || echo npm)
 
-.PHONY: setup demo test check bench format lint types layers debian-packages clean
+.PHONY: setup demo test check bench fuzz kills format lint types layers debian-packages clean
 
 setup: $(STAMP)
 
@@ -49,6 +50,14 @@ check: lint types layers
 
 bench: setup
 	$(BIN)/python -m bench.run
+
+# Ten minutes, a million frames or more: FUZZ='--seconds 60 --seed 7' for others.
+fuzz: setup
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign $(FUZZ)
+
+KILLS ?= 100
+kills: setup
+	KILLS=$(KILLS) $(BIN)/pytest -s --timeout 3600 tests/conformance/test_kill_minus_nine.py
 
 debian-packages:
 	@missing=; for p in $(DEBIAN_PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \

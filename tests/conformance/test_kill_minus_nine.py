@@ -1,4 +1,8 @@
-"""kill -9 under idempotent load, twenty times: what was acknowledged is there once and in order.
+"""kill -9 under load, twenty times: what was acknowledged is there once and in order.
+
+Idempotent producers write numbered records, and a member of a group commits the offsets that it has
+reached: after each restart it goes on from there, never from further back. `make kills KILLS=100`
+is the same for longer.
 
 This shows durability against the death of the process (the page cache survives it), not against
 the loss of power.
@@ -6,6 +10,7 @@ the loss of power.
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -19,8 +24,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.testing.broker_process import BrokerProcess
 
 TOPIC = "survivors"
+GROUP = "surviving-readers"
 PARTITIONS = 3
-KILLS = 20
+# A group's first member starts at once.
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+KILLS = int(os.environ.get("KILLS", "20"))
 SECONDS_BETWEEN_KILLS = 0.6
 DEADLINE_SECONDS = 60
 # Many small segments and index entries, so that kills hit rolls and index writes too.
@@ -72,8 +80,8 @@ class Load:
                 except BufferError:
                     break
                 self.sent[partition] += 1
-            # Serves the callbacks, and keeps the load at some thousands a second.
-            self._producer.poll(0.0005)
+            # Serves the callbacks, and keeps the load at a thousand or so a second.
+            self._producer.poll(0.002)
 
     def _on_delivery(self, error: object, message: confluent_kafka.Message) -> None:
         if error is not None:
@@ -83,26 +91,110 @@ class Load:
         self.acknowledged[message.partition()][number] = message.offset()
 
 
+class Reader:
+    """A member of a group that reads on and commits what it has read, until it is told to stop."""
+
+    def __init__(self, address: str) -> None:
+        # Per partition: the largest offset whose commit was acknowledged.
+        self.committed = [0] * PARTITIONS
+        self.read = 0
+        # Places from where it had to go on behind what it had committed.
+        self.setbacks: list[str] = []
+        self._address = address
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._address,
+                "group.id": GROUP,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6000,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
+        consumer.subscribe([TOPIC])
+        while not self._stopping.is_set():
+            messages = [m for m in consumer.consume(500, 0.1) if not m.error()]
+            if not messages:
+                continue
+            for message in messages:
+                if message.offset() < self.committed[message.partition()]:
+                    self.setbacks.append(f"{message.partition()}: {message.offset()}")
+            self.read += len(messages)
+            try:
+                done = consumer.commit(asynchronous=False)
+            except confluent_kafka.KafkaException:
+                # Killed meanwhile: whether it holds is not known, and it is not counted on.
+                continue
+            for place in done:
+                if place.error is None:
+                    before = self.committed[place.partition]
+                    self.committed[place.partition] = max(before, place.offset)
+        consumer.close()
+
+    def check_committed(self) -> None:
+        """What the broker has is not behind what it acknowledged."""
+        asker = Consumer({"bootstrap.servers": self._address, "group.id": GROUP})
+        acknowledged = list(self.committed)
+        places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+        for place in asker.committed(places, 30):
+            if acknowledged[place.partition] > max(place.offset, 0):
+                self.setbacks.append(f"{place.partition}: {place.offset} is committed")
+        asker.close()
+
+
 @pytest.fixture(scope="module")
-def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, Load]]:
-    """A broker that was killed twenty times under load, and that load, all acknowledged."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("killed"))
+def reader() -> list[Reader]:
+    """The reader that took part, once `survivor` is there."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def survivor(
+    tmp_path_factory: pytest.TempPathFactory, reader: list[Reader]
+) -> Iterator[tuple[BrokerProcess, Load]]:
+    """A broker that was killed many times under load, and that load, all acknowledged."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("killed"), SETTINGS)
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=CONFIG)])[TOPIC].result(30)
     load = Load(broker.bootstrap)
+    reader.append(Reader(broker.bootstrap))
     for _ in range(KILLS):
-        before = load.acknowledged_count()
+        acknowledged, committed = load.acknowledged_count(), sum(reader[0].committed)
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while load.acknowledged_count() < before + 100:
+        while (
+            load.acknowledged_count() < acknowledged + 100 or sum(reader[0].committed) == committed
+        ):
             assert time.monotonic() < deadline, "the load does not go on after a kill"
             time.sleep(0.01)
         time.sleep(SECONDS_BETWEEN_KILLS * random.random())
         broker.kill()
         broker.start()
+        reader[0].check_committed()
     load.stop()
+    reader[0].stop()
+    sent = sum(load.sent)
+    print(f"{KILLS} kills, {sent} records, {reader[0].read} read by the group", flush=True)
     yield broker, load
     broker.stop()
+
+
+@pytest.mark.conformance
+@pytest.mark.slow
+def test_committed_offsets_of_a_group_never_go_back(
+    survivor: tuple[BrokerProcess, Load], reader: list[Reader]
+) -> None:
+    assert reader[0].setbacks == []
+    assert sum(reader[0].committed) > 1000
 
 
 def read_all(address: str, partition: int, count: int) -> list[confluent_kafka.Message]:

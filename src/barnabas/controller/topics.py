@@ -183,8 +183,7 @@ class TopicControl:
         self, view: ControllerView, request: DeleteTopicsRequest
     ) -> ControllerResult[DeleteTopicsResponse]:
         """Delete topics, each by name or by id."""
-        named = [(name, ZERO_UUID) for name in request.topic_names]
-        named += [(each.name or "", each.topic_id) for each in request.topics]
+        named = _named(request)
         found = [self._find(view.image, name, topic_id) for name, topic_id in named]
         times = Counter(each.id for each in found if not isinstance(each, Refusal))
         records: list[VersionedRecord] = []
@@ -209,12 +208,12 @@ class TopicControl:
                 )
         return ControllerResult(records, DeleteTopicsResponse(responses=results))
 
-    def _find(self, image: ClusterImage, name: str, topic_id: bytes) -> TopicImage | Refusal:
+    def _find(self, image: ClusterImage, name: str | None, topic_id: bytes) -> TopicImage | Refusal:
         if not self._config.delete_topic_enable:
             return Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-        if name and topic_id != ZERO_UUID:
+        if name is not None and topic_id != ZERO_UUID:
             return Refusal(ErrorCode.INVALID_REQUEST, "give the topic's name or its id, not both")
-        if name:
+        if name is not None:
             topic = image.topics.by_name(name)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif topic_id == ZERO_UUID:
@@ -254,9 +253,15 @@ def _not_created(name: str, refusal: Refusal) -> CreatableTopicResult:
     )
 
 
-def _not_deleted(name: str, topic_id: bytes, refusal: Refusal) -> DeletableTopicResult:
+def _named(request: DeleteTopicsRequest) -> list[tuple[str | None, bytes]]:
+    """What is to be deleted: names up to version 5, then a name or an id, the other one absent."""
+    named: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
+    return named + [(each.name, each.topic_id) for each in request.topics]
+
+
+def _not_deleted(name: str | None, topic_id: bytes, refusal: Refusal) -> DeletableTopicResult:
     return DeletableTopicResult(
-        name=name or None,
+        name=name,
         topic_id=topic_id,
         error_code=refusal.error_code,
         error_message=refusal.message,
@@ -271,8 +276,6 @@ def refuse_create_topics(request: CreateTopicsRequest, error: Refusal) -> Create
 
 def refuse_delete_topics(request: DeleteTopicsRequest, error: Refusal) -> DeleteTopicsResponse:
     """The response when nothing could be done."""
-    named = [(name, ZERO_UUID) for name in request.topic_names]
-    named += [(each.name or "", each.topic_id) for each in request.topics]
     return DeleteTopicsResponse(
-        responses=[_not_deleted(name, topic_id, error) for name, topic_id in named]
+        responses=[_not_deleted(name, topic_id, error) for name, topic_id in _named(request)]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.headers import encode_response
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ANONYMOUS = "ANONYMOUS"
 # In place of a throttle time: no quota of clients holds this asker back.
 EXEMPT = -1
+
+_log = logging.getLogger(__name__)
 
 
 class RequestServices:
@@ -94,7 +97,13 @@ class RequestContext:
         """
         if throttle_ms or self._services.quotas.is_active:
             self._throttle(response, throttle_ms)
-        chunks = encode_response(self.correlation_id, response, self.version)
+        try:
+            chunks = encode_response(self.correlation_id, response, self.version)
+        except Exception:  # noqa: BLE001
+            # Whoever brought the answer about, a committed batch for instance, has others to tell.
+            _log.exception("Answer to %s failed; its connection is closed", self.connection.peer)
+            self.connection.abort()
+            return
         statistics = self._statistics
         statistics.count_errors(response, statistics.errors)
         statistics.response_bytes += sum(map(len, chunks))

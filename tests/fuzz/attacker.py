@@ -1,0 +1,136 @@
+"""Connections that send frames as fast as they are taken, and come back when they are closed."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import selectors
+import socket
+import time
+from dataclasses import dataclass, field
+
+from fuzz import mutations
+from fuzz.grammar import DELICATE, Grammar
+
+CONNECTIONS = 6
+FRAMES_PER_REFILL = 40
+DAMAGED_SHARE = 0.08
+# A connection on which nothing moves for so long is left: its next answer waits, for a member that
+# never comes for instance.
+STALL_SECONDS = 1.0
+
+
+@dataclass
+class Tally:
+    """What was sent and what came back."""
+
+    frames: int = 0
+    damaged: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    connections: int = 0
+    closed_by_broker: int = 0
+    stalled: int = 0
+    by_api: dict[int, int] = field(default_factory=dict)
+
+
+class _Connection:
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address, 10)
+        self.socket.setblocking(False)
+        self.output = b""
+        # Frames in it, counted as sent once all of it is.
+        self.frames = 0
+        self.moved = time.monotonic()
+
+
+class Attacker:
+    """Sends until it has sent enough, or for long enough."""
+
+    def __init__(self, bootstrap: str, seed: int) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._address = (host, int(port))
+        self._rng = random.Random(seed)
+        self._grammar = Grammar(self._rng)
+        self._selector = selectors.DefaultSelector()
+        self.tally = Tally()
+
+    def run(self, seconds: float, frames: int | None = None) -> Tally:
+        """Attack for so long, or until so many frames were sent."""
+        deadline = time.monotonic() + seconds
+        connections = [self._connect() for _ in range(CONNECTIONS)]
+        while time.monotonic() < deadline and (frames is None or self.tally.frames < frames):
+            ready = self._selector.select(0.05)
+            for key, events in ready:
+                connection: _Connection = key.data
+                if not self._serve(connection, events):
+                    self._replace(connections, connection)
+            now = time.monotonic()
+            for connection in list(connections):
+                if now - connection.moved > STALL_SECONDS:
+                    self.tally.stalled += 1
+                    self._replace(connections, connection)
+        for connection in connections:
+            self._selector.unregister(connection.socket)
+            connection.socket.close()
+        return self.tally
+
+    def _connect(self) -> _Connection:
+        connection = _Connection(self._address)
+        self._selector.register(
+            connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, connection
+        )
+        self.tally.connections += 1
+        return connection
+
+    def _replace(self, connections: list[_Connection], old: _Connection) -> None:
+        self._selector.unregister(old.socket)
+        if self._rng.random() < 0.5:
+            # Half of them leave without a word, as a killed process does.
+            with contextlib.suppress(OSError):
+                old.socket.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00"
+                )
+        old.socket.close()
+        connections.remove(old)
+        connections.append(self._connect())
+
+    def _serve(self, connection: _Connection, events: int) -> bool:
+        """Move bytes; False if the connection is closed."""
+        try:
+            if events & selectors.EVENT_READ:
+                received = connection.socket.recv(1 << 16)
+                if not received:
+                    self.tally.closed_by_broker += 1
+                    return False
+                self.tally.bytes_received += len(received)
+                connection.moved = time.monotonic()
+            if events & selectors.EVENT_WRITE:
+                if not connection.output:
+                    self.tally.frames += connection.frames
+                    connection.output, connection.frames = self._refill()
+                sent = connection.socket.send(connection.output)
+                connection.output = connection.output[sent:]
+                self.tally.bytes_sent += sent
+                connection.moved = time.monotonic()
+        except BlockingIOError:
+            return True
+        except OSError:
+            self.tally.closed_by_broker += 1
+            return False
+        return True
+
+    def _refill(self) -> tuple[bytes, int]:
+        """Frames to send; a damaged one is the last, since what follows it may never be read."""
+        rng, tally = self._rng, self.tally
+        frames = []
+        for _ in range(FRAMES_PER_REFILL):
+            api, frame = self._grammar.frame()
+            tally.by_api[api] = tally.by_api.get(api, 0) + 1
+            if rng.random() < DAMAGED_SHARE:
+                tally.damaged += 1
+                damage = rng.choice(mutations.CUTTING if api in DELICATE else mutations.ALL)
+                frames.append(damage(frame, rng))
+                break
+            frames.append(frame)
+        return b"".join(frames), len(frames)

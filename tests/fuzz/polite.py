@@ -1,0 +1,90 @@
+"""A well-behaved client beside the attack: numbered records there and back, nothing else.
+
+`python -m fuzz.polite BOOTSTRAP TOPIC` runs until its standard input ends, then waits for what is
+under way and prints what it saw as one JSON line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+RECORDS_PER_SECOND = 50
+LAST_RECORDS_SECONDS = 30
+
+
+def main(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    errors: list[str] = []
+    acknowledged: list[int] = []
+    slowest = 0.0
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0},
+        error_cb=lambda error: errors.append(str(error)),
+    )
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"{topic}-readers",
+            "auto.offset.reset": "earliest",
+        },
+        error_cb=lambda error: errors.append(str(error)),
+    )
+    consumer.subscribe([topic])
+    stopping = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), stopping.set()), daemon=True).start()
+    print("started", flush=True)
+
+    def on_delivery(error: object, message: object) -> None:
+        nonlocal slowest
+        if error is not None:
+            errors.append(str(error))
+        else:
+            acknowledged.append(message.offset())
+            slowest = max(slowest, message.latency())
+
+    sent = 0
+    read: list[int] = []
+
+    def take(seconds: float) -> None:
+        message = consumer.poll(seconds)
+        if message is None:
+            return
+        if message.error():
+            errors.append(str(message.error()))
+        else:
+            read.append(int(message.value()))
+
+    while not stopping.is_set():
+        producer.produce(topic, b"%d" % sent, on_delivery=on_delivery)
+        sent += 1
+        producer.poll(0)
+        due = time.monotonic() + 1 / RECORDS_PER_SECOND
+        while (left := due - time.monotonic()) > 0:
+            take(left)
+    producer.flush(LAST_RECORDS_SECONDS)
+    deadline = time.monotonic() + LAST_RECORDS_SECONDS
+    while len(read) < sent and time.monotonic() < deadline:
+        take(0.5)
+    consumer.close()
+    seen = {
+        "sent": sent,
+        "acknowledged": len(acknowledged),
+        "read": len(read),
+        "acknowledged_in_order": acknowledged == list(range(sent)),
+        "read_in_order": read == list(range(sent)),
+        "slowest_ack_ms": round(slowest * 1000),
+        "errors": errors[:10],
+        "first_oddities": [pair for pair in enumerate(read) if pair[0] != pair[1]][:5],
+    }
+    print(json.dumps(seen), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

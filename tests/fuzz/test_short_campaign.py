@@ -1,0 +1,43 @@
+"""The campaign of `make fuzz`, for a few seconds and from a fixed seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.server.handlers.table import SERVED_APIS
+from fuzz import campaign
+from fuzz.attacker import Attacker
+from fuzz.grammar import Grammar
+
+FRAMES = 12_000
+SECONDS = 60
+SEED = 20_261_121
+
+
+def test_every_served_api_and_version_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    import random
+
+    grammar = Grammar(random.Random(1))
+    made = {grammar.frame()[0] for _ in range(3000)}
+    assert made == {int(key) for key in SERVED_APIS}
+
+
+@pytest.mark.conformance
+@pytest.mark.slow
+def test_the_broker_stands_hostile_requests(tmp_path: Path) -> None:
+    outcome = campaign.run(SECONDS, FRAMES, SEED, tmp_path)
+    assert outcome.problems == []
+    assert outcome.frames >= FRAMES
+    assert outcome.polite["sent"] > 20
+
+
+@pytest.mark.conformance
+def test_a_broker_that_ends_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end_the_broker(attacker: Attacker, _seconds: float, _frames: int | None) -> None:
+        raise ConnectionRefusedError("nobody listens")
+
+    monkeypatch.setattr(Attacker, "run", end_the_broker)
+    outcome = campaign.run(5, 10, SEED, tmp_path)
+    assert any("gone" in problem for problem in outcome.problems)
