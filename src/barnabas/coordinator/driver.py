@@ -208,6 +208,13 @@ class CoordinatorDriver(Generic[S]):
         """The shards that are loaded."""
         return [each.shard for each in self._running.values() if each.state is ShardState.ACTIVE]
 
+    def counts(self) -> dict[ShardState, int]:
+        """How many shards are in each state."""
+        found = dict.fromkeys(ShardState, 0)
+        for running in self._running.values():
+            found[running.state] += 1
+        return found
+
     def shards(self) -> list[S]:
         """All shards, those that are being loaded included."""
         return [each.shard for each in self._running.values()]

@@ -65,6 +65,19 @@ CATALOGUE: dict[str, MetricRow] = {
     ),
     names.FETCH_SESSIONS: MetricRow(G, (), "Fetch sessions."),
     names.FETCH_SESSION_PARTITIONS: MetricRow(G, (), "Partitions of all fetch sessions."),
+    names.GROUP_OFFSETS: MetricRow(G, (), "Committed offsets."),
+    names.GROUPS: MetricRow(G, (), "Groups."),
+    names.GROUPS_PREPARING_REBALANCE: MetricRow(G, (), "Groups whose members join again."),
+    names.GROUPS_COMPLETING_REBALANCE: MetricRow(G, (), "Groups that wait for their leader."),
+    names.GROUPS_STABLE: MetricRow(G, (), "Groups whose members have their assignments."),
+    names.GROUPS_EMPTY: MetricRow(G, (), "Groups without members."),
+    names.GROUP_REBALANCES: MetricRow(C, (), "Rebalances that were completed."),
+    names.OFFSET_COMMITS: MetricRow(C, (), "Offsets committed."),
+    names.OFFSET_DELETIONS: MetricRow(C, (), "Offsets deleted, or gone with group or topic."),
+    names.OFFSET_EXPIRATIONS: MetricRow(C, (), "Offsets that expired."),
+    names.GROUP_STATE_PARTITIONS: MetricRow(
+        G, ("state",), "Partitions of __consumer_offsets that are led here."
+    ),
     names.BROKER_STATE: MetricRow(G, (), "1 starting, 3 running, 6 stopping: Kafka's numbers."),
     names.METADATA_LAST_APPLIED_OFFSET: MetricRow(
         G, (), "Offset of the last metadata record taken in."

@@ -49,6 +49,22 @@ PARTITION_UNDER_MIN_ISR: Final = "kafka.cluster:Partition:UnderMinIsr"
 PARTITION_AT_MIN_ISR: Final = "kafka.cluster:Partition:AtMinIsr"
 PARTITION_IN_SYNC_REPLICAS: Final = "kafka.cluster:Partition:InSyncReplicasCount"
 PARTITION_REPLICAS: Final = "kafka.cluster:Partition:ReplicasCount"
+GROUP_OFFSETS: Final = "kafka.coordinator.group:GroupMetadataManager:NumOffsets"
+GROUPS: Final = "kafka.coordinator.group:GroupMetadataManager:NumGroups"
+GROUPS_PREPARING_REBALANCE: Final = (
+    "kafka.coordinator.group:GroupMetadataManager:NumGroupsPreparingRebalance"
+)
+GROUPS_COMPLETING_REBALANCE: Final = (
+    "kafka.coordinator.group:GroupMetadataManager:NumGroupsCompletingRebalance"
+)
+GROUPS_STABLE: Final = "kafka.coordinator.group:GroupMetadataManager:NumGroupsStable"
+GROUPS_EMPTY: Final = "kafka.coordinator.group:GroupMetadataManager:NumGroupsEmpty"
+GROUP_REBALANCES: Final = "kafka.server:group-coordinator-metrics:group-completed-rebalance-count"
+OFFSET_COMMITS: Final = "kafka.server:group-coordinator-metrics:offset-commit-count"
+OFFSET_DELETIONS: Final = "kafka.server:group-coordinator-metrics:offset-deletion-count"
+OFFSET_EXPIRATIONS: Final = "kafka.server:group-coordinator-metrics:offset-expiration-count"
+GROUP_STATE_PARTITIONS: Final = "kafka.server:group-coordinator-metrics:num-partitions"
+
 PARTITION_LAST_STABLE_OFFSET_LAG: Final = "kafka.cluster:Partition:LastStableOffsetLag"
 
 LOG_SIZE: Final = "kafka.log:Log:Size"

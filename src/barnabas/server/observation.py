@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas import __version__
+from barnabas.coordinator.group.group_gauges import group_families
 from barnabas.metrics import names
 from barnabas.metrics.registry import MetricsRegistry
 from barnabas.replication.replica_gauges import publish_replica_metrics
@@ -66,6 +67,7 @@ class Observation:
             cluster.families,
             lambda: directory_families(observed.directories),
             lambda: session_families(parts.fetch_sessions),
+            lambda: group_families(parts.groups),
             self._process.families,
         ):
             self.registry.add_source(source)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.driver import CoordinatorDriver
 from barnabas.coordinator.group.committed_offset import CommittedOffset
+from barnabas.coordinator.group.group_metrics import GroupMetrics
 from barnabas.coordinator.group.group_requests import GroupRequests
 from barnabas.coordinator.group.group_shard import GroupShard, MemberClaim, OffsetsToCommit
 from barnabas.coordinator.group.member_requests import MemberRequests
@@ -82,9 +83,10 @@ class GroupCoordinator:
     ) -> None:
         self._clock: Clock = parts.clock
         self._topics = topics
+        self.metrics = GroupMetrics()
 
         def make_shard(timers: ShardTimers) -> GroupShard:
-            return GroupShard(config, timers, parts.clock, rng)
+            return GroupShard(config, timers, parts.clock, rng, self.metrics)
 
         self.driver: CoordinatorDriver[GroupShard] = CoordinatorDriver(
             OFFSETS_TOPIC, parts, make_shard

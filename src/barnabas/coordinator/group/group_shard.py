@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.membership import Joining
     from barnabas.coordinator.group.offset_store import PartitionKey
     from barnabas.coordinator.group.rebalance import Written
@@ -79,6 +80,7 @@ class GroupShard:
         "_clock",
         "_config",
         "_membership",
+        "_metrics",
         "_rebalance",
         "groups",
         "offsets",
@@ -86,18 +88,24 @@ class GroupShard:
     )
 
     def __init__(
-        self, config: GroupCoordinatorConfig, timers: ShardTimers, clock: Clock, rng: Rng
+        self,
+        config: GroupCoordinatorConfig,
+        timers: ShardTimers,
+        clock: Clock,
+        rng: Rng,
+        metrics: GroupMetrics,
     ) -> None:
         self._config = config
         self._clock = clock
+        self._metrics = metrics
         # Every group of this partition, those that have offsets only included.
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
         # Latest value by key, both as they are in the log.
         self.unknown_records: dict[bytes, bytes] = {}
-        self._rebalance = Rebalance(config, timers, clock, self.groups.get)
+        self._rebalance = Rebalance(config, timers, clock, metrics, self.groups.get)
         self._membership = Membership(self._rebalance, rng, config.group_max_size)
-        self._cleaner = OffsetCleaner(config, timers, clock, self.groups, self.offsets)
+        self._cleaner = OffsetCleaner(config, timers, clock, metrics, self.groups, self.offsets)
 
     # Members.
 
@@ -180,6 +188,7 @@ class GroupShard:
                 continue
             errors[key] = ErrorCode.NONE
             records.append(committed.to_record(request.claim.group_id, *key))
+        self._metrics.offset_commits += len(records)
         return CoordinatorResult(errors, records)
 
     def _check_claim(self, claim: MemberClaim, version: int) -> ErrorCode:
@@ -223,6 +232,7 @@ class GroupShard:
                 if key in committed and key not in errors:
                     records.append(offset_tombstone(group_id, *key))
                 errors[key] = ErrorCode.NONE
+        self._metrics.offset_deletions += len(records)
         return CoordinatorResult(errors, records)
 
     def delete_group(self, group_id: str) -> CoordinatorResult[ErrorCode]:
@@ -233,6 +243,7 @@ class GroupShard:
         if group.has_members:
             return CoordinatorResult(ErrorCode.NON_EMPTY_GROUP)
         records = [offset_tombstone(group_id, *key) for key in self.offsets.latest(group_id)]
+        self._metrics.offset_deletions += len(records)
         return CoordinatorResult(ErrorCode.NONE, [*records, group_tombstone(group_id)])
 
     def forget_topics(self, topics: Mapping[str, bytes]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.classic_group import ClassicGroup
     from barnabas.coordinator.group.committed_offset import CommittedOffset
+    from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.offset_store import OffsetStore, PartitionKey
     from barnabas.coordinator.group.rebalance import Written
     from barnabas.coordinator.result import CoordinatorRecord
@@ -54,19 +55,30 @@ class _Pass:
 class OffsetCleaner:
     """Of one shard."""
 
-    __slots__ = ("_clock", "_config", "_groups", "_is_started", "_offsets", "_passes", "_timers")
+    __slots__ = (
+        "_clock",
+        "_config",
+        "_groups",
+        "_is_started",
+        "_metrics",
+        "_offsets",
+        "_passes",
+        "_timers",
+    )
 
     def __init__(
         self,
         config: GroupCoordinatorConfig,
         timers: ShardTimers,
         clock: Clock,
+        metrics: GroupMetrics,
         groups: dict[str, ClassicGroup],
         offsets: OffsetStore,
     ) -> None:
         self._config = config
         self._timers = timers
         self._clock = clock
+        self._metrics = metrics
         self._groups = groups
         self._offsets = offsets
         self._is_started = False
@@ -142,6 +154,10 @@ class OffsetCleaner:
                     return False
                 else:
                     records.append(offset_tombstone(group.group_id, *key))
+                    if cleaning.removes_groups:
+                        self._metrics.offset_expirations += 1
+                    else:
+                        self._metrics.offset_deletions += 1
         if (
             cleaning.removes_groups
             and group.is_in(GroupState.EMPTY)

@@ -67,6 +67,10 @@ class OffsetStore:
                 latest[key] = value
         return latest
 
+    def count(self) -> int:
+        """How many offsets are committed."""
+        return sum(map(len, self._by_group.values()))
+
     def group_ids(self) -> list[str]:
         """Groups that have offsets."""
         return list(self._by_group)

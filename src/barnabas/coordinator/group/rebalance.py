@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.classic_group import ClassicGroup
     from barnabas.coordinator.group.classic_member import ClassicMember
+    from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.shard_timers import ShardTimers
     from barnabas.runtime.clock import Clock
 
@@ -62,18 +63,20 @@ def append_error(error: ErrorCode) -> ErrorCode:
 class Rebalance:
     """Moves groups from state to state."""
 
-    __slots__ = ("_clock", "_config", "_timers", "find")
+    __slots__ = ("_clock", "_config", "_metrics", "_timers", "find")
 
     def __init__(
         self,
         config: GroupCoordinatorConfig,
         timers: ShardTimers,
         clock: Clock,
+        metrics: GroupMetrics,
         find: Callable[[str], ClassicGroup | None],
     ) -> None:
         self._config = config
         self._timers = timers
         self._clock = clock
+        self._metrics = metrics
         # The group of an id as it is when a timer fires: it may have been made anew.
         self.find = find
 
@@ -238,6 +241,7 @@ class Rebalance:
         for member in group.members.values():
             member.assignment = assignments[member.id]
         group.transition_to(GroupState.STABLE, self._clock.wall_ms())
+        self._metrics.completed_rebalances += 1
         self._propagate(group, ErrorCode.NONE)
 
     def propagate_error(self, group: ClassicGroup, error: ErrorCode) -> None:

@@ -1,0 +1,41 @@
+"""Publishes what the group coordinator counts, under Kafka's names (GroupCoordinatorMetrics)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.group_state import GroupState
+from barnabas.metrics import names
+from barnabas.metrics.family import MetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+
+
+def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
+    """The counts, and what there is of groups and state partitions now."""
+    metrics, driver = coordinator.metrics, coordinator.driver
+    shards = driver.active()
+    states = Counter(group.state for shard in shards for group in shard.groups.values())
+    offsets = sum(shard.offsets.count() for shard in shards)
+    for name, value in (
+        (names.GROUP_OFFSETS, offsets),
+        (names.GROUPS, sum(states.values())),
+        (names.GROUPS_PREPARING_REBALANCE, states[GroupState.PREPARING_REBALANCE]),
+        (names.GROUPS_COMPLETING_REBALANCE, states[GroupState.COMPLETING_REBALANCE]),
+        (names.GROUPS_STABLE, states[GroupState.STABLE]),
+        (names.GROUPS_EMPTY, states[GroupState.EMPTY]),
+        (names.GROUP_REBALANCES, metrics.completed_rebalances),
+        (names.OFFSET_COMMITS, metrics.offset_commits),
+        (names.OFFSET_DELETIONS, metrics.offset_deletions),
+        (names.OFFSET_EXPIRATIONS, metrics.offset_expirations),
+    ):
+        yield MetricFamily(name, [((), value)])
+    counted = driver.counts()
+    yield MetricFamily(
+        names.GROUP_STATE_PARTITIONS,
+        [((("state", state.value),), count) for state, count in counted.items()],
+    )
