@@ -21,13 +21,21 @@ from barnabas.controller.configs import (
 )
 from barnabas.controller.directories import DirectoryControl, refuse_assign_replicas
 from barnabas.controller.elections import Elections
+from barnabas.controller.features import FeatureControl, refuse_update_features
 from barnabas.controller.in_sync_replicas import IsrControl, refuse_alter_partition
+from barnabas.controller.leader_elections import LeaderElectionControl, refuse_elect_leaders
 from barnabas.controller.partitions import PartitionControl, refuse_create_partitions
 from barnabas.controller.placement import StripedPlacer
 from barnabas.controller.producer_ids import allocate_producer_ids, refuse_producer_ids
+from barnabas.controller.reassignments import (
+    ReassignmentControl,
+    refuse_alter_reassignments,
+    refuse_list_reassignments,
+)
 from barnabas.controller.result import ControllerResult, ControllerView, Refusal
 from barnabas.controller.topic_configs import TopicConfigs
 from barnabas.controller.topics import TopicControl, refuse_create_topics, refuse_delete_topics
+from barnabas.controller.unregistration import UnregistrationControl, refuse_unregister_broker
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.provenance import Provenance
 from barnabas.protocol.errors import ErrorCode
@@ -54,6 +62,10 @@ if TYPE_CHECKING:
         AlterPartitionRequest,
         AlterPartitionResponse,
     )
+    from barnabas.protocol.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
     from barnabas.protocol.messages.assign_replicas_to_dirs import (
         AssignReplicasToDirsRequest,
         AssignReplicasToDirsResponse,
@@ -72,9 +84,22 @@ if TYPE_CHECKING:
     )
     from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from barnabas.protocol.messages.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
+    )
+    from barnabas.protocol.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
+    from barnabas.protocol.messages.unregister_broker import (
+        UnregisterBrokerRequest,
+        UnregisterBrokerResponse,
+    )
+    from barnabas.protocol.messages.update_features import (
+        UpdateFeaturesRequest,
+        UpdateFeaturesResponse,
     )
     from barnabas.raft.driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
@@ -84,6 +109,7 @@ if TYPE_CHECKING:
 _NOT_CONTROLLER = Refusal(
     ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or has just ceased to be"
 )
+_NO_TIME = Refusal(ErrorCode.REQUEST_TIMED_OUT, "the request leaves no time to serve it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +159,12 @@ class Controller:
         self._directories = DirectoryControl(elections)
         self._brokers = BrokerControl(config, elections, self._directories)
         self._isr = IsrControl(elections)
+        registration = parts.registration
+        supported = {} if registration is None else registration.supported_features
+        self._features = FeatureControl(config, supported)
+        self._leader_elections = LeaderElectionControl(elections)
+        self._reassignments = ReassignmentControl(elections)
+        self._unregistration = UnregistrationControl(elections)
 
     @property
     def is_active(self) -> bool:
@@ -242,6 +274,40 @@ class Controller:
         """A broker says in which directories its replicas lie (API 73)."""
         self._serve(self._directories.assign, refuse_assign_replicas, request, on_done)
 
+    def update_features(
+        self, request: UpdateFeaturesRequest, on_done: Callable[[UpdateFeaturesResponse], None]
+    ) -> None:
+        """Raise or lower feature levels (API 57)."""
+        self._serve(self._features.update, refuse_update_features, request, on_done)
+
+    def elect_leaders(
+        self, request: ElectLeadersRequest, on_done: Callable[[ElectLeadersResponse], None]
+    ) -> None:
+        """Elect leaders on request (API 43)."""
+        self._serve(self._leader_elections.elect, refuse_elect_leaders, request, on_done)
+
+    def alter_partition_reassignments(
+        self,
+        request: AlterPartitionReassignmentsRequest,
+        on_done: Callable[[AlterPartitionReassignmentsResponse], None],
+    ) -> None:
+        """Move partitions, or cancel a move (API 45)."""
+        self._serve(self._reassignments.alter, refuse_alter_reassignments, request, on_done)
+
+    def list_partition_reassignments(
+        self,
+        request: ListPartitionReassignmentsRequest,
+        on_done: Callable[[ListPartitionReassignmentsResponse], None],
+    ) -> None:
+        """Say which partitions are on the move (API 46)."""
+        self._serve(self._reassignments.list, refuse_list_reassignments, request, on_done)
+
+    def unregister_broker(
+        self, request: UnregisterBrokerRequest, on_done: Callable[[UnregisterBrokerResponse], None]
+    ) -> None:
+        """Forget a broker (API 64)."""
+        self._serve(self._unregistration.unregister, refuse_unregister_broker, request, on_done)
+
     # -- the driver's listener --------------------------------------------------------------------
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
@@ -295,6 +361,9 @@ class Controller:
         image = self._image
         if image is None or not self._driver.is_leader:
             on_done(refuse(request, _NOT_CONTROLLER))
+            return
+        if getattr(request, "timeout_ms", 1) <= 0:
+            on_done(refuse(request, _NO_TIME))
             return
         view = ControllerView(image, self._driver.log_end_offset, self._now(), mutations)
         result = handle(view, request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.new_partitions import is_live
+from barnabas.controller.new_partitions import directory_on, is_live
 from barnabas.controller.partition_change import ElectionRules, changed_partition
 from barnabas.metadata.partition_registration import NO_LEADER
 
@@ -121,6 +121,7 @@ class Elections:
             is_acceptable=is_acceptable,
             unclean_election=configs.has_unclean_election(image, topic.name),
             unclean_shutdown=unclean_shutdown,
+            directory_on=lambda replica: directory_on(image.brokers[replica]),
         )
 
 

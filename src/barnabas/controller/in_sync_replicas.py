@@ -61,7 +61,11 @@ class IsrControl:
                     answers.append(_refused(proposal, refusal.error_code))
                     continue
                 records += change
-                answers.append(_accepted(proposal.partition_index, after))
+                if after.leader != request.broker_id:
+                    # The reassignment is over with this change, and the proposer no replica now.
+                    answers.append(_refused(proposal, ErrorCode.NEW_LEADER_ELECTED))
+                else:
+                    answers.append(_accepted(proposal.partition_index, after))
             topics.append(TopicDataResponse(topic_id=asked.topic_id, partitions=answers))
         response = AlterPartitionResponse(error_code=ErrorCode.NONE, topics=topics)
         return ControllerResult(records, response)

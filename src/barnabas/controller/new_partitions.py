@@ -65,7 +65,17 @@ class NewPartitions:
                 raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
             replication_factor = len(replicas)
 
-    def _problem_of(self, replicas: Sequence[int], replication_factor: int | None) -> str | None:
+    def check_replicas(self, replicas: Sequence[int]) -> None:
+        """Refuse replicas that a partition cannot have; whether one is live does not matter.
+
+        Raises:
+            Refusal: INVALID_REPLICA_ASSIGNMENT.
+        """
+        problem = self._wrong_brokers(replicas)
+        if problem is not None:
+            raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+    def _wrong_brokers(self, replicas: Sequence[int]) -> str | None:
         if not replicas:
             return "a partition needs at least one replica"
         if len(set(replicas)) != len(replicas):
@@ -73,6 +83,12 @@ class NewPartitions:
         for broker_id in replicas:
             if broker_id not in self._image.brokers:
                 return f"broker {broker_id} is not registered"
+        return None
+
+    def _problem_of(self, replicas: Sequence[int], replication_factor: int | None) -> str | None:
+        wrong = self._wrong_brokers(replicas)
+        if wrong is not None:
+            return wrong
         if replication_factor is not None and len(replicas) != replication_factor:
             return f"replicas {list(replicas)} should be {replication_factor}, as the others"
         if not any(is_live(self._image.brokers.get(broker_id)) for broker_id in replicas):
@@ -85,7 +101,7 @@ class NewPartitions:
         isr = tuple(replica for replica in replicas if is_live(brokers.get(replica)))
         registration = PartitionRegistration(
             replicas=tuple(replicas),
-            directories=tuple(_directory_on(brokers[replica]) for replica in replicas),
+            directories=tuple(directory_on(brokers[replica]) for replica in replicas),
             isr=isr,
             leader=isr[0],
             leader_epoch=0,
@@ -94,7 +110,7 @@ class NewPartitions:
         return registration.to_record(topic_id, partition, self._image.features.metadata_version)
 
 
-def _directory_on(broker: BrokerRegistration) -> bytes:
+def directory_on(broker: BrokerRegistration) -> bytes:
     """Where the broker will keep the replica, as far as that is known now (KIP-858)."""
     if len(broker.directories) == 1:
         return broker.directories[0]

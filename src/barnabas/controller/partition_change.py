@@ -1,7 +1,8 @@
 """Who leads a partition, and the record that says so (Kafka's PartitionChangeBuilder, KIP-966).
 
 A leader comes from the ISR, the preferred replica first; then from the eligible leader replicas;
-then, uncleanly, the last known leader or, where the topic allows it, any live replica.
+then, uncleanly, the last known leader or, where the topic allows it, any live replica. A
+reassignment is over as soon as all replicas that it adds are in the ISR (KIP-455).
 """
 
 from __future__ import annotations
@@ -9,8 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.metadata_version import partition_change_record_version
+from barnabas.metadata.metadata_version import (
+    has_directories,
+    partition_change_record_version,
+)
 from barnabas.metadata.partition_registration import (
+    DIRECTORY_UNASSIGNED,
     NO_LEADER,
     NO_LEADER_CHANGE,
     RECOVERED,
@@ -41,6 +46,31 @@ class ElectionRules:
     prefer_first: bool = False
     # Replicas that may have lost data: no longer eligible.
     unclean_shutdown: frozenset[int] = frozenset()
+    # The directory that a broker keeps a new replica in, as far as that is known.
+    directory_on: Callable[[int], bytes] = lambda _: DIRECTORY_UNASSIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where a partition is, and where it is on the way to (KIP-455)."""
+
+    # All replicas, those that come and go included; the preferred leader first.
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, partition: PartitionRegistration) -> Assignment:
+        """The assignment that a partition has."""
+        return cls(partition.replicas, partition.adding_replicas, partition.removing_replicas)
+
+    def after(self, isr: tuple[int, ...]) -> tuple[Assignment, tuple[int, ...]]:
+        """This assignment and the ISR, or what they become if the reassignment is over."""
+        if not (self.adding or self.removing) or not set(self.adding) <= set(isr):
+            return self, isr
+        kept = tuple(replica for replica in self.replicas if replica not in self.removing)
+        in_sync = tuple(replica for replica in isr if replica not in self.removing)
+        return (Assignment(kept), in_sync) if in_sync else (self, isr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +86,22 @@ def changed_partition(
     before: PartitionRegistration,
     target_isr: tuple[int, ...],
     rules: ElectionRules,
+    target: Assignment | None = None,
 ) -> tuple[PartitionChangeRecord, int] | None:
     """The record that gives the partition `target_isr` and, where needed, another leader.
+
+    Args:
+        target: the assignment to have; None for the present one.
 
     Returns:
         None if nothing changes.
     """
+    assignment, target_isr = (target or Assignment.of(before)).after(target_isr)
     if not target_isr and not rules.elr_enabled:
         # Without ELR the last member stays in the ISR: it alone is known to have everything.
         target_isr = before.isr
     elr = _target_elr(before, target_isr, rules)
-    outcome = _elect(before, target_isr, elr, rules)
+    outcome = _elect(before, target_isr, elr, rules, assignment.replicas)
     if outcome.isr != target_isr:
         elr = _target_elr(before, outcome.isr, rules)
     last_known = _last_known_elr(before, outcome, rules)
@@ -82,6 +117,7 @@ def changed_partition(
         record.eligible_leader_replicas = list(elr)
     if last_known != before.last_known_elr:
         record.last_known_elr = list(last_known)
+    _note_assignment(record, before, assignment, rules)
     if _says_nothing(record):
         return None
     return record, partition_change_record_version(rules.metadata_version)
@@ -92,21 +128,25 @@ def _elect(
     isr: tuple[int, ...],
     elr: tuple[int, ...],
     rules: ElectionRules,
+    replicas: tuple[int, ...],
 ) -> _Outcome:
-    if before.leader in isr and rules.is_acceptable(before.leader) and not rules.prefer_first:
+    preferred = replicas[0] if replicas else NO_LEADER
+    if rules.prefer_first and preferred in isr and rules.is_acceptable(preferred):
+        return _Outcome(preferred, isr)
+    if before.leader in isr and rules.is_acceptable(before.leader):
         return _Outcome(before.leader, isr)
-    for replica in before.replicas:
+    for replica in replicas:
         if replica in isr and rules.is_acceptable(replica):
             return _Outcome(replica, isr)
     if not any(rules.is_acceptable(replica) for replica in isr):
-        for replica in before.replicas:
+        for replica in replicas:
             if replica in elr and rules.is_acceptable(replica):
                 return _Outcome(replica, (replica,))
         last = before.last_known_elr
         if not isr and not elr and len(last) == 1 and rules.is_acceptable(last[0]):
             return _Outcome(last[0], last, unclean=True)
         if rules.unclean_election:
-            for replica in before.replicas:
+            for replica in replicas:
                 if rules.is_acceptable(replica):
                     return _Outcome(replica, (replica,), unclean=True)
     return _Outcome(NO_LEADER, isr)
@@ -144,6 +184,32 @@ def _recovery(before: PartitionRegistration, outcome: _Outcome) -> int:
     return RECOVERED
 
 
+def _note_assignment(
+    record: PartitionChangeRecord,
+    before: PartitionRegistration,
+    assignment: Assignment,
+    rules: ElectionRules,
+) -> None:
+    """Put what changes of the assignment into the record."""
+    replicas = assignment.replicas
+    if replicas != before.replicas:
+        record.replicas = list(replicas)
+        if has_directories(rules.metadata_version):
+            record.directories = [
+                before.directory_of(replica)
+                if replica in before.replicas
+                else rules.directory_on(replica)
+                for replica in replicas
+            ]
+        if record.leader == NO_LEADER_CHANGE and not set(before.replicas) <= set(replicas):
+            # Who is no replica any more learns it by the leader's new epoch.
+            record.leader = before.leader
+    if assignment.adding != before.adding_replicas:
+        record.adding_replicas = list(assignment.adding)
+    if assignment.removing != before.removing_replicas:
+        record.removing_replicas = list(assignment.removing)
+
+
 def _says_nothing(record: PartitionChangeRecord) -> bool:
     return (
         record.isr is None
@@ -151,4 +217,7 @@ def _says_nothing(record: PartitionChangeRecord) -> bool:
         and record.leader_recovery_state == _UNCHANGED_RECOVERY
         and record.eligible_leader_replicas is None
         and record.last_known_elr is None
+        and record.replicas is None
+        and record.adding_replicas is None
+        and record.removing_replicas is None
     )

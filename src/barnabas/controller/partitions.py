@@ -33,6 +33,11 @@ class PartitionControl:
         self, view: ControllerView, request: CreatePartitionsRequest
     ) -> ControllerResult[CreatePartitionsResponse]:
         """Add partitions up to the asked count, or only check whether that would work."""
+        if _added(view.image, request) > _PARTITIONS_MAX:
+            refusal = Refusal(
+                ErrorCode.POLICY_VIOLATION, f"one request may create {_PARTITIONS_MAX} partitions"
+            )
+            return ControllerResult([], refuse_create_partitions(request, refusal))
         times = Counter(topic.name for topic in request.topics)
         records: list[VersionedRecord] = []
         results: dict[str, CreatePartitionsTopicResult] = {}
@@ -45,11 +50,6 @@ class PartitionControl:
                         ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named more than once"
                     )
                 added = self._add(view.image, topic)
-                if len(records) + len(added) > _PARTITIONS_MAX:
-                    raise Refusal(
-                        ErrorCode.POLICY_VIOLATION,
-                        f"one request may create {_PARTITIONS_MAX} partitions",
-                    )
                 view.take_mutations(len(added))
             except Refusal as refusal:
                 results[topic.name] = _refused(topic.name, refusal)
@@ -74,10 +74,6 @@ class PartitionControl:
                 f"topic {wanted.name} has {current} partitions already; {wanted.count} asked for",
             )
         added = wanted.count - current
-        if added > _PARTITIONS_MAX:
-            raise Refusal(
-                ErrorCode.POLICY_VIOLATION, f"one request may create {_PARTITIONS_MAX} partitions"
-            )
         new = NewPartitions(image)
         factor = len(topic.partitions[0].replicas)
         if wanted.assignments is None:
@@ -93,6 +89,16 @@ class PartitionControl:
         return [
             new.record(topic.id, current + index, replicas) for index, replicas in enumerate(placed)
         ]
+
+
+def _added(image: ClusterImage, request: CreatePartitionsRequest) -> int:
+    """Partitions that the request would add to existing topics, each counted once."""
+    added = {}
+    for wanted in request.topics:
+        topic = image.topics.by_name(wanted.name)
+        if topic is not None:
+            added[wanted.name] = max(0, wanted.count - len(topic.partitions))
+    return sum(added.values())
 
 
 def _refused(name: str, refusal: Refusal) -> CreatePartitionsTopicResult:

@@ -13,6 +13,9 @@ NAME_LENGTH_MAX = 249
 # Topics that the cluster itself writes.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
+# The name of the metadata log, which is none of the topics.
+METADATA_TOPIC = "__cluster_metadata"
+
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.new_partitions import NewPartitions
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.controller.topic_names import colliding, problem_of
+from barnabas.controller.topic_names import METADATA_TOPIC, colliding, problem_of
 from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import (
@@ -39,8 +39,13 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.create_topics import CreatableTopic
     from barnabas.runtime.rng import Rng
 
-# Kafka's limit: more would not fit one batch of records.
+# Kafka's limits of one request, in partitions and in records.
 _PARTITIONS_MAX = 10_000
+_RECORDS_MAX = 10_000
+_TOO_MANY = Refusal(
+    ErrorCode.POLICY_VIOLATION,
+    f"one request may create {_PARTITIONS_MAX} partitions, their topics' records counted too",
+)
 _SAY_NOTHING = -1
 
 
@@ -61,10 +66,11 @@ class TopicControl:
         self, view: ControllerView, request: CreateTopicsRequest
     ) -> ControllerResult[CreateTopicsResponse]:
         """Create topics with configs and partitions, or only check whether that would work."""
+        if self._count(request) > _PARTITIONS_MAX:
+            return ControllerResult([], refuse_create_topics(request, _TOO_MANY))
         times = Counter(topic.name for topic in request.topics)
         records: list[VersionedRecord] = []
         results: dict[str, CreatableTopicResult] = {}
-        partitions = 0
         for topic in request.topics:
             if topic.name in results:
                 continue
@@ -73,26 +79,35 @@ class TopicControl:
                     raise Refusal(
                         ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named more than once"
                     )
-                made = self._create_one(view.image, topic, list(results))
-                partitions += made[1].num_partitions
-                if partitions > _PARTITIONS_MAX:
-                    raise Refusal(
-                        ErrorCode.POLICY_VIOLATION,
-                        f"one request may create {_PARTITIONS_MAX} partitions",
-                    )
+                made = self._create_one(view.image, topic)
                 view.take_mutations(made[1].num_partitions)
             except Refusal as refusal:
                 results[topic.name] = _not_created(topic.name, refusal)
                 continue
             results[topic.name] = made[1]
-            if not request.validate_only:
-                records += made[0]
-        return ControllerResult(records, CreateTopicsResponse(topics=list(results.values())))
+            records += made[0]
+        if len(records) > _RECORDS_MAX:
+            return ControllerResult([], refuse_create_topics(request, _TOO_MANY))
+        response = CreateTopicsResponse(topics=list(results.values()))
+        return ControllerResult([] if request.validate_only else records, response)
+
+    def _count(self, request: CreateTopicsRequest) -> int:
+        """Partitions of all topics that the request names once."""
+        counts = {
+            topic.name: len(topic.assignments)
+            or (
+                self._config.num_partitions
+                if topic.num_partitions == _SAY_NOTHING
+                else topic.num_partitions
+            )
+            for topic in request.topics
+        }
+        return sum(max(0, count) for count in counts.values())
 
     def _create_one(
-        self, image: ClusterImage, topic: CreatableTopic, created: list[str]
+        self, image: ClusterImage, topic: CreatableTopic
     ) -> tuple[list[VersionedRecord], CreatableTopicResult]:
-        self._check_name(image, topic.name, created)
+        _check_name(image, topic.name)
         configs = self._own_configs(topic)
         new = NewPartitions(image)
         placed = self._place(new, topic)
@@ -129,26 +144,9 @@ class TopicControl:
         )
         return records, result
 
-    def _check_name(self, image: ClusterImage, name: str, created: list[str]) -> None:
-        problem = problem_of(name)
-        if problem is not None:
-            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if image.topics.by_name(name) is not None:
-            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
-        other = colliding(name, image.topics.names()) or colliding(name, created)
-        if other is not None:
-            raise Refusal(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic {name} differs from topic {other} only in '.' and '_', which metrics"
-                " cannot tell apart",
-            )
-
     def _own_configs(self, topic: CreatableTopic) -> dict[str, str]:
-        given: dict[str, str | None] = {}
-        for each in topic.configs:
-            if each.name in given:
-                raise Refusal(ErrorCode.INVALID_CONFIG, f"{each.name} is given more than once")
-            given[each.name] = each.value
+        # The last value counts of a key that is given more than once.
+        given = {each.name: each.value for each in topic.configs}
         self._configs.check(given)
         return {name: value for name, value in given.items() if value is not None}
 
@@ -166,10 +164,6 @@ class TopicControl:
             raise Refusal(
                 ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}"
             )
-        if count > _PARTITIONS_MAX:
-            raise Refusal(
-                ErrorCode.POLICY_VIOLATION, f"one request may create {_PARTITIONS_MAX} partitions"
-            )
         if factor <= 0:
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -183,45 +177,92 @@ class TopicControl:
         self, view: ControllerView, request: DeleteTopicsRequest
     ) -> ControllerResult[DeleteTopicsResponse]:
         """Delete topics, each by name or by id."""
-        named = _named(request)
-        found = [self._find(view.image, name, topic_id) for name, topic_id in named]
-        times = Counter(each.id for each in found if not isinstance(each, Refusal))
+        if not self._config.delete_topic_enable:
+            refusal = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+            return ControllerResult([], refuse_delete_topics(request, refusal))
         records: list[VersionedRecord] = []
         results: list[DeletableTopicResult] = []
-        for (name, topic_id), topic in zip(named, found, strict=True):
-            if isinstance(topic, Refusal):
-                results.append(_not_deleted(name, topic_id, topic))
-            elif times[topic.id] > 1:
-                refusal = Refusal(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-                results.append(_not_deleted(name, topic_id, refusal))
-            else:
-                try:
-                    view.take_mutations(len(topic.partitions))
-                except Refusal as refusal:
-                    results.append(_not_deleted(name, topic_id, refusal))
-                    continue
-                records.append((RemoveTopicRecord(topic_id=topic.id), 0))
-                results.append(
-                    DeletableTopicResult(
-                        name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE
-                    )
-                )
+        for wanted, found in _wanted(view.image, request):
+            try:
+                topic = _unrefused(found)
+                view.take_mutations(len(topic.partitions))
+            except Refusal as refusal:
+                results.append(_not_deleted(wanted, refusal))
+                continue
+            records.append((RemoveTopicRecord(topic_id=topic.id), 0))
+            results.append(
+                DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE)
+            )
         return ControllerResult(records, DeleteTopicsResponse(responses=results))
 
-    def _find(self, image: ClusterImage, name: str | None, topic_id: bytes) -> TopicImage | Refusal:
-        if not self._config.delete_topic_enable:
-            return Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-        if name is not None and topic_id != ZERO_UUID:
-            return Refusal(ErrorCode.INVALID_REQUEST, "give the topic's name or its id, not both")
-        if name is not None:
-            topic = image.topics.by_name(name)
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif topic_id == ZERO_UUID:
-            return Refusal(ErrorCode.INVALID_REQUEST, "neither a name nor an id is given")
+
+# A topic to be deleted as the request names it: by name, by id (the zero id is none).
+Wanted = tuple[str | None, bytes]
+
+
+def _named(request: DeleteTopicsRequest) -> list[Wanted]:
+    named: list[Wanted] = [(name, ZERO_UUID) for name in request.topic_names]
+    return named + [(each.name, each.topic_id) for each in request.topics]
+
+
+def _wanted(
+    image: ClusterImage, request: DeleteTopicsRequest
+) -> list[tuple[Wanted, TopicImage | Refusal]]:
+    """What the request names, each once, with the topic or why it cannot be deleted."""
+    times = Counter(_named(request))
+    by_id = {topic_id for name, topic_id in times if name is None and topic_id != ZERO_UUID}
+    doubly: set[bytes] = set()
+    found: list[tuple[Wanted, TopicImage | Refusal]] = []
+    for wanted, count in times.items():
+        topic = _find(image, wanted, count)
+        if wanted[0] is not None and not isinstance(topic, Refusal) and topic.id in by_id:
+            doubly.add(topic.id)
+            refusal = Refusal(ErrorCode.INVALID_REQUEST, "the topic is named by its id too")
+            found.append(((topic.name, topic.id), refusal))
         else:
-            topic = image.topics.by_id(topic_id)
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        return Refusal(unknown, unknown.message) if topic is None else topic
+            found.append((wanted, topic))
+    return [each for each in found if each[0][0] is not None or each[0][1] not in doubly]
+
+
+def _find(image: ClusterImage, wanted: Wanted, times: int) -> TopicImage | Refusal:
+    name, topic_id = wanted
+    if name is not None and topic_id != ZERO_UUID:
+        return Refusal(ErrorCode.INVALID_REQUEST, "give the topic's name or its id, not both")
+    if name is None and topic_id == ZERO_UUID:
+        return Refusal(ErrorCode.INVALID_REQUEST, "neither a name nor an id is given")
+    if times > 1:
+        return Refusal(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+    if name is not None:
+        topic = image.topics.by_name(name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        topic = image.topics.by_id(topic_id)
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    return Refusal(unknown, unknown.message) if topic is None else topic
+
+
+def _unrefused(found: TopicImage | Refusal) -> TopicImage:
+    if isinstance(found, Refusal):
+        raise found
+    return found
+
+
+def _check_name(image: ClusterImage, name: str) -> None:
+    problem = problem_of(name)
+    if problem is not None:
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if name == METADATA_TOPIC:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} is the metadata log, and no topic")
+    if image.topics.by_name(name) is not None:
+        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+    # As with Kafka, two new topics of one request are not held against each other.
+    other = colliding(name, image.topics.names())
+    if other is not None:
+        raise Refusal(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name} differs from topic {other} only in '.' and '_', which metrics"
+            " cannot tell apart",
+        )
 
 
 def _assigned(new: NewPartitions, topic: CreatableTopic) -> list[list[int]]:
@@ -253,13 +294,8 @@ def _not_created(name: str, refusal: Refusal) -> CreatableTopicResult:
     )
 
 
-def _named(request: DeleteTopicsRequest) -> list[tuple[str | None, bytes]]:
-    """What is to be deleted: names up to version 5, then a name or an id, the other one absent."""
-    named: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
-    return named + [(each.name, each.topic_id) for each in request.topics]
-
-
-def _not_deleted(name: str | None, topic_id: bytes, refusal: Refusal) -> DeletableTopicResult:
+def _not_deleted(wanted: Wanted, refusal: Refusal) -> DeletableTopicResult:
+    name, topic_id = wanted
     return DeletableTopicResult(
         name=name,
         topic_id=topic_id,
@@ -277,5 +313,5 @@ def refuse_create_topics(request: CreateTopicsRequest, error: Refusal) -> Create
 def refuse_delete_topics(request: DeleteTopicsRequest, error: Refusal) -> DeleteTopicsResponse:
     """The response when nothing could be done."""
     return DeleteTopicsResponse(
-        responses=[_not_deleted(name, topic_id, error) for name, topic_id in _named(request)]
+        responses=[_not_deleted(wanted, error) for wanted in dict.fromkeys(_named(request))]
     )

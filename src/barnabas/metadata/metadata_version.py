@@ -41,3 +41,17 @@ def register_broker_record_version(metadata_version: int) -> int:
     if metadata_version >= _DIRECTORIES:
         return 3
     return 2 if metadata_version >= _MIGRATION else 1
+
+
+# Levels that brought new records, or new fields that older levels would lose.
+_CHANGING_METADATA = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
+
+
+def changes_metadata(lower: int, higher: int) -> bool:
+    """Whether going from `higher` down to `lower` could lose metadata."""
+    return any(lower < level <= higher for level in _CHANGING_METADATA)
+
+
+def has_eligible_leader_replicas(metadata_version: int) -> bool:
+    """Whether partition records can name eligible leader replicas."""
+    return metadata_version >= _ELIGIBLE_LEADER_REPLICAS

@@ -15,6 +15,7 @@ from barnabas.controller.controller import Controller, ControllerParts
 from barnabas.coordinator.config import GroupCoordinatorConfig
 from barnabas.coordinator.driver import DriverParts
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.metadata.broker_registration import ControllerRegistration
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.snapshot_generator import SnapshotGenerator
 from barnabas.network.connection import ConnectionDoors
@@ -35,7 +36,7 @@ from barnabas.server.directory_assignments import DirectoryAssignments
 from barnabas.server.dispatch import Dispatcher, HandlerTable
 from barnabas.server.dynamic_config import DynamicBrokerConfig
 from barnabas.server.endpoint import parse_address
-from barnabas.server.features import BOOTSTRAP_FEATURES
+from barnabas.server.features import BOOTSTRAP_FEATURES, SUPPORTED_FEATURES
 from barnabas.server.forwarding import Forwarding
 from barnabas.server.listener import Listener
 from barnabas.server.listeners import advertised_endpoints
@@ -133,7 +134,7 @@ class Broker:
         publisher = MetadataPublisher()
         self._controller = Controller(
             ControllerConfig(self._configuration.node_id, self._cluster_id, self._config),
-            ControllerParts(self._quorum, publisher, runtime.rng),
+            ControllerParts(self._quorum, publisher, runtime.rng, self._controller_registration()),
         )
         self._forwarding = Forwarding(self._controller)
         windows = quota_windows(self._config)
@@ -151,6 +152,12 @@ class Broker:
         self._quorum.add_listener(self._controller)
         self._controller.when_active(lambda: self._follower.open_logs(self._register))
         self._quorum.start()
+
+    def _controller_registration(self) -> ControllerRegistration:
+        """What the controller says of itself (KIP-919); it has no listener of its own."""
+        return ControllerRegistration(
+            self._configuration.node_id, self._runtime.rng.uuid(), {}, SUPPORTED_FEATURES
+        )
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
         """Stop serving, close every log, leave the mark of a clean stop, then call back."""
@@ -170,6 +177,13 @@ class Broker:
         if any(map(len, self._listeners)) and now_ms < deadline_ms:
             timer.call_later(STOP_RETRY_MS, lambda: self._drain(on_stopped, deadline_ms))
             return
+        if self._config.boolean("controlled.shutdown.enable"):
+            self._registration.shut_down(lambda: self._close(on_stopped))
+        else:
+            self._close(on_stopped)
+
+    def _close(self, on_stopped: Callable[[], None]) -> None:
+        """The controller knows: nothing is asked of this broker any more."""
         for listener in self._listeners:
             listener.close()
         self._observation.close()

@@ -162,6 +162,12 @@ OBSERVATION_KEYS = [
 
 REQUEST_KEYS = [
     ConfigKey(
+        "controlled.shutdown.enable",
+        B,
+        True,
+        "Whether a stop lets the controller choose other leaders first.",
+    ),
+    ConfigKey(
         "auto.create.topics.enable",
         B,
         True,

@@ -37,6 +37,11 @@ class Forwarding:
             ApiKey.BROKER_REGISTRATION: controller.register_broker,
             ApiKey.BROKER_HEARTBEAT: controller.broker_heartbeat,
             ApiKey.ALTER_PARTITION: controller.alter_partition,
+            ApiKey.UPDATE_FEATURES: controller.update_features,
+            ApiKey.ELECT_LEADERS: controller.elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: controller.alter_partition_reassignments,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: controller.list_partition_reassignments,
+            ApiKey.UNREGISTER_BROKER: controller.unregister_broker,
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: controller.assign_replicas_to_dirs,
         }
 

@@ -34,6 +34,8 @@ _PLAINTEXT = 0
 _NO_EPOCH = -1
 # Between tries while the controller says no, or has not let us in yet.
 _RETRY_MS = 20
+# How long a stop waits for the controller to let this broker go.
+_SHUTDOWN_MS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,9 @@ class Registration:
 
     __slots__ = (
         "_forwarding",
+        "_limit",
         "_metadata_offset",
+        "_on_let_go",
         "_on_unfenced",
         "_previous_epoch",
         "_registrant",
@@ -93,6 +97,9 @@ class Registration:
         self._unfenced = False
         self._stopped = False
         self._timer_entry: Cancellable | None = None
+        # Who waits for the controller to let this broker go; None unless it is shutting down.
+        self._on_let_go: Callable[[], None] | None = None
+        self._limit: Cancellable | None = None
 
     def start(self, previous_epoch: int) -> None:
         """Register; tried again until the controller takes it.
@@ -142,6 +149,28 @@ class Registration:
                 self._timer_entry.cancel()
             self._later(0, self._heartbeat)
 
+    def shut_down(self, on_let_go: Callable[[], None]) -> None:
+        """Have the controller choose other leaders, then call back: at once if it knows nothing.
+
+        The call comes after a limited time whatever the controller says, since a stop must end.
+        """
+        if self._timer_entry is not None:
+            self._timer_entry.cancel()
+        if not self._unfenced or self._stopped:
+            on_let_go()
+            return
+        self._on_let_go = on_let_go
+        self._limit = self._timer.call_later(_SHUTDOWN_MS_MAX, self._let_go)
+        self._heartbeat()
+
+    def _let_go(self) -> None:
+        on_let_go, self._on_let_go = self._on_let_go, None
+        if self._limit is not None:
+            self._limit.cancel()
+        if on_let_go is not None:
+            self.stop()
+            on_let_go()
+
     def _on_registered(self, response: BrokerRegistrationResponse) -> None:
         if self._stopped:
             return
@@ -160,7 +189,7 @@ class Registration:
             broker_epoch=self.epoch,
             current_metadata_offset=self._metadata_offset(),
             want_fence=False,
-            want_shut_down=False,
+            want_shut_down=self._on_let_go is not None,
             offline_log_dirs=self._registrant.offline_directories(),
             cordoned_log_dirs=self._registrant.cordoned_directories(),
         )
@@ -173,6 +202,12 @@ class Registration:
             _log.warning(
                 "The controller refuses a heartbeat: %s", ErrorCode(response.error_code).name
             )
+        if self._on_let_go is not None:
+            if response.error_code or response.should_shut_down:
+                self._let_go()
+            else:
+                self._later(0, self._heartbeat)
+            return
         let_in = not response.error_code and not response.is_fenced
         if let_in and not self._unfenced:
             self._unfenced = True

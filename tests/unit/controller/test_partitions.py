@@ -50,7 +50,6 @@ def test_partitions_are_added_behind_the_old_ones_with_as_many_replicas() -> Non
         (wanted("a", 2, [[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (wanted("a", 2, [[1, 9]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (wanted("a", 2, [[3, 1]]), ErrorCode.NONE),
-        (wanted("a", 20_000), ErrorCode.POLICY_VIOLATION),
     ],
 )
 def test_what_cannot_be_added_is_refused(
@@ -58,6 +57,11 @@ def test_what_cannot_be_added_is_refused(
 ) -> None:
     result = partitions_of().create(view_of(IMAGE), request(topic_wanted, wanted("b", 2)))
     assert [each.error_code for each in result.response.results] == [error, ErrorCode.NONE]
+
+
+def test_a_request_for_too_many_partitions_is_refused_as_a_whole() -> None:
+    result = partitions_of().create(view_of(IMAGE), request(wanted("a", 20_000), wanted("b", 2)))
+    assert [each.error_code for each in result.response.results] == [ErrorCode.POLICY_VIOLATION] * 2
 
 
 def test_a_topic_named_twice_is_refused_once() -> None:

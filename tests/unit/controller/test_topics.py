@@ -100,7 +100,7 @@ def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
     assert errors_of(response) == {
         "a_b.c": ErrorCode.INVALID_TOPIC_EXCEPTION,
         "x.y": ErrorCode.NONE,
-        "x_y": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "x_y": ErrorCode.NONE,
         "a-b-c": ErrorCode.NONE,
     }
 
@@ -215,13 +215,21 @@ def test_the_answer_shows_every_config_and_where_it_comes_from() -> None:
 
 
 def test_a_request_for_too_many_partitions_is_refused() -> None:
-    request = creation(new_topic("a", 6000), new_topic("b", 6000), new_topic("c", 10_001))
+    for counts in ((6000, 4001), (10_000,), (1, 10_001)):
+        topics = [new_topic(f"t{place}", count) for place, count in enumerate(counts)]
+        request = creation(*topics, validate_only=True)
+        response = topics_of().create(view_of(three_brokers()), request).response
+        assert set(errors_of(response).values()) == {ErrorCode.POLICY_VIOLATION}
+    response = (
+        topics_of().create(view_of(three_brokers()), creation(new_topic("a", 9_999))).response
+    )
+    assert errors_of(response) == {"a": ErrorCode.NONE}
+
+
+def test_the_metadata_log_is_no_topic() -> None:
+    request = creation(new_topic("__cluster_metadata"))
     response = topics_of().create(view_of(three_brokers()), request).response
-    assert list(errors_of(response).values()) == [
-        ErrorCode.NONE,
-        ErrorCode.POLICY_VIOLATION,
-        ErrorCode.POLICY_VIOLATION,
-    ]
+    assert errors_of(response) == {"__cluster_metadata": ErrorCode.INVALID_REQUEST}
 
 
 def test_answers_can_be_sent_at_every_version() -> None:
@@ -265,8 +273,8 @@ def test_a_topic_named_by_name_and_by_id_is_deleted_by_neither() -> None:
     assert [each.error_code for each in result.response.responses] == [
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,
-        ErrorCode.INVALID_REQUEST,
     ]
+    assert result.response.responses[0].topic_id == topic_id(1)
     assert len(result.records) == 1
 
 

@@ -179,3 +179,33 @@ def test_a_connection_made_before_the_broker_is_ready_is_served_afterwards() -> 
     assert broker.world.run_until(lambda: bool(outcome))
     assert broker.ready
     assert outcome[0][1] is None
+
+
+def test_a_stop_tells_the_controller_first() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    broker.stop()
+    image = broker.broker._cluster.image
+    assert image.brokers[1].fenced
+    assert image.brokers[1].in_controlled_shutdown
+    partition = image.topics.partition("t", 0)
+    assert partition is not None
+    assert (partition.leader, partition.elr) == (-1, (1,))
+    broker.restart()
+    assert broker.produce("t", b"x").error_code == 0
+
+
+def test_a_stop_does_without_when_it_is_told_so() -> None:
+    broker = SimulatedBroker(controlled_shutdown_enable="false")
+    broker.stop()
+    assert not broker.broker._cluster.image.brokers[1].fenced
+
+
+def test_the_controller_registers_itself_anew_in_each_life() -> None:
+    broker = SimulatedBroker()
+    first = broker.broker._cluster.image.controllers[1]
+    assert first.supported_features["metadata.version"].max_level == 33
+    broker.stop()
+    broker.restart()
+    second = broker.broker._cluster.image.controllers[1]
+    assert second.incarnation_id != first.incarnation_id

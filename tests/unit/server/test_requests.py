@@ -12,6 +12,9 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from barnabas.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.incremental_alter_configs import (
@@ -21,6 +24,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from barnabas.record.conversion import read_records
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
@@ -238,3 +242,29 @@ def test_a_malformed_request_costs_its_sender_alone_the_connection(
     stream.write([struct.pack(">i", len(frame)) + frame])
     assert broker.world.run_until(lambda: bool(bad.closed))
     assert broker.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
+
+
+def test_credentials_of_users_are_shown_without_their_secrets(broker: SimulatedBroker) -> None:
+    records = [
+        (
+            UserScramCredentialRecord(
+                name="alice",
+                mechanism=mechanism,
+                salt=b"s",
+                stored_key=b"k",
+                server_key=b"v",
+                iterations=4096 * mechanism,
+            ),
+            0,
+        )
+        for mechanism in (1, 2)
+    ]
+    broker.broker._quorum.append(records, lambda *_: None)
+    broker.world.run_for(100)
+    request = DescribeUserScramCredentialsRequest(users=None)
+    (result,) = broker.ask(request, 0).results
+    assert (result.user, result.error_code) == ("alice", ErrorCode.NONE)
+    assert [(each.mechanism, each.iterations) for each in result.credential_infos] == [
+        (1, 4096),
+        (2, 8192),
+    ]

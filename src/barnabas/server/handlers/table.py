@@ -51,6 +51,12 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_CLUSTER: ServedApi(0, 2, "describe_cluster"),
     ApiKey.DESCRIBE_LOG_DIRS: ServedApi(1, 5, "describe_log_dirs"),
     ApiKey.DESCRIBE_PRODUCERS: ServedApi(0, 0, "describe_producers"),
+    ApiKey.ELECT_LEADERS: ServedApi(0, 2, "elect_leaders"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ServedApi(0, 1, "alter_partition_reassignments"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ServedApi(0, 0, "list_partition_reassignments"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ServedApi(0, 0, "describe_user_scram_credentials"),
+    ApiKey.UPDATE_FEATURES: ServedApi(0, 2, "update_features"),
+    ApiKey.UNREGISTER_BROKER: ServedApi(0, 0, "unregister_broker"),
     ApiKey.LIST_CONFIG_RESOURCES: ServedApi(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "describe_topic_partitions"),
 }

@@ -1,0 +1,184 @@
+"""Raising and lowering the cluster's feature levels (UpdateFeatures API 57; KIP-584, KIP-778)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.metadata_version import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    changes_metadata,
+    has_eligible_leader_replicas,
+)
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.controller.config import ControllerConfig
+    from barnabas.controller.result import ControllerView, VersionedRecord
+    from barnabas.metadata.broker_registration import SupportedLevels
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.protocol.messages.update_features import FeatureUpdateKey
+
+_MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+class UpgradeType(IntEnum):
+    """What a change of level may be; the numbers are Kafka's."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureControl:
+    """Turns requests for other levels into records."""
+
+    def __init__(self, config: ControllerConfig, supported: Mapping[str, SupportedLevels]) -> None:
+        self._config = config
+        # Levels that this controller can work at; empty where it leaves that to the brokers.
+        self._supported = supported
+
+    def update(
+        self, view: ControllerView, request: UpdateFeaturesRequest
+    ) -> ControllerResult[UpdateFeaturesResponse]:
+        """Change all features that are named, or none, or only check whether that would work."""
+        image = view.image
+        # As with Kafka, the last word about a feature counts.
+        updates = {each.feature: each for each in request.feature_updates}
+        records: list[VersionedRecord] = []
+        try:
+            for update in updates.values():
+                records += self._update_one(image, update, updates)
+        except Refusal as refusal:
+            return ControllerResult([], refuse_update_features(request, refusal))
+        results = [
+            UpdatableFeatureResult(
+                feature=each.feature, error_code=ErrorCode.NONE, error_message=None
+            )
+            for each in request.feature_updates
+        ]
+        response = UpdateFeaturesResponse(
+            error_code=ErrorCode.NONE, error_message=None, results=results
+        )
+        return ControllerResult([] if request.validate_only else records, response)
+
+    def _update_one(
+        self,
+        image: ClusterImage,
+        update: FeatureUpdateKey,
+        updates: Mapping[str, FeatureUpdateKey],
+    ) -> list[VersionedRecord]:
+        name, level = update.feature, update.max_version_level
+        if update.upgrade_type not in tuple(UpgradeType):
+            raise _invalid(name, level, f"there is no upgrade type {update.upgrade_type}")
+        if level < 0:
+            raise _invalid(name, level, "a level is at least 0")
+        self._check_supported(image, name, level)
+        current = _current(image, name)
+        is_upgrade = update.upgrade_type == UpgradeType.UPGRADE
+        if level < current and is_upgrade:
+            raise _invalid(name, level, f"the level is {current}, and the request says upgrade")
+        if level > current and not is_upgrade:
+            raise _invalid(name, level, f"the level is {current}, and the request says downgrade")
+        if level == current:
+            return []
+        if name == METADATA_VERSION:
+            _check_metadata_version(current, level, update.upgrade_type)
+        elif name == KRAFT_VERSION:
+            raise _invalid(name, level, "the voters of this quorum are static")
+        records: list[VersionedRecord] = []
+        if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0:
+            wanted = updates.get(METADATA_VERSION)
+            metadata_version = (
+                image.features.metadata_version if wanted is None else wanted.max_version_level
+            )
+            if not has_eligible_leader_replicas(metadata_version):
+                raise _invalid(
+                    name, level, f"metadata.version {metadata_version} is too low for it"
+                )
+            records += self._pinned_minimum(image)
+        records.append((FeatureLevelRecord(name=name, feature_level=level), 0))
+        return records
+
+    def _check_supported(self, image: ClusterImage, name: str, level: int) -> None:
+        """Refuse a level that this controller or a registered broker cannot work at."""
+        nodes = [("this controller", self._supported)] if self._supported else []
+        nodes += [
+            (f"broker {broker.id}", broker.supported_features) for broker in image.brokers.values()
+        ]
+        for node, supported in nodes:
+            levels = supported.get(name)
+            if levels is None:
+                raise _invalid(name, level, f"{node} does not know the feature")
+            if not levels.min_level <= level <= levels.max_level:
+                raise _invalid(
+                    name, level, f"{node} supports {levels.min_level} to {levels.max_level}"
+                )
+
+    def _pinned_minimum(self, image: ClusterImage) -> list[VersionedRecord]:
+        """Under KIP-966 min.insync.replicas is set for all brokers, and for none by itself."""
+        records: list[VersionedRecord] = [
+            (
+                ConfigRecord(
+                    resource_type=BROKER,
+                    resource_name=broker,
+                    name=_MIN_INSYNC_REPLICAS,
+                    value=None,
+                ),
+                0,
+            )
+            for resource_type, broker, configs in image.configs
+            if resource_type == BROKER and broker != ALL_BROKERS and _MIN_INSYNC_REPLICAS in configs
+        ]
+        if _MIN_INSYNC_REPLICAS not in image.configs.get(BROKER, ALL_BROKERS):
+            pinned = ConfigRecord(
+                resource_type=BROKER,
+                resource_name=ALL_BROKERS,
+                name=_MIN_INSYNC_REPLICAS,
+                value=self._config.broker.text(_MIN_INSYNC_REPLICAS),
+            )
+            records.append((pinned, 0))
+        return records
+
+
+def _current(image: ClusterImage, name: str) -> int:
+    if name == METADATA_VERSION:
+        return image.features.metadata_version
+    return image.features.finalized.get(name, 0)
+
+
+def _check_metadata_version(current: int, level: int, upgrade_type: int) -> None:
+    """Refuse to go below a level that brought records which the lower one cannot keep."""
+    if level > current or not changes_metadata(level, current):
+        return
+    if upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
+        raise _invalid(METADATA_VERSION, level, "an unsafe downgrade is not supported")
+    raise _invalid(METADATA_VERSION, level, f"metadata of level {current} could be lost")
+
+
+def _invalid(name: str, level: int, reason: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"{name} cannot be at level {level}: {reason}")
+
+
+def refuse_update_features(
+    _request: UpdateFeaturesRequest, error: Refusal
+) -> UpdateFeaturesResponse:
+    """The response when nothing could be done."""
+    return UpdateFeaturesResponse(
+        error_code=error.error_code,
+        error_message=f"no feature was updated: {error.message}",
+        results=[],
+    )

@@ -1,0 +1,126 @@
+"""Electing leaders on request (ElectLeaders API 43; KIP-183, KIP-460)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from barnabas.controller.partition_change import changed_partition
+from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.metadata.partition_registration import NO_LEADER
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+if TYPE_CHECKING:
+    from barnabas.controller.elections import Elections
+    from barnabas.controller.result import ControllerView, VersionedRecord
+    from barnabas.metadata.image import ClusterImage
+
+
+class ElectionType(IntEnum):
+    """Who is to lead; the numbers are Kafka's."""
+
+    # The first replica, if it is in sync.
+    PREFERRED = 0
+    # Any live replica, where nobody leads.
+    UNCLEAN = 1
+
+
+class LeaderElectionControl:
+    """Turns requests for elections into records."""
+
+    def __init__(self, elections: Elections) -> None:
+        self._elections = elections
+
+    def elect(
+        self, view: ControllerView, request: ElectLeadersRequest
+    ) -> ControllerResult[ElectLeadersResponse]:
+        """Elect a leader for each partition that is named; for all that need one if none is."""
+        if request.election_type not in tuple(ElectionType):
+            refusal = Refusal(
+                ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}"
+            )
+            return ControllerResult([], refuse_elect_leaders(request, refusal))
+        kind = ElectionType(request.election_type)
+        image = view.image
+        everything = request.topic_partitions is None
+        wanted = (
+            [(topic.name, sorted(topic.partitions)) for topic in image.topics]
+            if request.topic_partitions is None
+            else [(each.topic, each.partitions) for each in request.topic_partitions]
+        )
+        records: list[VersionedRecord] = []
+        results: list[ReplicaElectionResult] = []
+        for topic, partitions in wanted:
+            answers: list[PartitionResult] = []
+            for partition in partitions:
+                try:
+                    records.append(self._elect(image, topic, partition, kind))
+                    answers.append(_answer(partition, ErrorCode.NONE, None))
+                except Refusal as refusal:
+                    if everything and refusal.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+                        continue
+                    answers.append(_answer(partition, refusal.error_code, refusal.message))
+            results.append(ReplicaElectionResult(topic=topic, partition_result=answers))
+        return ControllerResult(records, ElectLeadersResponse(replica_election_results=results))
+
+    def _elect(
+        self, image: ClusterImage, name: str, partition: int, kind: ElectionType
+    ) -> VersionedRecord:
+        topic = image.topics.by_name(name)
+        before = None if topic is None else topic.partitions.get(partition)
+        if topic is None or before is None:
+            raise Refusal(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{partition}"
+            )
+        is_preferred = kind is ElectionType.PREFERRED
+        needless = before.leader == before.preferred_leader
+        if needless if is_preferred else before.leader != NO_LEADER:
+            raise Refusal(
+                ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{partition} is led as it should be"
+            )
+        rules = self._elections.rules(image, topic, before)
+        rules = (
+            replace(rules, prefer_first=True)
+            if is_preferred
+            else replace(rules, unclean_election=True)
+        )
+        change = changed_partition(partition, topic.id, before, before.isr, rules)
+        if change is None and is_preferred:
+            raise Refusal(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                f"broker {before.preferred_leader} is not in sync or not live",
+            )
+        if change is None:
+            raise Refusal(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                f"none of the brokers {list(before.replicas)} is live",
+            )
+        return change
+
+
+def _answer(partition: int, error: ErrorCode, message: str | None) -> PartitionResult:
+    return PartitionResult(partition_id=partition, error_code=error, error_message=message)
+
+
+def refuse_elect_leaders(request: ElectLeadersRequest, error: Refusal) -> ElectLeadersResponse:
+    """The response when nothing could be done."""
+    return ElectLeadersResponse(
+        error_code=error.error_code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    _answer(partition, error.error_code, error.message)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or []
+        ],
+    )

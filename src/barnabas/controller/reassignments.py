@@ -1,0 +1,205 @@
+"""Moving partitions to other brokers (Alter- and ListPartitionReassignments APIs 45, 46; KIP-455).
+
+A partition on the move has the replicas of both places; who is added catches up, and once all of
+them are in the ISR those that leave are dropped (`partition_change.Assignment`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from barnabas.controller.new_partitions import NewPartitions
+from barnabas.controller.partition_change import Assignment, changed_partition
+from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.controller.elections import Elections
+    from barnabas.controller.result import ControllerView, VersionedRecord
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.metadata.topics_image import TopicImage
+    from barnabas.protocol.messages.alter_partition_reassignments import ReassignablePartition
+
+
+class ReassignmentControl:
+    """Turns requests to move partitions into records, and says what is on the move."""
+
+    def __init__(self, elections: Elections) -> None:
+        self._elections = elections
+
+    def alter(
+        self, view: ControllerView, request: AlterPartitionReassignmentsRequest
+    ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+        """Begin, change or (replicas of null) cancel the reassignment of each partition."""
+        image = view.image
+        records: list[VersionedRecord] = []
+        topics: list[ReassignableTopicResponse] = []
+        for topic in request.topics:
+            answers: list[ReassignablePartitionResponse] = []
+            for wanted in topic.partitions:
+                try:
+                    records += self._alter_one(
+                        image,
+                        topic.name,
+                        wanted,
+                        may_change_factor=request.allow_replication_factor_change,
+                    )
+                    answers.append(_answer(wanted.partition_index, ErrorCode.NONE, None))
+                except Refusal as refusal:
+                    answers.append(
+                        _answer(wanted.partition_index, refusal.error_code, refusal.message)
+                    )
+            topics.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+        response = AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            responses=topics,
+        )
+        return ControllerResult(records, response)
+
+    def _alter_one(
+        self,
+        image: ClusterImage,
+        name: str,
+        wanted: ReassignablePartition,
+        *,
+        may_change_factor: bool,
+    ) -> list[VersionedRecord]:
+        partition = wanted.partition_index
+        topic = image.topics.by_name(name)
+        before = None if topic is None else topic.partitions.get(partition)
+        if topic is None or before is None:
+            raise Refusal(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{partition}"
+            )
+        if wanted.replicas is None:
+            return self._cancel(image, topic, partition, before)
+        NewPartitions(image).check_replicas(wanted.replicas)
+        target = _target(before, tuple(wanted.replicas))
+        if not may_change_factor and len(wanted.replicas) != len(_settled(before)):
+            raise Refusal(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{name}-{partition} has {len(_settled(before))} replicas, not"
+                f" {len(wanted.replicas)}, and the request does not allow to change that",
+            )
+        rules = self._elections.rules(image, topic, before)
+        change = changed_partition(partition, topic.id, before, before.isr, rules, target)
+        return [] if change is None else [change]
+
+    def _cancel(
+        self, image: ClusterImage, topic: TopicImage, partition: int, before: PartitionRegistration
+    ) -> list[VersionedRecord]:
+        if not _is_moving(before):
+            error = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            raise Refusal(error, error.message)
+        replicas = _settled(before)
+        isr = tuple(replica for replica in before.isr if replica in replicas)
+        rules = self._elections.rules(image, topic, before)
+        if not isr:
+            # Only those are in sync that would go: somebody out of sync would have to lead.
+            if not rules.unclean_election:
+                raise Refusal(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    "no replica that would stay is in sync, and the topic has no unclean election",
+                )
+            isr = replicas[:1]
+            rules = replace(rules, unclean_election=True)
+        change = changed_partition(partition, topic.id, before, isr, rules, Assignment(replicas))
+        return [] if change is None else [change]
+
+    def list(
+        self, view: ControllerView, request: ListPartitionReassignmentsRequest
+    ) -> ControllerResult[ListPartitionReassignmentsResponse]:
+        """What is on the move, of the partitions that are named or of all."""
+        image = view.image
+        wanted: Iterable[tuple[str, list[int] | None]] = (
+            [(topic.name, None) for topic in image.topics]
+            if request.topics is None
+            else [(each.name, each.partition_indexes) for each in request.topics]
+        )
+        topics: list[OngoingTopicReassignment] = []
+        for name, indexes in wanted:
+            topic = image.topics.by_name(name)
+            if topic is None:
+                continue
+            moving = [
+                _ongoing(index, topic.partitions[index])
+                for index in (sorted(topic.partitions) if indexes is None else indexes)
+                if index in topic.partitions and _is_moving(topic.partitions[index])
+            ]
+            if moving:
+                topics.append(OngoingTopicReassignment(name=name, partitions=moving))
+        response = ListPartitionReassignmentsResponse(
+            error_code=ErrorCode.NONE, error_message=None, topics=topics
+        )
+        return ControllerResult([], response)
+
+
+def _is_moving(partition: PartitionRegistration) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def _settled(partition: PartitionRegistration) -> tuple[int, ...]:
+    """The replicas without those that a reassignment is adding."""
+    return tuple(each for each in partition.replicas if each not in partition.adding_replicas)
+
+
+def _target(before: PartitionRegistration, wanted: tuple[int, ...]) -> Assignment:
+    """The assignment on the way to `wanted`; who is still being added stays so."""
+    settled = _settled(before)
+    removing = tuple(sorted(set(before.replicas) - set(wanted)))
+    adding = tuple(sorted(set(wanted) - set(settled)))
+    return Assignment((*wanted, *removing), adding, removing)
+
+
+def _ongoing(index: int, partition: PartitionRegistration) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        partition_index=index,
+        replicas=list(partition.replicas),
+        adding_replicas=list(partition.adding_replicas),
+        removing_replicas=list(partition.removing_replicas),
+    )
+
+
+def _answer(partition: int, error: ErrorCode, message: str | None) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=partition, error_code=error, error_message=message
+    )
+
+
+def refuse_alter_reassignments(
+    request: AlterPartitionReassignmentsRequest, error: Refusal
+) -> AlterPartitionReassignmentsResponse:
+    """The response when nothing could be done."""
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=error.error_code,
+        error_message=error.message,
+        responses=[],
+    )
+
+
+def refuse_list_reassignments(
+    _request: ListPartitionReassignmentsRequest, error: Refusal
+) -> ListPartitionReassignmentsResponse:
+    """The response when nothing could be done."""
+    return ListPartitionReassignmentsResponse(
+        error_code=error.error_code, error_message=error.message, topics=[]
+    )

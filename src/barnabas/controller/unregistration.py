@@ -1,0 +1,47 @@
+"""Taking a broker out of the cluster for good (UnregisterBroker API 64; KIP-500)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
+
+if TYPE_CHECKING:
+    from barnabas.controller.elections import Elections
+    from barnabas.controller.result import ControllerView, VersionedRecord
+
+
+class UnregistrationControl:
+    """Turns the wish to be rid of a broker into records."""
+
+    def __init__(self, elections: Elections) -> None:
+        self._elections = elections
+
+    def unregister(
+        self, view: ControllerView, request: UnregisterBrokerRequest
+    ) -> ControllerResult[UnregisterBrokerResponse]:
+        """The broker leaves every ISR and is forgotten; its replicas stay assigned to it."""
+        broker = view.image.brokers.get(request.broker_id)
+        if broker is None:
+            refusal = Refusal(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
+            )
+            return ControllerResult([], refuse_unregister_broker(request, refusal))
+        records: list[VersionedRecord] = self._elections.on_leaving(view.image, broker.id)
+        record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+        records.append((record, 0))
+        response = UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
+        return ControllerResult(records, response)
+
+
+def refuse_unregister_broker(
+    _request: UnregisterBrokerRequest, error: Refusal
+) -> UnregisterBrokerResponse:
+    """The response when nothing could be done."""
+    return UnregisterBrokerResponse(error_code=error.error_code, error_message=error.message)

@@ -1,0 +1,35 @@
+"""AlterPartitionReassignments: key 45, v0-1. Moves partitions (KIP-455).
+
+v1 can forbid to change the replication factor (KIP-860).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+    )
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import Handle, RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return AlterPartitionReassignmentsHandler(parts).handle_alter_partition_reassignments
+
+
+class AlterPartitionReassignmentsHandler:
+    """Hands the request to the active controller."""
+
+    __slots__ = ("_forwarding",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._forwarding = parts.forwarding
+
+    def handle_alter_partition_reassignments(
+        self, context: RequestContext, request: AlterPartitionReassignmentsRequest
+    ) -> None:
+        """Answered when the moves have begun, which is when they are committed."""
+        self._forwarding.send(request, context.respond)

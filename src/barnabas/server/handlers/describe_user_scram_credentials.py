@@ -1,0 +1,77 @@
+"""DescribeUserScramCredentials: key 50, v0. Mechanisms and iterations of users (KIP-554).
+
+Secrets are never shown. Credentials come from the metadata log, where another node or the
+formatter has put them; this broker does not set any.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+
+if TYPE_CHECKING:
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import Handle, RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return DescribeUserScramCredentialsHandler(parts).handle_describe_user_scram_credentials
+
+
+class DescribeUserScramCredentialsHandler:
+    """Answers from the image."""
+
+    __slots__ = ("_cluster",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._cluster = parts.cluster
+
+    def handle_describe_user_scram_credentials(
+        self,
+        context: RequestContext,  # noqa: ARG002
+        request: DescribeUserScramCredentialsRequest,
+    ) -> DescribeUserScramCredentialsResponse:
+        """One result per user that is named; all users if none is."""
+        known = self._credentials()
+        times = Counter(user.name for user in request.users or []) or dict.fromkeys(known, 1)
+        return DescribeUserScramCredentialsResponse(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            results=[_result(user, count, known.get(user)) for user, count in times.items()],
+        )
+
+    def _credentials(self) -> dict[str, list[CredentialInfo]]:
+        """Mechanisms by user."""
+        found: dict[str, list[CredentialInfo]] = {}
+        for record, _ in self._cluster.image.retained:
+            if isinstance(record, UserScramCredentialRecord):
+                found.setdefault(record.name, []).append(
+                    CredentialInfo(mechanism=record.mechanism, iterations=record.iterations)
+                )
+        return found
+
+
+def _result(
+    user: str, times: int, infos: list[CredentialInfo] | None
+) -> DescribeUserScramCredentialsResult:
+    error, message = ErrorCode.NONE, None
+    if times > 1:
+        error, message = ErrorCode.DUPLICATE_RESOURCE, f"user {user!r} is named more than once"
+    elif infos is None:
+        error, message = ErrorCode.RESOURCE_NOT_FOUND, f"user {user!r} has no SCRAM credentials"
+    return DescribeUserScramCredentialsResult(
+        user=user,
+        error_code=error,
+        error_message=message,
+        credential_infos=[] if error else list(infos or []),
+    )

@@ -1,0 +1,30 @@
+"""UnregisterBroker: key 64, v0. Takes a broker out of the cluster for good (KIP-500)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import Handle, RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return UnregisterBrokerHandler(parts).handle_unregister_broker
+
+
+class UnregisterBrokerHandler:
+    """Hands the request to the active controller."""
+
+    __slots__ = ("_forwarding",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._forwarding = parts.forwarding
+
+    def handle_unregister_broker(
+        self, context: RequestContext, request: UnregisterBrokerRequest
+    ) -> None:
+        """Answered when the broker is gone from the metadata."""
+        self._forwarding.send(request, context.respond)

@@ -1,0 +1,33 @@
+"""UpdateFeatures: key 57, v0-2. Feature levels of the cluster (KIP-584, KIP-778).
+
+v1 has upgrade types and validate-only; v2 answers for all features at once (KIP-1022).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import Handle, RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return UpdateFeaturesHandler(parts).handle_update_features
+
+
+class UpdateFeaturesHandler:
+    """Hands the request to the active controller."""
+
+    __slots__ = ("_forwarding",)
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._forwarding = parts.forwarding
+
+    def handle_update_features(
+        self, context: RequestContext, request: UpdateFeaturesRequest
+    ) -> None:
+        """Answered when the levels are committed."""
+        self._forwarding.send(request, context.respond)

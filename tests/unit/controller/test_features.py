@@ -1,0 +1,103 @@
+"""Feature levels: what may be raised and lowered, and what nobody can work at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.controller.features import FeatureControl, UpgradeType
+from barnabas.metadata.broker_registration import SupportedLevels
+from barnabas.metadata.configs_image import BROKER
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from unit.controller.parts import applied, config_of, kinds, view_of
+from unit.metadata.clusters import config, image_of
+
+if TYPE_CHECKING:
+    from barnabas.metadata.image import ClusterImage
+
+UPGRADE, SAFE, UNSAFE = UpgradeType
+MV, ELR = "metadata.version", "eligible.leader.replicas.version"
+SUPPORTED = {MV: SupportedLevels(7, 33), ELR: SupportedLevels(0, 1)}
+
+
+def request(*updates: tuple[str, int, int], validate_only: bool = False) -> UpdateFeaturesRequest:
+    return UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+            for name, level, kind in updates
+        ],
+        validate_only=validate_only,
+    )
+
+
+def image_at(metadata_version: int, elr: int = 0) -> ClusterImage:
+    records = [FeatureLevelRecord(name=MV, feature_level=metadata_version)]
+    if elr:
+        records.append(FeatureLevelRecord(name=ELR, feature_level=elr))
+    return image_of(*records)
+
+
+CONTROL = FeatureControl(config_of(), SUPPORTED)
+
+
+@pytest.mark.parametrize(
+    ("level", "update", "error"),
+    [
+        (33, (MV, 33, UPGRADE), ErrorCode.NONE),
+        (32, (MV, 33, UPGRADE), ErrorCode.NONE),
+        (33, (MV, 34, UPGRADE), ErrorCode.INVALID_UPDATE_VERSION),
+        (33, (MV, 6, SAFE), ErrorCode.INVALID_UPDATE_VERSION),
+        (33, (MV, -1, UPGRADE), ErrorCode.INVALID_UPDATE_VERSION),
+        (33, (MV, 32, UPGRADE), ErrorCode.INVALID_UPDATE_VERSION),
+        (33, (MV, 32, SAFE), ErrorCode.INVALID_UPDATE_VERSION),
+        (33, (MV, 32, UNSAFE), ErrorCode.INVALID_UPDATE_VERSION),
+        (31, (MV, 30, SAFE), ErrorCode.NONE),
+        (29, (MV, 23, SAFE), ErrorCode.NONE),
+        (29, (MV, 22, SAFE), ErrorCode.INVALID_UPDATE_VERSION),
+        (29, (MV, 30, SAFE), ErrorCode.INVALID_UPDATE_VERSION),
+        (33, (MV, 33, 0), ErrorCode.INVALID_UPDATE_VERSION),
+        (33, ("no.such.feature", 0, SAFE), ErrorCode.INVALID_UPDATE_VERSION),
+        (33, (ELR, 1, UPGRADE), ErrorCode.NONE),
+        (22, (ELR, 1, UPGRADE), ErrorCode.INVALID_UPDATE_VERSION),
+        (33, (ELR, 2, UPGRADE), ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+def test_a_level_is_changed_or_refused(
+    level: int, update: tuple[str, int, int], error: ErrorCode
+) -> None:
+    result = CONTROL.update(view_of(image_at(level)), request(update))
+    assert result.response.error_code == error
+    if not error:
+        after = applied(image_at(level), result.records)
+        assert after.features.finalized[update[0]] == update[1]
+
+
+def test_one_wrong_feature_leaves_all_as_they_are() -> None:
+    wanted = request((ELR, 1, UPGRADE), ("no.such.feature", 1, UPGRADE))
+    result = CONTROL.update(view_of(image_at(33)), wanted)
+    assert result.response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert result.records == [] == result.response.results
+
+
+def test_only_checking_writes_nothing() -> None:
+    result = CONTROL.update(view_of(image_at(32)), request((MV, 33, UPGRADE), validate_only=True))
+    assert (result.response.error_code, result.records) == (ErrorCode.NONE, [])
+    assert [each.feature for each in result.response.results] == [MV]
+
+
+def test_eligible_leader_replicas_pin_the_minimum_of_in_sync_replicas() -> None:
+    image = image_of(config(BROKER, "1", "min.insync.replicas", "2"), base=image_at(33))
+    result = CONTROL.update(view_of(image), request((ELR, 1, UPGRADE)))
+    assert kinds(result.records) == [("ConfigRecord", 0)] * 2 + [("FeatureLevelRecord", 0)]
+    after = applied(image, result.records)
+    assert dict(after.configs.get(BROKER, "1")) == {}
+    assert dict(after.configs.get(BROKER, "")) == {"min.insync.replicas": "1"}
+
+
+def test_levels_can_be_lowered_again() -> None:
+    result = CONTROL.update(view_of(image_at(33, elr=1)), request((ELR, 0, SAFE)))
+    assert result.response.error_code == ErrorCode.NONE
+    assert ELR not in applied(image_at(33, elr=1), result.records).features.finalized
