@@ -1,14 +1,18 @@
 """The committed field tables say what Kafka's schema files say.
 
-Compares with the schema folder beside the repository, where there is one.
+They are read from the schema folder beside the repository, or from the jars of Kafka, which hold
+the same files.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +22,38 @@ from barnabas.protocol.schema import Array, Field, Kind, Message, Struct, versio
 from unit.protocol.protocol_values import message_classes
 
 ROOT = Path(__file__).resolve().parents[3]
-SCHEMAS = ROOT.parent / "shared" / "kafka-schemas"
-NO_SCHEMAS = "Kafka's schema files are not part of the repository; none beside it"
+FOLDER = ROOT.parent / "shared" / "kafka-schemas"
+MODULES = (
+    "clients", "group-coordinator", "metadata", "raft", "share-coordinator", "storage",
+    "transaction-coordinator",
+)  # fmt: skip
 
-pytestmark = pytest.mark.skipif(not SCHEMAS.is_dir(), reason=NO_SCHEMAS)
+
+@pytest.fixture(scope="session")
+def schemas(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`4.4/<module>/*.json` and `3.9-clients/*.json`."""
+    if FOLDER.is_dir():
+        return FOLDER
+    kafka_jars: Callable[[str], str] = request.getfixturevalue("kafka_jars")
+    folder = tmp_path_factory.mktemp("schemas")
+    for module in MODULES:
+        unpack(kafka_jars("kafka"), f"kafka-{module}-4.", folder / "4.4" / module)
+    unpack(kafka_jars("kafka-3.9"), "kafka-clients-3.9", folder / "3.9-clients")
+    return folder
 
 
-def schema_of(cls: type[Message], release: str) -> dict[str, Any] | None:
+def unpack(class_path: str, jar: str, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    [path] = [each for each in class_path.split(os.pathsep) if Path(each).name.startswith(jar)]
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if name.endswith(".json"):
+                (folder / Path(name).name).write_bytes(archive.read(name))
+
+
+def schema_of(schemas: Path, cls: type[Message], release: str) -> dict[str, Any] | None:
     name = "ZkMigrationRecord" if cls.__name__ == "ZkMigrationStateRecord" else cls.__name__
-    folder = SCHEMAS / release
+    folder = schemas / release
     for path in [*folder.glob(f"{name}.json"), *folder.glob(f"*/{name}.json")]:
         text = re.sub(r"(?m)(^|\s)//[^\"\n]*$|^\s*//.*$", "", path.read_text())
         schema: dict[str, Any] = json.loads(text)
@@ -91,8 +118,8 @@ def in_order(fields: tuple[Field, ...], listed: list[dict[str, Any]]) -> bool:
 
 
 @pytest.mark.parametrize("cls", message_classes(), ids=lambda cls: cls.__name__)
-def test_tables_have_every_field_of_the_schema(cls: type[Message]) -> None:
-    schema = schema_of(cls, "4.4") or schema_of(cls, "3.9-clients")
+def test_tables_have_every_field_of_the_schema(schemas: Path, cls: type[Message]) -> None:
+    schema = schema_of(schemas, cls, "4.4") or schema_of(schemas, cls, "3.9-clients")
     assert schema is not None
     assert differences(cls.__fields__, schema["fields"], common_structs(schema)) == []
     assert in_order(cls.__fields__, schema["fields"])
@@ -145,10 +172,10 @@ def our_layout(fields: tuple[Field, ...], version: int) -> list[Any]:
     return layout
 
 
-def test_dropped_versions_have_the_layout_of_the_older_release() -> None:
+def test_dropped_versions_have_the_layout_of_the_older_release(schemas: Path) -> None:
     compared = 0
     for cls in message_classes():
-        newer, older = schema_of(cls, "4.4"), schema_of(cls, "3.9-clients")
+        newer, older = schema_of(schemas, cls, "4.4"), schema_of(schemas, cls, "3.9-clients")
         if older is None:
             continue
         first, last = version_range(older["validVersions"]) or (0, -1)
@@ -162,10 +189,10 @@ def test_dropped_versions_have_the_layout_of_the_older_release() -> None:
     assert compared > 90
 
 
-def test_committed_files_are_what_the_tool_writes(tmp_path: Path) -> None:
+def test_committed_files_are_what_the_tool_writes(schemas: Path, tmp_path: Path) -> None:
     tool = ROOT / "tools" / "import_schemas.py"
     done = subprocess.run(
-        [sys.executable, str(tool), str(SCHEMAS), "--output", str(tmp_path)],
+        [sys.executable, str(tool), str(schemas), "--output", str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
