@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from jvm.maven import need
+from jvm.maven import class_path, need
 
 HERE = Path(__file__).parent / "packages"
 BUILD = HERE.parents[2] / "build" / "clients"
@@ -46,6 +46,18 @@ def node_package(name: str) -> Path:
         _run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], target)
 
     return _installed(name, files, install)
+
+
+def java_classes(jars: str, source: Path) -> Path:
+    """A folder with the classes of one Java file, compiled against the jars of tests/jvm/JARS."""
+    need("javac")
+
+    def compile_into(target: Path) -> None:
+        words = ["javac", "-cp", class_path(jars), "-d", str(target), str(source)]
+        _run(words, target.parent)
+
+    pom = source.parents[2] / "jvm" / jars / "pom.xml"
+    return _installed(source.stem, [source, pom], compile_into)
 
 
 def _installed(name: str, files: list[Path], install: Callable[[Path], None]) -> Path:

@@ -1,6 +1,7 @@
 """A client in a process of its own: asked by JSON on the command line, answers by JSON lines.
 
-`PROGRAM ACTION JSON` does one thing and prints its result as the last line. `PROGRAM member JSON`
+`PROGRAM ACTION JSON` does one thing and prints its result as the last line; the action `all` does
+several in one process. `PROGRAM member JSON`
 is a member of a group: it prints its partitions whenever they change and the records that it gets,
 and leaves when its standard input ends.
 """
@@ -56,6 +57,12 @@ class ClientProgram:
         )
         assert done.returncode == 0, f"{action}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return json.loads(done.stdout.strip().splitlines()[-1])
+
+    def call_all(self, calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
+        """Run actions one after the other in one process; their results."""
+        asked = [[name, {"bootstrap": self.bootstrap, **arguments}] for name, arguments in calls]
+        results: list[Any] = self.call("all", calls=asked)["results"]
+        return results
 
     def member(self, **arguments: Any) -> Member:
         """Start a member of a group."""

@@ -63,25 +63,29 @@ def produce_and_consume(
     timestamps: bool = True,
 ) -> None:
     """Keys, null keys, null values, headers, timestamps and each compression come back."""
-    for compression in compressions:
-        topic = make_topic(client)
-        began = int(time.time() * 1000) - 50_000
-        sent = [
-            {
-                "key": None if i % 5 == 0 else f"key-{i}",
-                "value": None if i % 10 == 3 else f"value-{i}-" + "x" * 50,
-                "timestamp": began + i * 1000,
-                "headers": [["trace", f"id-{i}"]] if headers and i % 2 else [],
-            }
-            for i in range(30)
-        ]
-        produced = client.call("produce", topic=topic, compression=compression, records=sent)
-        assert produced == {"offsets": list(range(30))}
+    topics = {compression: make_topic(client) for compression in compressions}
+    began = int(time.time() * 1000) - 50_000
+    sent = [
+        {
+            "key": None if i % 5 == 0 else f"key-{i}",
+            "value": None if i % 10 == 3 else f"value-{i}-" + "x" * 50,
+            "timestamp": began + i * 1000,
+            "headers": [["trace", f"id-{i}"]] if headers and i % 2 else [],
+        }
+        for i in range(30)
+    ]
+    calls: list[tuple[str, dict[str, Any]]] = []
+    for compression, topic in topics.items():
+        asked = {"topic": topic, "compression": compression, "records": sent}
+        calls += [("produce", asked), ("consume", {"topic": topic, "count": 30})]
+    results = iter(client.call_all(calls))
+    for compression, topic in topics.items():
         wanted = [{"offset": i, **record} for i, record in enumerate(sent)]
-        found = client.call("consume", topic=topic, count=30)["records"]
+        assert next(results) == {"offsets": list(range(30))}
+        found = next(results)["records"]
         if not timestamps:
             for record in (*wanted, *found):
-                del record["timestamp"]
+                record.pop("timestamp")
         assert found == wanted, compression
         assert stored_compression(client, topic) == {compression}
 
@@ -108,9 +112,14 @@ def seek_by_time(client: ClientProgram) -> None:
     topic = make_topic(client)
     began = int(time.time() * 1000) - 50_000
     fill(client, topic, [f"v{i}" for i in range(10)], timestamp=lambda i: began + i * 1000)
-    found = client.call("offsets", topic=topic, timestamps=[0, began + 3500, began + 9000])
+    times = [0, began + 3500, began + 9000]
+    found, consumed = client.call_all(
+        [
+            ("offsets", {"topic": topic, "timestamps": times}),
+            ("consume", {"topic": topic, "count": 6, "timestamp": began + 3500}),
+        ]
+    )
     assert found == {"offsets": [0, 4, 9]}
-    consumed = client.call("consume", topic=topic, count=6, timestamp=began + 3500)
     assert [record["offset"] for record in consumed["records"]] == list(range(4, 10))
 
 

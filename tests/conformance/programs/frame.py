@@ -10,6 +10,10 @@ import threading
 def main(actions):
     """Run the action that the command line names, and print what it returns."""
     name, text = sys.argv[1:3]
+    if name == "all":
+        calls = json.loads(text)["calls"]
+        say({"results": [actions[each](**arguments) for each, arguments in calls]})
+        return
     result = actions[name](**json.loads(text))
     if result is not None:
         say(result)

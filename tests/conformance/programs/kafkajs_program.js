@@ -217,7 +217,13 @@ const member = async ({ bootstrap, topic, group, session_timeout_ms }) => {
 
 const version = async () => ({ version: require('kafkajs/package.json').version })
 
-const actions = { admin, produce, consume, offsets, pause, errors, member, version }
+const all = async ({ calls }) => {
+  const results = []
+  for (const [name, argument] of calls) results.push(await actions[name](argument))
+  return { results }
+}
+
+const actions = { admin, all, produce, consume, offsets, pause, errors, member, version }
 const [name, argument] = process.argv.slice(2)
 actions[name](JSON.parse(argument)).then(
   result => {

@@ -1,0 +1,324 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.NewPartitions;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.utils.internals.AppInfoParser;
+
+/** The Java client; the actions are those of the programs in Python. */
+public final class JavaProgram {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final String STRINGS = "org.apache.kafka.common.serialization.String";
+    private static final String ASSIGNORS = "org.apache.kafka.clients.consumer.";
+    private static final Map<String, String> STRATEGIES = Map.of(
+        "range", ASSIGNORS + "RangeAssignor",
+        "sticky", ASSIGNORS + "StickyAssignor",
+        "cooperative-sticky", ASSIGNORS + "CooperativeStickyAssignor");
+
+    private JavaProgram() {
+    }
+
+    public static void main(String[] words) throws Exception {
+        Object result = act(words[0], JSON.readTree(words[1]));
+        if (result != null) {
+            say(result);
+        }
+        System.exit(0);
+    }
+
+    private static Object act(String action, JsonNode asked) throws Exception {
+        return switch (action) {
+            case "all" -> all(asked);
+            case "version" -> Map.of("version", AppInfoParser.getVersion());
+            case "admin" -> admin(asked);
+            case "produce" -> produce(asked);
+            case "consume" -> consume(asked);
+            case "offsets" -> offsets(asked);
+            case "pause" -> pause(asked);
+            case "errors" -> errors(asked);
+            case "member" -> member(asked);
+            default -> throw new IllegalArgumentException(action);
+        };
+    }
+
+    private static Object all(JsonNode asked) throws Exception {
+        List<Object> results = new ArrayList<>();
+        for (JsonNode call : asked.get("calls")) {
+            results.add(act(call.get(0).asText(), call.get(1)));
+        }
+        return Map.of("results", results);
+    }
+
+    private static void say(Object what) throws Exception {
+        String line = JSON.writeValueAsString(what);
+        synchronized (System.out) {
+            System.out.println(line);
+            System.out.flush();
+        }
+    }
+
+    private static Properties settings(JsonNode asked, String... more) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", asked.get("bootstrap").asText());
+        for (int i = 0; i < more.length; i += 2) {
+            settings.put(more[i], more[i + 1]);
+        }
+        return settings;
+    }
+
+    private static KafkaConsumer<String, String> consumer(JsonNode asked, String... more) {
+        Properties settings = settings(asked, more);
+        settings.put("key.deserializer", STRINGS + "Deserializer");
+        settings.put("value.deserializer", STRINGS + "Deserializer");
+        settings.putIfAbsent("auto.offset.reset", "earliest");
+        settings.put("enable.auto.commit", "false");
+        return new KafkaConsumer<>(settings);
+    }
+
+    private static KafkaProducer<String, String> producer(JsonNode asked, String... more) {
+        Properties settings = settings(asked, more);
+        settings.put("key.serializer", STRINGS + "Serializer");
+        settings.put("value.serializer", STRINGS + "Serializer");
+        return new KafkaProducer<>(settings);
+    }
+
+    /** The code of the error that a call ends with, 0 if it does not. */
+    private static int codeOf(Future<?> call) throws InterruptedException {
+        try {
+            call.get();
+            return 0;
+        } catch (ExecutionException problem) {
+            return Errors.forException(problem.getCause()).code();
+        }
+    }
+
+    private static String retention(Admin client, ConfigResource topic) throws Exception {
+        return client.describeConfigs(List.of(topic)).all().get().get(topic).get("retention.ms").value();
+    }
+
+    private static int partitions(Admin client, String topic) throws Exception {
+        return client.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size();
+    }
+
+    private static Object admin(JsonNode asked) throws Exception {
+        String topic = asked.get("topic").asText();
+        try (Admin client = Admin.create(settings(asked))) {
+            Map<String, Object> result = new LinkedHashMap<>();
+            NewTopic made = new NewTopic(topic, 2, (short) 1).configs(Map.of("retention.ms", "60000"));
+            client.createTopics(List.of(made)).all().get();
+            ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+            result.put("partitions", partitions(client, topic));
+            result.put("config", retention(client, resource));
+            result.put("listed", client.listTopics().names().get().contains(topic));
+            result.put("again", codeOf(client.createTopics(List.of(made)).all()));
+            client.createPartitions(Map.of(topic, NewPartitions.increaseTo(4))).all().get();
+            result.put("grown", partitions(client, topic));
+            AlterConfigOp set = new AlterConfigOp(
+                new ConfigEntry("retention.ms", "120000"), AlterConfigOp.OpType.SET);
+            client.incrementalAlterConfigs(Map.of(resource, List.of(set))).all().get();
+            result.put("altered", retention(client, resource));
+            client.deleteTopics(List.of(topic)).all().get();
+            result.put("left", client.listTopics().names().get().contains(topic));
+            KafkaFuture<Void> again = client.deleteTopics(List.of(topic)).all();
+            result.put("unknown", codeOf(again));
+            return result;
+        }
+    }
+
+    private static Object produce(JsonNode asked) throws Exception {
+        String compression = asked.get("compression").asText();
+        String topic = asked.get("topic").asText();
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        try (var producer = producer(asked, "compression.type", compression, "linger.ms", "50")) {
+            for (JsonNode each : asked.get("records")) {
+                List<Header> headers = new ArrayList<>();
+                for (JsonNode header : each.get("headers")) {
+                    headers.add(new RecordHeader(header.get(0).asText(), header.get(1).asText().getBytes()));
+                }
+                sent.add(producer.send(new ProducerRecord<>(
+                    topic, 0, each.get("timestamp").asLong(), text(each.get("key")),
+                    text(each.get("value")), headers)));
+            }
+            producer.flush();
+        }
+        List<Long> found = new ArrayList<>();
+        for (Future<RecordMetadata> each : sent) {
+            found.add(each.get().offset());
+        }
+        return Map.of("offsets", found);
+    }
+
+    private static String text(JsonNode node) {
+        return node.isNull() ? null : node.asText();
+    }
+
+    private static Object shown(ConsumerRecord<String, String> each) {
+        List<List<String>> headers = new ArrayList<>();
+        for (Header header : each.headers()) {
+            headers.add(List.of(header.key(), new String(header.value())));
+        }
+        Map<String, Object> shown = new HashMap<>();
+        shown.put("offset", each.offset());
+        shown.put("key", each.key());
+        shown.put("value", each.value());
+        shown.put("timestamp", each.timestamp());
+        shown.put("headers", headers);
+        return shown;
+    }
+
+    private static Object consume(JsonNode asked) {
+        TopicPartition partition = new TopicPartition(asked.get("topic").asText(), 0);
+        List<Object> records = new ArrayList<>();
+        try (var consumer = consumer(asked)) {
+            consumer.assign(List.of(partition));
+            if (asked.has("timestamp")) {
+                long at = asked.get("timestamp").asLong();
+                consumer.seek(partition, consumer.offsetsForTimes(Map.of(partition, at)).get(partition).offset());
+            }
+            while (records.size() < asked.get("count").asInt()) {
+                consumer.poll(Duration.ofMillis(500)).forEach(each -> records.add(shown(each)));
+            }
+        }
+        return Map.of("records", records);
+    }
+
+    private static Object offsets(JsonNode asked) {
+        TopicPartition partition = new TopicPartition(asked.get("topic").asText(), 0);
+        List<Long> found = new ArrayList<>();
+        try (var consumer = consumer(asked)) {
+            for (JsonNode at : asked.get("timestamps")) {
+                found.add(consumer.offsetsForTimes(Map.of(partition, at.asLong())).get(partition).offset());
+            }
+        }
+        return Map.of("offsets", found);
+    }
+
+    private static Object pause(JsonNode asked) {
+        String topic = asked.get("topic").asText();
+        int count = asked.get("count").asInt();
+        TopicPartition first = new TopicPartition(topic, 0);
+        TopicPartition second = new TopicPartition(topic, 1);
+        int[] got = new int[2];
+        try (var consumer = consumer(asked)) {
+            consumer.assign(List.of(first, second));
+            consumer.pause(Set.of(first));
+            while (got[1] < count) {
+                consumer.poll(Duration.ofMillis(200)).forEach(each -> got[each.partition()]++);
+            }
+            consumer.poll(Duration.ofMillis(200)).forEach(each -> got[each.partition()]++);
+            Map<String, Integer> paused = Map.of("0", got[0], "1", got[1]);
+            consumer.resume(Set.of(first));
+            while (got[0] < count) {
+                consumer.poll(Duration.ofMillis(200)).forEach(each -> got[each.partition()]++);
+            }
+            return Map.of("paused", paused, "resumed", Map.of("0", got[0], "1", got[1]));
+        }
+    }
+
+    private static Object errors(JsonNode asked) throws Exception {
+        String topic = asked.get("topic").asText();
+        Map<String, Object> found = new HashMap<>();
+        try (var producer = producer(asked)) {
+            found.put("too_large", codeOf(producer.send(new ProducerRecord<>(topic, "x".repeat(5000)))));
+        }
+        try (var consumer = consumer(asked, "auto.offset.reset", "none")) {
+            TopicPartition partition = new TopicPartition(topic, 0);
+            consumer.assign(List.of(partition));
+            consumer.seek(partition, 1000);
+            while (!found.containsKey("out_of_range")) {
+                try {
+                    consumer.poll(Duration.ofMillis(200));
+                } catch (OffsetOutOfRangeException problem) {
+                    found.put("out_of_range", (int) Errors.OFFSET_OUT_OF_RANGE.code());
+                }
+            }
+        }
+        return found;
+    }
+
+    private static Object member(JsonNode asked) throws Exception {
+        String topic = asked.get("topic").asText();
+        String strategy = asked.has("strategy") ? asked.get("strategy").asText() : "range";
+        List<String> more = new ArrayList<>(List.of(
+            "group.id", asked.get("group").asText(),
+            "group.protocol", "classic",
+            "session.timeout.ms", asked.get("session_timeout_ms").asText(),
+            "heartbeat.interval.ms", "300",
+            "partition.assignment.strategy", STRATEGIES.get(strategy)));
+        if (asked.has("instance_id")) {
+            more.addAll(List.of("group.instance.id", asked.get("instance_id").asText()));
+        }
+        AtomicBoolean ended = new AtomicBoolean();
+        Thread reader = new Thread(() -> {
+            try {
+                while (System.in.read() >= 0) {
+                    Thread.onSpinWait();
+                }
+            } catch (java.io.IOException problem) {
+                System.err.println(problem);
+            }
+            ended.set(true);
+        });
+        reader.setDaemon(true);
+        reader.start();
+        Set<Integer> said = null;
+        try (var consumer = consumer(asked, more.toArray(String[]::new))) {
+            consumer.subscribe(List.of(topic));
+            while (!ended.get()) {
+                List<String> values = new ArrayList<>();
+                consumer.poll(Duration.ofMillis(100)).forEach(each -> values.add(each.value()));
+                Set<Integer> now = indexes(consumer.assignment());
+                if (!now.equals(said)) {
+                    say(Map.of("partitions", now));
+                    said = now;
+                }
+                if (values.isEmpty()) {
+                    continue;
+                }
+                try {
+                    consumer.commitSync();
+                    say(Map.of("values", values));
+                } catch (CommitFailedException | RebalanceInProgressException problem) {
+                    // The group has moved on; whoever has the partition now reads them again.
+                    say(Map.of("commit", String.valueOf(problem.getMessage())));
+                }
+            }
+        }
+        return null;
+    }
+
+    private static Set<Integer> indexes(Collection<TopicPartition> partitions) {
+        Set<Integer> indexes = new TreeSet<>();
+        partitions.forEach(each -> indexes.add(each.partition()));
+        return indexes;
+    }
+}

@@ -1,0 +1,60 @@
+"""The Java client 4.4.0: topics, records, time, pause, classic groups with static members."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conformance import client_scenarios
+from conformance.client_packages import java_classes
+from conformance.client_program import ClientProgram
+from jvm.java import java_command
+
+PROGRAM = Path(__file__).parent / "programs" / "JavaProgram.java"
+
+
+@pytest.fixture(scope="module")
+def client(clients_bootstrap: str) -> ClientProgram:
+    classes = java_classes("kafka", PROGRAM)
+    *options, path = java_command("kafka", log_level="ERROR")
+    command = [*options, os.pathsep.join([str(classes), path]), "JavaProgram"]
+    return ClientProgram(command, clients_bootstrap)
+
+
+def test_it_is_the_locked_version(client: ClientProgram) -> None:
+    assert client.call("version") == {"version": "4.4.0"}
+
+
+def test_topics_are_administered(client: ClientProgram) -> None:
+    client_scenarios.admin(client)
+
+
+def test_records_come_back_in_every_compression(client: ClientProgram) -> None:
+    compressions = ["none", "gzip", "snappy", "lz4", "zstd"]
+    client_scenarios.produce_and_consume(client, compressions)
+
+
+def test_offsets_are_found_by_time(client: ClientProgram) -> None:
+    client_scenarios.seek_by_time(client)
+
+
+def test_partitions_are_paused_and_resumed(client: ClientProgram) -> None:
+    client_scenarios.pause_and_resume(client)
+
+
+def test_errors_have_their_names(client: ClientProgram) -> None:
+    client_scenarios.errors(client)
+
+
+def test_a_group_outlives_its_members(client: ClientProgram) -> None:
+    client_scenarios.rebalances(client, strategy="cooperative-sticky")
+
+
+def test_a_static_member_has_its_partitions_again(client: ClientProgram) -> None:
+    client_scenarios.static_membership(client)
+
+
+def test_the_cooperative_protocol_moves_only_what_has_to_move(client: ClientProgram) -> None:
+    client_scenarios.cooperative(client)
