@@ -1,0 +1,63 @@
+"""The written documents are those that the tools write, and every command shows examples."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+
+from barnabas.cli.group import group
+
+ROOT = Path(__file__).parents[3]
+TOOLS = ("document_configs", "document_commands")
+
+
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_the_document_is_up_to_date(name: str) -> None:
+    module = tool(name)
+    written = module.FILE.read_text()
+    assert written == module.document(), f"run: {module.COMMAND}"
+
+
+def leaves(command: click.Command, path: tuple[str, ...]) -> list[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        return [(" ".join(path), command)]
+    context = click.Context(command)
+    found = []
+    for name in command.list_commands(context):
+        below = command.get_command(context, name)
+        assert below is not None
+        found += leaves(below, (*path, name))
+    return found
+
+
+LEAVES = leaves(group, ("barnabas",))
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[path for path, _ in LEAVES])
+def test_every_command_shows_examples_that_parse(path: str, command: click.Command) -> None:
+    examples = re.findall(rf"^ *{path}\b(.*)$", command.epilog or "", re.MULTILINE)
+    assert examples, "no example in the help"
+    for example in examples:
+        if any(mark in example for mark in "|<>$'\"("):
+            continue  # a shell would read it
+        words = re.split(r"  +", example.strip(), maxsplit=1)[0].split()
+        command.make_context(path, words, resilient_parsing=True)
+        known = {option for parameter in command.params for option in parameter.opts}
+        known |= {option for parameter in command.params for option in parameter.secondary_opts}
+        for word in words:
+            if word.startswith("--"):
+                assert word.partition("=")[0] in known, (example, word)
