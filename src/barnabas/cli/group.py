@@ -29,6 +29,9 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "configs": LazyCommand("barnabas.cli.configs", "configs", "List, describe and change configs."),
     "log": LazyCommand("barnabas.cli.log.commands", "log", "Show and check the files of a log."),
+    "doctor": LazyCommand(
+        "barnabas.cli.doctor.commands", "doctor", "Find out what is wrong, and what to do."
+    ),
     "version": LazyCommand("barnabas.cli.version", "version", "Show the version and what it is."),
 }
 

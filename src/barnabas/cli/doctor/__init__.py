@@ -1,0 +1,1 @@
+"""`barnabas doctor`: what is wrong with an address, a directory or a properties file."""

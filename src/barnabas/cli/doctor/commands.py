@@ -1,0 +1,118 @@
+"""`barnabas doctor`: say what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    echo_json,
+    key_values,
+)
+from barnabas.cli.tables import Styled, bad, dim, echo_line, good, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+
+EXAMPLES = """\b
+Examples:
+  barnabas doctor
+  barnabas doctor broker.example:9092
+  barnabas doctor /var/lib/barnabas
+  barnabas doctor server.properties --json
+
+\b
+Exit status: 0 nothing is wrong, 1 something is, 2 wrong usage. Notes are no failure.
+"""
+
+_MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wrong": bad}
+_TIMEOUT_MS = "10000"
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("target", required=False, metavar="[HOST:PORT|DIRECTORY|SERVER.PROPERTIES]")
+@click.option("-X", "--property", "properties", multiple=True, metavar="KEY=VALUE")
+@click.option("-q", "--quiet", is_flag=True, help="Show only what is wrong.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(target: str | None, properties: Sequence[str], quiet: bool, as_json: bool) -> None:
+    """Find out what is wrong with a broker, a data directory or a broker's configuration.
+
+    Without a target: the broker at BARNABAS_BOOTSTRAP, else at 127.0.0.1:9092.
+    """
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+
+    diagnosis = Diagnosis()
+    wanted = target or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+    try:
+        _examine(wanted, properties, diagnosis)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    if as_json:
+        findings = [finding._asdict() for finding in diagnosis.findings]
+        echo_json({"target": wanted, "well": diagnosis.is_well, "findings": findings})
+    else:
+        _show(diagnosis, quiet=quiet)
+    if not diagnosis.is_well:
+        sys.exit(EXIT_FAILED)
+
+
+def _examine(target: str, properties: Sequence[str], diagnosis: Diagnosis) -> None:
+    if os.path.isdir(target):  # noqa: PTH112
+        from barnabas.cli.doctor.directory import examine_directory
+
+        examine_directory(target.rstrip("/") or "/", diagnosis)
+    elif os.path.isfile(target):  # noqa: PTH113
+        from barnabas.cli.doctor.properties import examine_properties
+
+        examine_properties(target, diagnosis)
+    else:
+        _examine_addresses(target, properties, diagnosis)
+
+
+def _examine_addresses(target: str, properties: Sequence[str], diagnosis: Diagnosis) -> None:
+    from barnabas.cli.doctor.address import examine_address, examine_cluster
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.errors import ClientConfigError
+    from barnabas.client.facade import Client
+
+    try:
+        addresses = ClientConfig.parse({"bootstrap.servers": target}).bootstrap_servers
+    except ClientConfigError:
+        raise click.UsageError(
+            f"{target} is no file or directory that is there, and not HOST:PORT"
+        ) from None
+    answering = [each for each in addresses if examine_address(*each, diagnosis)]
+    if not answering:
+        return
+    config: dict[str, object] = {"default.api.timeout.ms": _TIMEOUT_MS}
+    config.update(key_values(properties, "--property"))
+    host, port = answering[0]
+    try:
+        with Client(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", **config) as client:
+            examine_cluster(client, host, port, diagnosis)
+    except ClientConfigError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _show(diagnosis: Diagnosis, *, quiet: bool) -> None:
+    for finding in diagnosis.findings:
+        if quiet and finding.verdict != "wrong":
+            continue
+        mark = _MARKS[finding.verdict](f"{finding.verdict:<7}")
+        echo_line(mark, finding.what)
+        if finding.remedy:
+            echo_line(dim("       → "), finding.remedy)
+    if diagnosis.is_well:
+        if not quiet:
+            echo_line(good("nothing is wrong"))
+        return
+    count = sum(finding.verdict == "wrong" for finding in diagnosis.findings)
+    echo_line(bad(f"{count} thing{'' if count == 1 else 's'} wrong"))

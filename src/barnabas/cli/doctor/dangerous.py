@@ -1,0 +1,114 @@
+"""Values that are allowed and yet often not what is meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+__all__ = ["dangers"]
+
+_DAY_MINUTES = 1440
+_EVERY_INTERFACE = ("//0.0.0.0:", "//:", "//[::]:")
+
+
+def dangers(
+    values: Mapping[str, str], given: AbstractSet[str], *, brokers: int
+) -> Iterator[tuple[str, str]]:
+    """What may go wrong, and what to do.
+
+    Args:
+        values: by key, defaults included.
+        given: keys that were set on purpose.
+        brokers: how many there are.
+    """
+    yield from _loss(values, given, brokers)
+    yield from _growth(values, given)
+    yield from _limits(values)
+
+
+def _loss(
+    values: Mapping[str, str], given: AbstractSet[str], brokers: int
+) -> Iterator[tuple[str, str]]:
+    if values.get("unclean.leader.election.enable") == "true":
+        yield (
+            (
+                "unclean.leader.election.enable=true: acknowledged records are lost when a replica "
+                "that lags becomes leader"
+            ),
+            "leave it at false, and set it for single topics that can bear it",
+        )
+    replicas = _number(values, "default.replication.factor", 1)
+    if replicas >= 3 and _number(values, "min.insync.replicas", 1) == 1:
+        yield (
+            (
+                f"default.replication.factor={replicas} with min.insync.replicas=1: acks=all is "
+                f"satisfied by one broker alone"
+            ),
+            "set min.insync.replicas=2",
+        )
+    for key in ("offsets.topic.replication.factor", "default.replication.factor"):
+        wanted = _number(values, key, 1)
+        if key in given and wanted > brokers:
+            yield (
+                (
+                    f"{key}={wanted}, but there {'is' if brokers == 1 else 'are'} {brokers} "
+                    f"broker{'' if brokers == 1 else 's'}: topics cannot be created"
+                ),
+                f"set {key}={brokers}",
+            )
+    for directory in values.get("log.dirs", values.get("log.dir", "")).split(","):
+        if directory.strip().startswith(("/tmp", "/var/tmp", "/dev/shm")):  # noqa: S108
+            yield (
+                f"{directory.strip()} is emptied when the machine restarts, or by a clean-up",
+                "set log.dirs to a directory that stays",
+            )
+
+
+def _growth(values: Mapping[str, str], given: AbstractSet[str]) -> Iterator[tuple[str, str]]:
+    times = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    forever = next((key for key in times if key in given and values.get(key) == "-1"), None)
+    if forever is not None and _number(values, "log.retention.bytes", -1) < 0:
+        yield (
+            (
+                f"{forever}=-1 and no log.retention.bytes: topics that are not compacted grow "
+                f"until the disk is full"
+            ),
+            "set log.retention.bytes, or a time",
+        )
+    if values.get("log.cleaner.enable") == "false":
+        yield (
+            "log.cleaner.enable=false: compacted topics grow for ever, the offsets of groups too",
+            "leave it at true",
+        )
+    minutes = _number(values, "offsets.retention.minutes", 10_080)
+    if minutes < _DAY_MINUTES:
+        yield (
+            f"offsets.retention.minutes={minutes}: a group that pauses for longer starts anew",
+            "set a week (10080) or more",
+        )
+
+
+def _limits(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    message = _number(values, "message.max.bytes", 0)
+    request = _number(values, "socket.request.max.bytes", 1 << 40)
+    if message > request:
+        yield (
+            (
+                f"message.max.bytes={message} is over socket.request.max.bytes={request}: "
+                f"such a batch cannot be sent"
+            ),
+            "raise socket.request.max.bytes",
+        )
+    if any(mark in values.get("listeners", "") for mark in _EVERY_INTERFACE):
+        yield (
+            "listeners takes connections on every interface, without authentication",
+            "name an address of the inner network, or keep others out by a firewall",
+        )
+
+
+def _number(values: Mapping[str, str], key: str, default: int) -> int:
+    text = values.get(key, "")
+    return int(text) if text.lstrip("-").isdigit() else default

@@ -1,0 +1,152 @@
+"""What is wrong with a data directory, before or while a broker uses it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.log.paths import partition_directories
+from barnabas.cli.log.read_only import is_locked
+from barnabas.runtime.disk import RealDisk
+from barnabas.storage.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.storage.errors import InconsistentDirectoryError
+from barnabas.storage.log_directory import LOCK_FILE
+from barnabas.storage.meta_properties import MetaProperties
+
+if TYPE_CHECKING:
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+
+__all__ = ["check_space", "examine_directory"]
+
+# Below this part of a disk, or so many bytes, a broker soon stops.
+_FREE_PART_MIN = 0.05
+_FREE_BYTES_MIN = 1 << 30
+# Descriptors of a segment in use: the file of batches and its indexes.
+_FILES_PER_PARTITION = 4
+_GIB = 1 << 30
+
+
+def examine_directory(
+    path: str, diagnosis: Diagnosis, *, node_id: int | None = None
+) -> MetaProperties | None:
+    """Look at a data directory; what it says of itself, if it can be read.
+
+    Args:
+        path: the directory.
+        diagnosis: gets the findings.
+        node_id: the node that is to use it, if that is known.
+    """
+    if not os.path.isdir(path):  # noqa: PTH112
+        _examine_absent(path, diagnosis)
+        return None
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        diagnosis.wrong(
+            f"{path} cannot be read and written by this user",
+            f"run the broker as the owner, or: chown -R $(id -un) {path}",
+        )
+        return None
+    in_use = is_locked(f"{path}/{LOCK_FILE}")
+    if in_use:
+        diagnosis.note(f"{path} is in use by a broker", "a second one needs a directory of its own")
+    meta = _examine_identity(path, diagnosis, node_id)
+    try:
+        partitions = len(partition_directories(path)) if os.listdir(path) else 0  # noqa: PTH208
+    except click.UsageError as error:
+        if meta is None:
+            diagnosis.note(f"{error.message}: it holds something else", "name an empty directory")
+        partitions = 0
+    if meta is not None and not in_use:
+        _examine_shutdown(path, partitions, diagnosis)
+    usage = shutil.disk_usage(path)
+    check_space(path, usage.total, usage.free, diagnosis)
+    _examine_descriptors(partitions, diagnosis)
+    return meta
+
+
+def _examine_absent(path: str, diagnosis: Diagnosis) -> None:
+    if os.path.exists(path):  # noqa: PTH110
+        diagnosis.wrong(f"{path} is a file", "name a directory")
+        return
+    parent = os.path.abspath(path)  # noqa: PTH100
+    while not os.path.exists(parent):  # noqa: PTH110
+        parent = os.path.dirname(parent)  # noqa: PTH120
+    if os.access(parent, os.W_OK | os.X_OK):
+        diagnosis.ok(f"{path} is not there yet: the broker makes it")
+    else:
+        diagnosis.wrong(
+            f"{path} is not there, and {parent} may not be written by this user",
+            f"make it and give it to the broker's user: mkdir -p {path}",
+        )
+
+
+def _examine_identity(
+    path: str, diagnosis: Diagnosis, node_id: int | None
+) -> MetaProperties | None:
+    try:
+        meta = MetaProperties.read(RealDisk(), path)
+    except InconsistentDirectoryError as error:
+        diagnosis.wrong(
+            str(error),
+            "a directory of ZooKeeper days must be migrated by Apache Kafka 3.9 first"
+            if "version '0'" in str(error)
+            else "copy meta.properties from another data directory of the same node",
+        )
+        return None
+    if meta is None:
+        names = [name for name in os.listdir(path) if name != LOCK_FILE]  # noqa: PTH208
+        if any("-" in name for name in names):
+            diagnosis.wrong(
+                f"{path} has logs and no meta.properties: nobody knows whose they are",
+                "copy the file from another data directory of the node, or from a backup",
+            )
+        else:
+            diagnosis.ok(f"{path} is not formatted: the broker does that when it starts")
+        return None
+    if node_id is not None and meta.node_id != node_id:
+        diagnosis.wrong(
+            f"{path} belongs to node {meta.node_id}, this is node {node_id}",
+            f"set node.id={meta.node_id}, or name another directory",
+        )
+    else:
+        diagnosis.ok(f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
+    return meta
+
+
+def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
+    if os.path.exists(f"{path}/{CLEAN_SHUTDOWN}"):  # noqa: PTH110
+        diagnosis.ok(f"{path} was closed cleanly, with {partitions} partitions")
+    else:
+        diagnosis.note(
+            f"{path} was not closed cleanly: the next start recovers {partitions} partitions",
+            f"nothing, or look first: barnabas log verify {path}",
+        )
+
+
+def check_space(name: str, total: int, free: int, diagnosis: Diagnosis) -> None:
+    """Whether there is room on a disk."""
+    words = f"{name}: {free / _GIB:.1f} of {total / _GIB:.1f} GiB free"
+    if free < _FREE_BYTES_MIN or free < total * _FREE_PART_MIN:
+        diagnosis.wrong(
+            words,
+            "make room: `barnabas topics purge`, a shorter retention.ms, or one more of log.dirs",
+        )
+    else:
+        diagnosis.ok(words)
+
+
+def _examine_descriptors(partitions: int, diagnosis: Diagnosis) -> None:
+    """The broker raises its soft limit to the hard one by itself."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 1024 + _FILES_PER_PARTITION * partitions
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        diagnosis.wrong(
+            f"{hard} open files are allowed; {partitions} partitions may need {needed}",
+            "raise the limit: LimitNOFILE= of the service, or ulimit -Hn",
+        )
+    else:
+        allowed = "any number of" if hard == resource.RLIM_INFINITY else str(hard)
+        diagnosis.ok(f"{allowed} open files are allowed")

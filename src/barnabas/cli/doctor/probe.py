@@ -1,0 +1,118 @@
+"""Knocking at an address: does it resolve, does something listen, and what does it speak?"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from enum import Enum
+from typing import NamedTuple
+
+from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.protocol_error import ProtocolError
+
+__all__ = ["Peer", "Reply", "knock", "responder"]
+
+_TIMEOUT_S = 3.0
+_ANSWER_BYTES_MAX = 1 << 20
+_CORRELATION_ID = 0x0B1A_57
+_TLS_ALERT = b"\x15\x03"
+
+
+class Peer(Enum):
+    """What is found at an address."""
+
+    KAFKA = "speaks Kafka's protocol"
+    TLS = "speaks TLS"
+    HTTP = "is a web server"
+    SILENT = "takes the connection and says nothing"
+    CLOSES = "takes the connection and closes it"
+    STRANGE = "speaks some other protocol"
+    REFUSED = "refuses connections"
+    UNREACHABLE = "does not answer"
+    UNKNOWN_NAME = "has no address"
+
+
+class Reply(NamedTuple):
+    """What came of a knock."""
+
+    peer: Peer
+    # The system's words, where it had any.
+    detail: str = ""
+
+
+def knock(host: str, port: int) -> Reply:
+    """Connect and ask for the API versions, the question that every broker answers to all."""
+    try:
+        connection = socket.create_connection((host, port), _TIMEOUT_S)
+    except socket.gaierror as error:
+        return Reply(Peer.UNKNOWN_NAME, error.strerror or "")
+    except ConnectionRefusedError:
+        return Reply(Peer.REFUSED)
+    except OSError as error:
+        return Reply(Peer.UNREACHABLE, str(error))
+    with connection:
+        reply = _ask(connection)
+    if reply.peer in (Peer.CLOSES, Peer.SILENT) and _speaks_tls(host, port):
+        return Reply(Peer.TLS)
+    return reply
+
+
+def _ask(connection: socket.socket) -> Reply:
+    chunks = encode_request(_CORRELATION_ID, "barnabas-doctor", ApiVersionsRequest(), 0)
+    question = b"".join(bytes(c) for c in chunks if isinstance(c, bytes | bytearray | memoryview))
+    try:
+        connection.sendall(question)
+        answer = connection.recv(4)
+        while answer and len(answer) < 4:
+            more = connection.recv(4 - len(answer))
+            if not more:
+                break
+            answer += more
+        if not answer:
+            return Reply(Peer.CLOSES)
+        if answer.startswith(_TLS_ALERT):
+            return Reply(Peer.TLS)
+        if answer == b"HTTP":
+            return Reply(Peer.HTTP)
+        return _read_answer(connection, answer)
+    except TimeoutError:
+        return Reply(Peer.SILENT)
+    except OSError as error:
+        return Reply(Peer.CLOSES, str(error))
+
+
+def _read_answer(connection: socket.socket, start: bytes) -> Reply:
+    size = int.from_bytes(start, "big", signed=True)
+    if not 4 <= size <= _ANSWER_BYTES_MAX:
+        return Reply(Peer.STRANGE)
+    answer = b""
+    while len(answer) < size:
+        piece = connection.recv(size - len(answer))
+        if not piece:
+            return Reply(Peer.STRANGE)
+        answer += piece
+    try:
+        correlation_id, _ = decode_response(ApiVersionsRequest, 0, memoryview(answer))
+    except ProtocolError as error:
+        return Reply(Peer.STRANGE, str(error))
+    return Reply(Peer.KAFKA if correlation_id == _CORRELATION_ID else Peer.STRANGE)
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((host, port), _TIMEOUT_S) as plain,
+        context.wrap_socket(plain, server_hostname=host),
+    ):
+        return True
+    return False
+
+
+def responder(host: str, ports: tuple[int, ...]) -> int | None:
+    """The first of `ports` at which a broker answers."""
+    return next((port for port in ports if knock(host, port).peer is Peer.KAFKA), None)

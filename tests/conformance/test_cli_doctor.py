@@ -1,0 +1,216 @@
+"""`barnabas doctor`: each fault is told with what to do about it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli.doctor.commands import doctor
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.client_brokers import KafkaProcess, broker
+
+pytestmark = pytest.mark.conformance
+__all__ = ["broker"]
+
+
+def examine(target: object) -> tuple[bool, list[tuple[str, str, str]]]:
+    """Whether all is well, and (verdict, what, remedy) of each finding."""
+    done = CliRunner().invoke(doctor, [str(target), "--json"])
+    assert done.exit_code in (0, 1), done.output
+    found = json.loads(done.output)
+    assert found["well"] == (done.exit_code == 0)
+    return found["well"], [(f["verdict"], f["what"], f["remedy"]) for f in found["findings"]]
+
+
+def wrong(target: object) -> list[tuple[str, str]]:
+    """What is wrong and the remedy of each."""
+    return [(what, remedy) for verdict, what, remedy in examine(target)[1] if verdict == "wrong"]
+
+
+@contextlib.contextmanager
+def listener(answer: bytes) -> Iterator[str]:
+    """HOST:PORT of something that reads once, writes `answer` and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(1000)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+# Addresses
+
+
+def test_nothing_is_wrong_with_a_broker_that_runs(broker: BrokerProcess | KafkaProcess) -> None:
+    is_well, findings = examine(broker.bootstrap)
+    assert is_well, findings
+    said = "\n".join(what for _, what, _ in findings)
+    assert "speaks Kafka's protocol" in said
+    assert "with 1 broker, controller 1" in said
+    assert "the clocks differ by" in said
+    assert "all with a leader and in sync" in said
+    assert "GiB free" in said
+
+
+def test_a_port_at_which_nothing_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    ((what, remedy),) = wrong(f"127.0.0.1:{port}")
+    assert "refuses connections" in what
+    assert f"barnabas start --listen 127.0.0.1:{port}" in remedy
+
+
+def test_a_name_without_an_address() -> None:
+    ((what, remedy),) = wrong("broker.invalid:9092")
+    assert "has no address" in what
+    assert "spelling" in remedy
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is a web server"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS"),
+        (b"", "closes it"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "some other protocol"),
+    ],
+)
+def test_what_is_no_broker(answer: bytes, what: str) -> None:
+    with listener(answer) as address:
+        ((said, remedy),) = wrong(address)
+    assert what in said
+    assert remedy
+
+
+def test_an_advertised_address_that_nobody_answers_at(
+    make_broker: Callable[[Mapping[str, str]], BrokerProcess],
+) -> None:
+    process = make_broker({"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
+    process.start()
+    # What it prints is what it advertises: where it listens stands in its log or in /proc.
+    port = listening_port(process.pid)
+    found = wrong(f"127.0.0.1:{port}")
+    assert any("tells clients to connect to 127.0.0.1:1" in what for what, _ in found), found
+    assert any("advertised.listeners" in remedy for _, remedy in found)
+
+
+def listening_port(pid: int) -> int:
+    import psutil
+
+    ports = [
+        connection.laddr.port
+        for connection in psutil.Process(pid).net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(ports) == 1, ports
+    return int(ports[0])
+
+
+# Directories
+
+
+def test_a_directory_in_use_and_one_that_was_killed(broker_process: BrokerProcess) -> None:
+    directory = broker_process.data_directory
+    _, findings = examine(directory)
+    assert any(what.endswith("is in use by a broker") for _, what, _ in findings)
+    broker_process.kill()
+    _, findings = examine(directory)
+    assert any("was not closed cleanly" in what for _, what, _ in findings)
+    broker_process.start()
+    broker_process.stop()
+    is_well, findings = examine(directory)
+    assert is_well
+    assert any("was closed cleanly" in what for _, what, _ in findings)
+
+
+def test_logs_without_an_owner_and_a_directory_of_zookeeper_days(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    assert any("nobody knows whose they are" in what for what, _ in wrong(tmp_path))
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=x\n")
+    assert any("ZooKeeper" in remedy for _, remedy in wrong(tmp_path))
+
+
+# Properties
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path = tmp_path / "server.properties"
+        path.write_text(f"log.dirs={tmp_path / 'data'}\nlisteners=PLAINTEXT://127.0.0.1:0\n{text}")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "remedy"),
+    [
+        ("num.partitons=3", "num.partitons is not known", "did you mean num.partitions?"),
+        ("retention.ms=5", "retention.ms is a key of topics", "log.retention.ms"),
+        ("num.partitions=0", "num.partitions: '0' is not allowed", "correct num.partitions"),
+        ("listeners=SSL://127.0.0.1:0", "PLAINTEXT listeners only", "correct listeners"),
+        ("listeners=PLAINTEXT://192.0.2.1:9", "cannot be listened on", "does not have"),
+    ],
+)
+def test_a_wrong_line(written: Callable[[str], Path], line: str, what: str, remedy: str) -> None:
+    found = wrong(written(line))
+    assert len(found) == 1, found
+    assert what in found[0][0]
+    assert remedy in found[0][1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "unclean.leader.election.enable=true",
+        "log.retention.ms=-1",
+        "offsets.retention.minutes=5",
+        "offsets.topic.replication.factor=3",
+        "num.partitions=1\nnum.partitions=2",
+        "zookeeper.connect=localhost:2181",
+    ],
+)
+def test_a_line_that_is_allowed_and_worth_a_note(written: Callable[[str], Path], line: str) -> None:
+    is_well, findings = examine(written(line))
+    key = line.partition("=")[0]
+    assert is_well
+    assert any(verdict == "note" and key in what for verdict, what, _ in findings), findings
+
+
+def test_directories_of_two_clusters_and_of_another_node(
+    written: Callable[[str], Path], tmp_path: Path
+) -> None:
+    for name, cluster, node in (("a", "one", 1), ("b", "two", 2)):
+        (tmp_path / name).mkdir()
+        meta = f"version=1\ncluster.id={cluster}\nnode.id={node}\n"
+        (tmp_path / name / "meta.properties").write_text(meta)
+    found = wrong(written(f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"))
+    assert any("belongs to node 2, this is node 1" in what for what, _ in found)
+    assert any("several clusters" in what for what, _ in found)
+
+
+def test_a_port_that_is_taken(written: Callable[[str], Path]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        ((what, remedy),) = wrong(written(f"listeners=PLAINTEXT://{address}"))
+    assert "cannot be listened on" in what
+    assert "another port" in remedy
