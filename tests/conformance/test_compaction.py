@@ -1,12 +1,13 @@
 """Compaction as clients see it: one value per key in the end, offsets as they were.
 
-The topics have small segments and are dirty at once. Against another broker the cleaner's back-off
-is lowered by a dynamic config.
+The topics have small segments and are dirty at once, and the cleaner's back-off is lowered by a
+dynamic config.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from conformance.conftest import await_leaders
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from subprocess import CompletedProcess
 
     from confluent_kafka import Message
 
@@ -42,20 +44,20 @@ AT_ONCE = {
 
 
 @pytest.fixture(scope="module")
-def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def cleaning(bootstrap: str) -> Iterator[str]:
     """HOST:PORT of a broker whose cleaner looks for work often."""
-    given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
-    if given is None:
-        directory = tmp_path_factory.mktemp("compaction")
-        with BrokerProcess(directory, dict([BACKOFF])) as broker:
-            yield broker.bootstrap
-        return
-    admin = AdminClient({"bootstrap.servers": given})
-    entry = ConfigEntry(*BACKOFF, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.BROKER, "", incremental_configs=[entry])
+    alter_backoff(bootstrap, AlterConfigOpType.SET)
+    yield bootstrap
+    alter_backoff(bootstrap, AlterConfigOpType.DELETE)
+
+
+def alter_backoff(bootstrap: str, operation: AlterConfigOpType) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    entry = ConfigEntry(*BACKOFF, incremental_operation=operation)
+    (broker,) = admin.list_topics(timeout=10).brokers
+    resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
     for changed in admin.incremental_alter_configs([resource]).values():
         changed.result(10)
-    yield given
 
 
 @pytest.fixture
@@ -211,3 +213,34 @@ def test_a_kill_while_logs_are_compacted_loses_no_last_value(tmp_path: Path) -> 
             assert last == {key.encode(): value.encode() for key, value in pairs[-50:]}
         found = await_contents(broker.bootstrap, "t", lambda found: len(without_rolls(found)) == 50)
         assert len(found) > 50
+
+
+def test_kafkas_own_tool_reads_a_cleaned_log(
+    tmp_path: Path, kafka_tools: Callable[..., CompletedProcess[str]]
+) -> None:
+    settings = {"log.cleaner.backoff.ms": "50", "log.index.interval.bytes": "512"}
+    with BrokerProcess(tmp_path, settings) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        config = AT_ONCE | {"delete.retention.ms": "3600000"}
+        admin.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(10)
+        for compression in ("none", "zstd", "gzip"):
+            pairs = [(f"{compression}-{number % 100}", f"v{number}") for number in range(1000)]
+            options = {"compression.type": compression, "batch.num.messages": "20"}
+            produce(broker.bootstrap, "t", pairs, **options, **{"enable.idempotence": "true"})
+        produce(broker.bootstrap, "t", [("zstd-1", None), ("gone", None)])
+        found = await_contents(
+            broker.bootstrap, "t", lambda found: len(without_rolls(found)) == 301
+        )
+        broker.stop()
+        directory = broker.data_directory / "t-0"
+    offsets, horizons = [], 0
+    for log in sorted(directory.glob("*.log")):
+        files = ",".join(str(log.with_suffix(end)) for end in (".log", ".index", ".timeindex"))
+        dumped = kafka_tools("DumpLogSegments", "--deep-iteration", "--files", files)
+        assert dumped.returncode == 0, dumped.stderr
+        for sign in ("isvalid: false", "Mismatches", "Error", "Found timestamp", "corrupt"):
+            assert sign not in dumped.stdout, dumped.stdout[-2000:]
+        horizons += len(re.findall(r"deleteHorizonMs: OptionalLong\[", dumped.stdout))
+        offsets += [int(each) for each in re.findall(r"\| offset: (\d+)", dumped.stdout)]
+    assert offsets == [each.offset() for each in found]
+    assert horizons

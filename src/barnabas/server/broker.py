@@ -56,7 +56,7 @@ from barnabas.server.quotas.rate_quota import quota_windows
 from barnabas.server.registration import Registrant, Registration
 from barnabas.server.request import RequestServices
 from barnabas.server.topic_configs import TopicConfigs
-from barnabas.storage.config import storage_config
+from barnabas.storage.config import CLEANER_KEYS, storage_config
 from barnabas.storage.doors import LogDoors
 from barnabas.storage.log_manager import LogManager
 from barnabas.waiting.timing_wheel import TimingWheel
@@ -279,6 +279,7 @@ class Broker:
             self._groups,
         )
         self._follower.add_listener(assignments.on_changes)
+        self._dynamic.subscribe(CLEANER_KEYS, self._logs.cleaner.take_broker_config)
 
     def _bind(self) -> None:
         """Listen on every endpoint; connections wait until `_serve`."""

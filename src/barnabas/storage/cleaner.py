@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.runtime.offload import OffloadError, OffloadTask, SlicedOffload
+from barnabas.settings.key import ConfigError
 from barnabas.storage.cleaner_checkpoints import CleanerCheckpoints
 from barnabas.storage.cleaner_job import (
     CleanedSegment,
@@ -25,6 +26,7 @@ from barnabas.storage.cleaner_job import (
 from barnabas.storage.cleaner_offset_map import capacity_for
 from barnabas.storage.cleaner_selection import LogToClean, cleanable_offsets, log_to_clean
 from barnabas.storage.cleaner_work import clean
+from barnabas.storage.config import cleaner_config
 from barnabas.storage.errors import KafkaStorageError, StorageError
 from barnabas.storage.file_names import CLEANED_FILE_SUFFIX
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.offload import Offload
     from barnabas.runtime.timer import Cancellable
+    from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.config import CleanerConfig
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.log import Log
@@ -130,9 +133,13 @@ class LogCleaner:
         for partition in list(self._passes):
             self.abort_cleaning(partition)
 
-    def reconfigure(self, config: CleanerConfig) -> None:
-        """New values hold from the next pass on."""
-        self._config = config
+    def take_broker_config(self, broker: ParsedConfig) -> None:
+        """The broker's configuration has changed; it holds from the next pass on."""
+        try:
+            self._config = cleaner_config(broker)
+        except ConfigError as error:
+            _log.error("The old configuration of the log cleaner holds: %s", error)
+            return
         if self._is_running and not self._is_scanning:
             self._schedule(0)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.settings.definition import (
     ConfigDefinition,
+    ConfigError,
     ConfigKey,
     ConfigType,
     DynamicMode,
@@ -260,6 +261,16 @@ def _defaults_of_topics() -> list[ConfigKey]:
     ]
 
 
+# Those of the cleaner that may change while it runs.
+CLEANER_KEYS = (
+    "log.cleaner.threads",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.backoff.ms",
+)
+
 # Keys of the broker that belong to storage; server/config.py joins them with the others.
 BROKER_CONFIGS = ConfigDefinition(
     [
@@ -342,11 +353,27 @@ def log_config(
     return replace(built, cleanup_policy=tuple(parsed.strings("cleanup.policy")))
 
 
+def cleaner_config(broker: ParsedConfig) -> CleanerConfig:
+    """The log cleaner's part of the broker's configuration.
+
+    Raises:
+        ConfigError: less than 1 MiB of memory for the keys of each log that is compacted.
+    """
+    config = broker.build(CleanerConfig)
+    if config.log_cleaner_dedupe_buffer_size <= config.log_cleaner_threads << 20:
+        raise ConfigError(
+            "log.cleaner.dedupe.buffer.size",
+            str(config.log_cleaner_dedupe_buffer_size),
+            "more than 1 MiB for each of log.cleaner.threads",
+        )
+    return config
+
+
 def storage_config(broker: ParsedConfig) -> StorageConfig:
     """The log manager's part of the broker's configuration."""
     built = broker.build(StorageConfig)
     return replace(
         built,
-        cleaner=broker.build(CleanerConfig),
+        cleaner=cleaner_config(broker),
         log_defaults=log_config({}, topic_defaults(broker)),
     )
