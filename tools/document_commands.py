@@ -65,5 +65,8 @@ def document() -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(document())
-    sys.stdout.write(f"{FILE}\n")
+    if sys.argv[1:] == ["--print"]:
+        sys.stdout.write(document())
+    else:
+        FILE.write_text(document())
+        sys.stdout.write(f"{FILE}\n")
