@@ -14,7 +14,9 @@ from pathlib import Path
 
 import psutil
 
-START_SECONDS_MAX = 20
+START_SECONDS_MAX = 60
+# As Kafka's own scripts start it.
+KAFKA_JAVA = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,55 @@ def tansu_command(port: int, _directory: Path) -> list[str]:
     ]  # fmt: skip
 
 
+def _own_process(name: str, directory: Path) -> Iterator[Broker]:
+    """A broker that one command starts, without any preparation."""
+    port = free_port()
+    log = directory / "broker.log"
+    started = time.perf_counter()
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            COMMANDS[name](port, directory / "data"), stdout=output, stderr=output
+        )
+    try:
+        while not answers(port):
+            late = time.perf_counter() - started > START_SECONDS_MAX
+            if late or child.poll() is not None:
+                raise SystemExit(f"{name} did not start: {log.read_text(errors='replace')}")
+            time.sleep(0.002)
+        start_ms = 1000 * (time.perf_counter() - started)
+        yield Broker(name, f"127.0.0.1:{port}", psutil.Process(child.pid), start_ms)
+    finally:
+        child.terminate()
+        try:
+            child.wait(10)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _kafka(directory: Path) -> Iterator[Broker]:
+    """Apache Kafka 4.4, formatted before its start is timed.
+
+    It needs Java and Maven.
+    """
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from jvm.kafka_process import KafkaProcess
+
+    kafka = KafkaProcess(directory, machine=KAFKA_JAVA)
+    kafka.format()
+    started = time.perf_counter()
+    try:
+        kafka.launch()
+        while not answers(kafka.port):
+            if time.perf_counter() - started > START_SECONDS_MAX or not kafka.is_running:
+                raise SystemExit(f"kafka did not start: {kafka.log()}")
+            time.sleep(0.01)
+        start_ms = 1000 * (time.perf_counter() - started)
+        yield Broker("kafka", kafka.bootstrap, psutil.Process(kafka.pid), start_ms)
+    finally:
+        kafka.stop()
+
+
 COMMANDS: dict[str, Callable[[int, Path], list[str]]] = {
     "barnabas": barnabas_command,
     "tansu": tansu_command,
@@ -90,26 +141,6 @@ COMMANDS: dict[str, Callable[[int, Path], list[str]]] = {
 @contextmanager
 def running(name: str) -> Iterator[Broker]:
     """A broker by name, stopped and its directory removed at the end."""
-    port = free_port()
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as directory:
-        log = Path(directory, "broker.log")
-        started = time.perf_counter()
-        with log.open("wb") as output:
-            child = subprocess.Popen(
-                COMMANDS[name](port, Path(directory, "data")), stdout=output, stderr=output
-            )
-        try:
-            while not answers(port):
-                late = time.perf_counter() - started > START_SECONDS_MAX
-                if late or child.poll() is not None:
-                    raise SystemExit(f"{name} did not start: {log.read_text(errors='replace')}")
-                time.sleep(0.002)
-            start_ms = 1000 * (time.perf_counter() - started)
-            yield Broker(name, f"127.0.0.1:{port}", psutil.Process(child.pid), start_ms)
-        finally:
-            child.terminate()
-            try:
-                child.wait(10)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+        place = Path(directory)
+        yield from _kafka(place) if name == "kafka" else _own_process(name, place)

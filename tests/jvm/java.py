@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from jvm.maven import class_path
@@ -12,14 +13,19 @@ TIMEOUT_S = 120
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 
 
-def java_command(jars: str, log_level: str = "WARN") -> list[str]:
-    """The words before a class name: `java` with the jars of tests/jvm/JARS."""
-    # The quick compiler alone: a test's process is over before the other one pays.
+# The quick compiler alone: a test's process is over before the other one pays.
+QUICK = (f"-Xmx{HEAP}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+def java_command(jars: str, log_level: str = "WARN", machine: Sequence[str] = QUICK) -> list[str]:
+    """The words before a class name: `java` with the jars of tests/jvm/JARS.
+
+    Args:
+        machine: memory, compiler and collector.
+    """
     return [
         "java",
-        f"-Xmx{HEAP}",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
+        *machine,
         f"-Dlog4j2.configurationFile={_LOGGING}",
         f"-Dbarnabas.log.level={log_level}",
         "-cp",

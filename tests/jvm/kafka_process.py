@@ -10,11 +10,11 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from jvm.java import java_command
+from jvm.java import QUICK, java_command
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
@@ -32,17 +32,23 @@ class KafkaProcess:
         directory: where data, settings and the log file lie.
         settings: broker keys, over those that make a small single node.
         jars: the folder of tests/jvm whose versions are used.
+        machine: options of Java for memory, compiler and collector.
     """
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, str] | None = None, jars: str = "kafka"
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        jars: str = "kafka",
+        machine: Sequence[str] = QUICK,
     ) -> None:
         self.directory = directory
         self.data_directory = directory / "data"
         self.log_file = directory / "kafka.log"
+        self._properties = directory / "server.properties"
         self.host = "127.0.0.1"
         self.port, self._controller_port = _free_ports(2)
-        self._java = java_command(jars, log_level="INFO")
+        self._java = java_command(jars, log_level="INFO", machine=machine)
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -83,25 +89,30 @@ class KafkaProcess:
             **self._settings,
         }
 
+    def format(self) -> None:
+        """Write the settings, and format the directory if it is empty."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lines = [f"{key}={value}" for key, value in self.settings().items()]
+        self._properties.write_text("\n".join(lines) + "\n")
+        if (self.data_directory / "meta.properties").exists():
+            return
+        words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
+        with self.log_file.open("ab") as log:
+            subprocess.run(
+                [*self._java, *words, "-c", str(self._properties)],
+                stdout=log,
+                stderr=log,
+                check=True,
+                timeout=START_TIMEOUT_S,
+            )
+
     def launch(self) -> None:
         """Format the directory if it is empty, and start; does not wait (`await_ready` does)."""
         assert not self.is_running, "Kafka runs already"
-        self.directory.mkdir(parents=True, exist_ok=True)
-        properties = self.directory / "server.properties"
-        lines = [f"{key}={value}" for key, value in self.settings().items()]
-        properties.write_text("\n".join(lines) + "\n")
+        self.format()
         with self.log_file.open("ab") as log:
-            if not (self.data_directory / "meta.properties").exists():
-                words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
-                subprocess.run(
-                    [*self._java, *words, "-c", str(properties)],
-                    stdout=log,
-                    stderr=log,
-                    check=True,
-                    timeout=START_TIMEOUT_S,
-                )
             self._process = subprocess.Popen(
-                [*self._java, "kafka.Kafka", str(properties)],
+                [*self._java, "kafka.Kafka", str(self._properties)],
                 stdout=log,
                 stderr=log,
                 cwd=self.directory,
