@@ -25,7 +25,7 @@ from barnabas.metadata.configs_image import (
 )
 from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.protocol.errors import ErrorCode
-from barnabas.settings.key import ConfigError, DynamicMode, Required
+from barnabas.settings.key import ConfigError, DynamicMode, Required, without_listener
 from barnabas.storage.config import TOPIC_CONFIGS
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from barnabas.settings.key import ConfigKey
 
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
+_PER_ADDRESS = "max.connections.per.ip"
+_OVERRIDES = "max.connections.per.ip.overrides"
 
 
 class ConfigRules:
@@ -98,6 +100,7 @@ class ConfigRules:
         elif kind == BROKER:
             check_broker_name(name)
             self._check_broker(name, changes)
+            self._check_addresses(merged)
             _check_minimum(image, name, changes)
         elif kind == CLIENT_METRICS:
             _check_client_metrics(name, merged)
@@ -109,7 +112,7 @@ class ConfigRules:
     def _check_broker(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Refuse keys that cannot change while the broker runs, and values out of range."""
         for key_name, value in changes.items():
-            key = self._broker_keys.get(key_name)
+            key = self._broker_keys.get(without_listener(key_name))
             if key is None or value is None:
                 # Kafka keeps keys it does not know, for plug-ins; what goes cannot be wrong.
                 continue
@@ -124,6 +127,15 @@ class ConfigRules:
                     ErrorCode.INVALID_REQUEST, f"{key_name} can only be set on one broker"
                 )
             _parse(key, value, ErrorCode.INVALID_REQUEST)
+
+    def _check_addresses(self, merged: Mapping[str, str]) -> None:
+        """Refuse to let in no address at all."""
+        per_address = merged.get(_PER_ADDRESS)
+        overrides = merged.get(_OVERRIDES, self._broker.values.get(_OVERRIDES))
+        if per_address is not None and int(per_address) == 0 and not overrides:
+            raise Refusal(
+                ErrorCode.INVALID_REQUEST, f"{_PER_ADDRESS} can be 0 only where {_OVERRIDES} is set"
+            )
 
 
 def check_broker_name(name: str) -> None:

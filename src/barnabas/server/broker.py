@@ -35,6 +35,7 @@ from barnabas.server.described_configs import DescribedConfigs
 from barnabas.server.directory_assignments import DirectoryAssignments
 from barnabas.server.dispatch import Dispatcher, HandlerTable
 from barnabas.server.dynamic_config import DynamicBrokerConfig
+from barnabas.server.dynamic_parts import subscribe_parts
 from barnabas.server.endpoint import parse_address
 from barnabas.server.features import BOOTSTRAP_FEATURES, SUPPORTED_FEATURES
 from barnabas.server.forwarding import Forwarding
@@ -56,7 +57,7 @@ from barnabas.server.quotas.rate_quota import quota_windows
 from barnabas.server.registration import Registrant, Registration
 from barnabas.server.request import RequestServices
 from barnabas.server.topic_configs import TopicConfigs
-from barnabas.storage.config import CLEANER_KEYS, storage_config
+from barnabas.storage.config import storage_config
 from barnabas.storage.doors import LogDoors
 from barnabas.storage.log_manager import LogManager
 from barnabas.waiting.timing_wheel import TimingWheel
@@ -99,7 +100,9 @@ class Broker:
         self._on_ready = on_ready
         self._on_failed = on_failed
         self._cluster = ClusterView()
-        self._dynamic = DynamicBrokerConfig(configuration.node_id, self._config)
+        self._dynamic = DynamicBrokerConfig(
+            configuration.node_id, self._config, configuration.given
+        )
         self._listeners: list[Listener] = []
         self._stopping = False
         # HOST:PORT of `metrics.listener`; None while there is none.
@@ -143,6 +146,7 @@ class Broker:
             runtime.clock, self._configuration.connections, windows
         )
         self._join_replicas()
+        subscribe_parts(self._dynamic, self._logs, self._connections)
         self._bind()
         self._registration = self._make_registration()
         publisher.add_listener(self._follower.on_image)
@@ -279,7 +283,6 @@ class Broker:
             self._groups,
         )
         self._follower.add_listener(assignments.on_changes)
-        self._dynamic.subscribe(CLEANER_KEYS, self._logs.cleaner.take_broker_config)
 
     def _bind(self) -> None:
         """Listen on every endpoint; connections wait until `_serve`."""

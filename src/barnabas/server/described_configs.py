@@ -14,7 +14,7 @@ from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.server.log_levels import described_levels
-from barnabas.settings.key import ConfigKey, DynamicMode, Required
+from barnabas.settings.key import ConfigKey, DynamicMode, Required, without_listener
 from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults
 
 if TYPE_CHECKING:
@@ -102,7 +102,16 @@ class DescribedConfigs:
             if name not in current.definition
         }
         for name in sorted(unknown):
-            yield _hidden(name, self._broker_values(name))
+            base = without_listener(name)
+            declared = current.definition.get(base)
+            values = self._broker_values(name)
+            if declared is None:
+                yield _hidden(name, values)
+            else:
+                # A key of one listener; the one of all stands behind it.
+                values += self._broker_values(base)
+                described = _described(declared, values[0].value, values)
+                yield described._replace(name=name)
 
     def default_broker(self) -> Iterator[DescribedConfig]:
         """The keys that are set for all brokers."""

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.settings.definition import ParsedConfig
-from barnabas.settings.key import ConfigError, DynamicMode
+from barnabas.settings.key import ConfigError, DynamicMode, without_listener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.metadata.image import ClusterImage
-    from barnabas.settings.range import ConfigValue
 
 _log = logging.getLogger(__name__)
 
@@ -25,55 +24,66 @@ _log = logging.getLogger(__name__)
 class DynamicBrokerConfig:
     """Follows the broker configs of the image; parts subscribe to the keys that they obey."""
 
-    __slots__ = ("_static", "_subscribers", "current", "node_id")
+    __slots__ = ("_static", "_static_given", "_subscribers", "current", "given", "node_id")
 
-    def __init__(self, node_id: int, static: ParsedConfig) -> None:
+    def __init__(self, node_id: int, static: ParsedConfig, given: Mapping[str, str]) -> None:
+        """Args:
+        given: the properties as text, keys of single listeners (`listener.name.NAME.KEY`) included.
+        """
         # Whose configuration this is.
         self.node_id = node_id
-        # What the process was started with.
         self._static = static
-        # What holds now; replaced whole, never changed.
+        self._static_given = given
+        # What holds now, as values and as text; replaced whole, never changed.
         self.current = static
+        self.given: Mapping[str, str] = given
         self._subscribers: list[tuple[frozenset[str], Callable[[ParsedConfig], None]]] = []
 
-    def subscribe(self, names: Iterable[str], take: Callable[[ParsedConfig], None]) -> None:
-        """Call `take` with the whole configuration whenever the value of one of `names` changes.
+    @property
+    def subscribed(self) -> frozenset[str]:
+        """The keys that somebody obeys while the broker runs."""
+        return frozenset[str]().union(*(names for names, _ in self._subscribers))
 
-        Not called for what holds now: a part is made with that.
+    def subscribe(self, names: Iterable[str], take: Callable[[ParsedConfig], None]) -> None:
+        """Call `take` with what holds whenever the value of one of `names` changes.
+
+        Not called for what holds now: a part is made with that. A key that may be set for a single
+        listener stands for that too.
         """
         keys = frozenset(names)
-        definition = self._static.definition
         for name in keys:
-            assert definition.key(name).mode is not DynamicMode.READ_ONLY, name
+            assert self._static.definition.key(name).mode is not DynamicMode.READ_ONLY, name
         self._subscribers.append((keys, take))
 
-    def take(self, image: ClusterImage) -> frozenset[str]:
-        """Let the image's broker configs hold, and tell who subscribed.
-
-        Returns:
-            The keys whose value has changed.
-        """
-        before = self.current
-        values = dict(self._static.values)
-        values.update(self._dynamic_values(image))
-        changed = frozenset(name for name, value in values.items() if value != before[name])
-        if changed:
-            static = self._static
-            self.current = ParsedConfig(static.definition, values, static.given, static.unknown)
-            for keys, take in self._subscribers:
-                if keys & changed:
-                    take(self.current)
-        return changed
-
-    def _dynamic_values(self, image: ClusterImage) -> Iterator[tuple[str, ConfigValue]]:
-        """Keys that are set for all brokers, then those of this one."""
+    def take(self, image: ClusterImage) -> None:
+        """Let the image's broker configs hold, and tell who subscribed."""
+        values, given = dict(self._static.values), dict(self._static_given)
         for resource in (ALL_BROKERS, str(self.node_id)):
             for name, text in image.configs.get(BROKER, resource).items():
-                key = self._static.definition.get(name)
+                key = self._static.definition.get(without_listener(name))
                 if key is None or key.mode is DynamicMode.READ_ONLY:
                     continue
                 try:
-                    yield name, key.parse(text)
+                    value = key.parse(text)
                 except ConfigError as error:
                     # The controller checked it; another, or an older one, may have allowed it.
                     _log.error("The dynamic configuration is left out: %s", error)
+                    continue
+                given[name] = text
+                if name in values:
+                    values[name] = value
+        changed = {name for name, value in values.items() if value != self.current[name]}
+        before = self.given
+        changed.update(
+            without_listener(name)
+            for name in {*given, *before}
+            if name not in values and given.get(name) != before.get(name)
+        )
+        if not changed:
+            return
+        static = self._static
+        self.current = ParsedConfig(static.definition, values, static.given, static.unknown)
+        self.given = given
+        for keys, take in self._subscribers:
+            if keys & changed:
+                take(self.current)

@@ -167,3 +167,13 @@ def _whole_number(text: str, bits: int) -> int | None:
     value = int(text)
     limit = 1 << bits - 1
     return value if -limit <= value < limit else None
+
+
+_LISTENER_PREFIX = "listener.name."
+
+
+def without_listener(name: str) -> str:
+    """The key that `listener.name.NAME.KEY` sets for one listener; any other name as it is."""
+    if not name.startswith(_LISTENER_PREFIX):
+        return name
+    return name.removeprefix(_LISTENER_PREFIX).partition(".")[2] or name

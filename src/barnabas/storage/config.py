@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
     from barnabas.settings.range import ConfigValue, Range
 
+PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 INT_MAX = 0x7FFF_FFFF
 DOUBLE_MAX = 1.7976931348623157e308
@@ -314,7 +315,7 @@ BROKER_CONFIGS = ConfigDefinition(
                      "Which part of the memory for keys may be used."),
         _dynamic_key("log.cleaner.backoff.ms", _LONG, 15_000,
                      "How long to wait when no log is to be compacted.", _NOT_NEGATIVE),
-        _broker_key("producer.id.expiration.ms", _INT, DAY_MS,
+        _dynamic_key(PRODUCER_EXPIRATION, _INT, DAY_MS,
                     "How long a silent producer is remembered.", _POSITIVE),
         _broker_key("producer.id.expiration.check.interval.ms", _INT, 10 * MINUTE_MS,
                     "How often silent producers are forgotten.", _POSITIVE),

@@ -364,6 +364,12 @@ class LogManager:
                 config = known[partition.topic] = config_of(partition.topic)
             log.update_config(config)
 
+    def forget_producers_after(self, expiration_ms: int) -> None:
+        """From now on producers are forgotten when they have been silent for so long."""
+        self._config = replace(self._config, producer_id_expiration_ms=expiration_ms)
+        for log in self.logs.values():
+            log.producer_state.expiration_ms = expiration_ms
+
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
         """The data directory in which a partition's log lies."""
         return self._directory_of.get(partition)

@@ -68,11 +68,11 @@ class ProducerState:
     __slots__ = (
         "_directory",
         "_disk",
-        "_expiration_ms",
         "_ongoing",
         "_unreplicated",
         "_unsynced",
         "entries",
+        "expiration_ms",
         "map_end_offset",
         "snapshots",
     )
@@ -80,7 +80,8 @@ class ProducerState:
     def __init__(self, disk: Disk, directory: str, expiration_ms: int) -> None:
         self._disk = disk
         self._directory = directory
-        self._expiration_ms = expiration_ms
+        # How long a silent producer is remembered.
+        self.expiration_ms = expiration_ms
         # By producer id.
         self.entries: dict[int, ProducerEntry] = {}
         # Open transactions: first offset -> producer id, ascending since they open at the end.
@@ -236,7 +237,7 @@ class ProducerState:
 
     def remove_expired(self, now_ms: int) -> int:
         """Forget producers that wrote nothing for `producer.id.expiration.ms`."""
-        oldest = now_ms - self._expiration_ms
+        oldest = now_ms - self.expiration_ms
         expired = [
             entry.producer_id
             for entry in self.entries.values()
@@ -339,7 +340,7 @@ class ProducerState:
         self.snapshots.remove(offset)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
-        is_old = entry.last_timestamp <= now_ms - self._expiration_ms
+        is_old = entry.last_timestamp <= now_ms - self.expiration_ms
         return is_old and entry.txn_first_offset == NO_OFFSET
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
+from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType, DynamicMode
 from barnabas.settings.range import at_least, satisfying
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ CONNECTION_KEYS = ConfigDefinition(
             "How many connections are open at most; further ones wait. With several listeners the"
             " brokers' own is not held back.",
             at_least(0),
+            DynamicMode.CLUSTER_WIDE,
         ),
         ConfigKey(
             "max.connections.per.ip",
@@ -82,6 +83,7 @@ CONNECTION_KEYS = ConfigDefinition(
             INT_MAX,
             "How many connections one address has open at most; further ones are closed.",
             at_least(0),
+            DynamicMode.CLUSTER_WIDE,
         ),
         ConfigKey(
             "max.connections.per.ip.overrides",
@@ -89,6 +91,7 @@ CONNECTION_KEYS = ConfigDefinition(
             "",
             "Other limits for single addresses, ADDRESS:COUNT each, with commas between them.",
             satisfying("ADDRESS:COUNT,...", _are_overrides),
+            DynamicMode.CLUSTER_WIDE,
         ),
         ConfigKey(
             "max.connection.creation.rate",
@@ -96,6 +99,7 @@ CONNECTION_KEYS = ConfigDefinition(
             INT_MAX,
             "How many connections are made per second at most; further ones wait.",
             at_least(1),
+            DynamicMode.CLUSTER_WIDE,
         ),
     ]
 )

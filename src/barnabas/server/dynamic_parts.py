@@ -1,0 +1,34 @@
+"""Which parts of a broker obey which keys while it runs; see `metadata_follower` for topics too.
+
+Whoever makes another key dynamic subscribes to it here: a test holds every dynamic key to that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.server.quotas.config import CONNECTION_KEYS
+from barnabas.server.quotas.connection_bounds import connection_bounds
+from barnabas.storage.config import CLEANER_KEYS, PRODUCER_EXPIRATION
+
+if TYPE_CHECKING:
+    from barnabas.server.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.quotas.connection_quotas import ConnectionQuotas
+    from barnabas.settings.definition import ParsedConfig
+    from barnabas.storage.log_manager import LogManager
+
+
+def subscribe_parts(
+    dynamic: DynamicBrokerConfig, logs: LogManager, connections: ConnectionQuotas
+) -> None:
+    """Let the parts follow the configuration."""
+
+    def take_connection_bounds(config: ParsedConfig) -> None:
+        connections.set_bounds(connection_bounds(config, dynamic.given))
+
+    def take_expiration(config: ParsedConfig) -> None:
+        logs.forget_producers_after(config.integer(PRODUCER_EXPIRATION))
+
+    dynamic.subscribe((key.name for key in CONNECTION_KEYS), take_connection_bounds)
+    dynamic.subscribe(CLEANER_KEYS, logs.cleaner.take_broker_config)
+    dynamic.subscribe((PRODUCER_EXPIRATION,), take_expiration)
