@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 _READY = "ready "
+_METRICS = "metrics "
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 
@@ -54,6 +55,8 @@ class BrokerProcess:
         # Set by the first start; later ones take the same port.
         self.host = "127.0.0.1"
         self.port = 0
+        # HOST:PORT of `metrics.listener`, if that is set.
+        self.metrics_address = ""
 
     @property
     def bootstrap(self) -> str:
@@ -144,6 +147,14 @@ class BrokerProcess:
         return words + self._arguments
 
     def _await_ready(self, deadline: float) -> str:
+        line = self._read_line(deadline)
+        if not line.startswith(_READY):
+            raise BrokerStartError(f"the broker said {line!r}\n{self.log()}")
+        if "metrics.listener" in self.settings:
+            self.metrics_address = self._read_line(deadline).removeprefix(_METRICS)
+        return line.removeprefix(_READY)
+
+    def _read_line(self, deadline: float) -> str:
         process = self._process
         assert process is not None
         assert process.stdout is not None
@@ -157,10 +168,7 @@ class BrokerProcess:
                 if not piece:
                     raise BrokerStartError(f"the broker ended\n{self.log()}")
                 received += piece
-        line = received.decode().strip()
-        if not line.startswith(_READY):
-            raise BrokerStartError(f"the broker said {line!r}\n{self.log()}")
-        return line.removeprefix(_READY)
+        return received.decode().strip()
 
     def _end(self, number: signal.Signals, timeout_s: float) -> int:
         process = self._process

@@ -208,7 +208,7 @@ class PendingProduce:
                     failed = True
                     self._maybe_name_leader(response, name, answer)
         if self._acks != 0:
-            self.context.respond(response)
+            self.context.respond(response, is_clean=not failed)
         elif failed:
             self.context.close_connection()
         else:

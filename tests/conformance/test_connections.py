@@ -1,0 +1,117 @@
+"""Limits of connections, idle ones, and the drain at SIGTERM, on a process of our own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.raw_client import RawClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def asks(client: RawClient) -> bool:
+    """Whether the broker serves this connection."""
+    try:
+        client.send(ApiVersionsRequest(), 0)
+        return client.receive_frame() is not None
+    except OSError:
+        return False
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+def test_an_address_has_three_connections_and_a_fourth_when_one_ends() -> None:
+    with BrokerProcess(settings={"max.connections.per.ip": "3"}) as broker:
+        clients = [RawClient(broker.bootstrap) for _ in range(3)]
+        assert all(map(asks, clients))
+        assert not asks(RawClient(broker.bootstrap))
+        clients[0].close()
+        until(lambda: asks(RawClient(broker.bootstrap)))
+        assert asks(clients[1])
+
+
+def test_a_connection_beyond_max_connections_is_served_when_another_ends() -> None:
+    with BrokerProcess(settings={"max.connections": "1"}) as broker:
+        first, second = RawClient(broker.bootstrap), RawClient(broker.bootstrap)
+        assert asks(first)
+        second.send(ApiVersionsRequest(), 0)
+        first.close()
+        assert second.receive_frame() is not None
+
+
+def test_an_idle_connection_is_closed_and_one_that_asks_is_not() -> None:
+    with BrokerProcess(settings={"connections.max.idle.ms": "600"}) as broker:
+        idle, busy = RawClient(broker.bootstrap), RawClient(broker.bootstrap)
+        gone = threading.Thread(target=idle.is_closed_by_broker)
+        gone.start()
+        until(lambda: asks(busy) and not gone.is_alive())
+        assert asks(busy)
+
+
+def test_a_stop_answers_the_fetch_that_waits_and_keeps_what_was_acknowledged() -> None:
+    with BrokerProcess() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(10)
+        acknowledged: list[int] = []
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+
+        def on_delivery(error: Any, message: Any) -> None:
+            if error is None:
+                acknowledged.append(message.offset())
+
+        for _ in range(2000):
+            producer.produce("t", b"x" * 100, on_delivery=on_delivery)
+        until(lambda: bool(producer.poll(0.01) or acknowledged))
+        waiting = RawClient(broker.bootstrap)
+        partition = FetchPartition(
+            partition=0, fetch_offset=0, partition_max_bytes=1, current_leader_epoch=-1
+        )
+        request = FetchRequest(
+            max_wait_ms=60_000,
+            min_bytes=10_000_000,
+            max_bytes=1 << 20,
+            topics=[FetchTopic(topic="t", partitions=[partition])],
+            forgotten_topics_data=[],
+        )
+        waiting.send(request, 12)
+        until(lambda: asks(RawClient(broker.bootstrap)))
+        assert broker.stop() == 0
+        answer: Any = waiting.receive(FetchRequest, 12)
+        assert answer.responses[0].partitions[0].error_code == 0
+        producer.poll(0)
+        producer.purge()
+        broker.start()
+        low, high = _watermarks(broker)
+        assert low == 0
+        assert high > max(acknowledged)
+
+
+def _watermarks(broker: BrokerProcess) -> tuple[int, int]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+    found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition("t", 0), 10)
+    consumer.close()
+    return found
+
+
+def test_a_stop_does_not_wait_for_who_reads_nothing() -> None:
+    with BrokerProcess() as broker:
+        host, _, port = broker.bootstrap.rpartition(":")
+        with socket.create_connection((host, int(port))):
+            assert broker.stop(timeout_s=5) == 0

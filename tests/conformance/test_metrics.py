@@ -1,0 +1,69 @@
+"""A scrape of a broker that real clients use, read by Prometheus' own parser; and the JSON log."""
+
+from __future__ import annotations
+
+import http.client
+import json
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
+
+from barnabas.testing.broker_process import BrokerProcess
+
+
+def get(broker: BrokerProcess, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(broker.metrics_address, timeout=10)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body
+
+
+def test_a_scrape_shows_what_real_clients_did() -> None:
+    settings = {"metrics.listener": "127.0.0.1:0", "offsets.topic.num.partitions": "1"}
+    with BrokerProcess(settings=settings) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(100):
+            producer.produce("t", str(number))
+        assert producer.flush(10) == 0
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+        consumer.assign([TopicPartition("t", 0, 0)])
+        received = 0
+        while received < 100:
+            received += len(consumer.consume(100, 5))
+        assert get(broker, "/healthz") == (200, "ok\n")
+        assert get(broker, "/readyz") == (200, "ok\n")
+        status, text = get(broker, "/metrics")
+        assert status == 200
+        seen = {
+            (sample.name, *sorted(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        topic = ("topic", "t")
+        assert seen["kafka_server_brokertopicmetrics_messagesin_total", topic] == 100
+        assert seen["kafka_server_brokertopicmetrics_bytesout_total", topic] > 0
+        assert seen["kafka_log_log_logendoffset", ("partition", "0"), topic] == 100
+        request = ("request", "Produce")
+        total = seen["kafka_network_requestmetrics_totaltimems_count", request]
+        assert total >= 1
+        assert seen["kafka_network_requestmetrics_totaltimems_sum", request] > 0
+        assert seen["process_resident_memory_bytes",] > 1 << 20
+        assert seen["process_open_fds",] > 0
+        names = {key[0] for key in seen}
+        assert "kafka_server_socket_server_metrics_connections" in names
+        assert "python_gc_pause_seconds_count" in names
+        consumer.close()
+        assert get(broker, "/elsewhere")[0] == 404
+
+
+def test_the_log_is_quiet_and_json_on_request() -> None:
+    with BrokerProcess() as quiet:
+        assert quiet.stop() == 0
+        assert quiet.log() == ""
+    with BrokerProcess(arguments=["--log-format", "json", "--set", "no.such.key=1"]) as broker:
+        lines = [json.loads(line) for line in broker.log().splitlines()]
+    assert [line["level"] for line in lines] == ["WARNING"]
+    assert "no.such.key" in lines[0]["message"]
+    assert set(lines[0]) == {"timestamp", "level", "logger", "message"}

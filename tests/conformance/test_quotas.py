@@ -1,0 +1,293 @@
+"""Client quotas as real clients meet them; nothing here looks at a clock."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityDataRequest,
+    EntryDataRequest,
+    OpData,
+)
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.record.builder import BatchBuilder
+from conformance.raw_client import RawClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Entity = dict[str, str | None]
+INVALID = ErrorCode.INVALID_REQUEST
+_numbers = itertools.count(1)
+
+
+def alteration(entity: Entity, values: dict[str, float | None]) -> EntryDataRequest:
+    return EntryDataRequest(
+        entity=[EntityDataRequest(entity_type=kind, entity_name=n) for kind, n in entity.items()],
+        ops=[
+            OpData(key=key, value=0.0 if value is None else value, remove=value is None)
+            for key, value in values.items()
+        ],
+    )
+
+
+@pytest.fixture
+def set_quota(bootstrap: str, raw: RawClient) -> Iterator[Callable[[Entity, str, float], None]]:
+    """Sets one limit, and takes it away in the end."""
+    made: list[tuple[Entity, str]] = []
+
+    def alter(client: RawClient, entity: Entity, key: str, value: float | None) -> None:
+        request = AlterClientQuotasRequest(
+            entries=[alteration(entity, {key: value})], validate_only=False
+        )
+        answer: Any = client.ask(request, 1)
+        assert answer.entries[0].error_code == 0, answer
+
+    def set_one(entity: Entity, key: str, value: float) -> None:
+        made.append((entity, key))
+        alter(raw, entity, key, value)
+        await_quota(raw, entity, key, value)
+
+    yield set_one
+    # Another connection, since the test's own may be throttled for a while.
+    other = RawClient(bootstrap)
+    for entity, key in made:
+        alter(other, entity, key, None)
+    other.close()
+
+
+def describe(raw: RawClient, *components: ComponentData, strict: bool) -> Any:
+    return raw.ask(DescribeClientQuotasRequest(components=list(components), strict=strict), 1)
+
+
+def await_quota(raw: RawClient, entity: Entity, key: str, value: float) -> None:
+    """Brokers take in what the controller has committed a little later."""
+    components = [
+        ComponentData(entity_type=kind, match_type=int(name is None), match=name)
+        for kind, name in entity.items()
+    ]
+    deadline = time.monotonic() + 10
+    while True:
+        entries = describe(raw, *components, strict=True).entries
+        if entries and (key, value) in [(each.key, each.value) for each in entries[0].values]:
+            return
+        assert time.monotonic() < deadline
+
+
+@pytest.fixture
+def client_id() -> str:
+    """Of a client that nobody else is."""
+    return f"quota-client-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.mark.parametrize(
+    ("entity", "values", "error"),
+    [
+        ({"user": "u"}, {"producer_byte_rate": 1e6, "request_percentage": 12.5}, 0),
+        ({"client-id": None}, {"consumer_byte_rate": 1e6}, 0),
+        ({"ip": "10.1.2.3"}, {"connection_creation_rate": 5}, 0),
+        ({"user": "u"}, {"unknown": None}, 0),
+        ({}, {"producer_byte_rate": 1}, INVALID),
+        ({"group": "g"}, {"producer_byte_rate": 1}, INVALID),
+        ({"user": ""}, {"producer_byte_rate": 1}, INVALID),
+        ({"ip": "10.1.2.3", "user": "u"}, {"connection_creation_rate": 1}, INVALID),
+        ({"ip": "256.1.1.1.1"}, {"connection_creation_rate": 1}, INVALID),
+        ({"ip": "10.1.2.3"}, {"producer_byte_rate": 1}, INVALID),
+        ({"user": "u"}, {"connection_creation_rate": 1}, INVALID),
+        ({"user": "u"}, {"unknown": 1}, INVALID),
+        ({"user": "u"}, {"producer_byte_rate": 0}, INVALID),
+        ({"user": "u"}, {"producer_byte_rate": 1.5}, INVALID),
+        ({"user": "u"}, {"producer_byte_rate": 1e300}, INVALID),
+        ({"user": "u"}, {"request_percentage": float("inf")}, INVALID),
+        ({"ip": None}, {"connection_creation_rate": 3e9}, INVALID),
+    ],
+)
+@pytest.mark.parametrize("version", [0, 1])
+def test_what_can_be_set_is_checked_without_setting_it(
+    raw: RawClient, entity: Entity, values: dict[str, float | None], error: int, version: int
+) -> None:
+    request = AlterClientQuotasRequest(entries=[alteration(entity, values)], validate_only=True)
+    answer: Any = raw.ask(request, version)
+    [entry] = answer.entries
+    assert entry.error_code == error, entry.error_message
+    assert {each.entity_type: each.entity_name for each in entry.entity} == entity
+
+
+def test_quotas_are_found_by_exact_default_and_any_names(
+    raw: RawClient, set_quota: Callable[..., None], client_id: str
+) -> None:
+    both: Entity = {"user": client_id, "client-id": None}
+    set_quota({"user": client_id}, "producer_byte_rate", 1e9)
+    set_quota(both, "consumer_byte_rate", 2e9)
+    exact = ComponentData(entity_type="user", match_type=0, match=client_id)
+    any_client = ComponentData(entity_type="client-id", match_type=2, match=None)
+    found = describe(raw, exact, strict=False).entries
+    assert sorted(len(each.entity) for each in found) == [1, 2]
+    [alone] = describe(raw, exact, strict=True).entries
+    assert [(each.key, each.value) for each in alone.values] == [("producer_byte_rate", 1e9)]
+    [pair] = describe(raw, exact, any_client, strict=True).entries
+    assert {each.entity_type: each.entity_name for each in pair.entity} == both
+    assert describe(raw, strict=True).entries == []
+
+
+@pytest.mark.parametrize(
+    ("components", "error"),
+    [
+        ([("", 2, None)], INVALID),
+        ([("user", 2, None), ("user", 1, None)], INVALID),
+        ([("group", 2, None)], ErrorCode.UNSUPPORTED_VERSION),
+        ([("user", 0, None)], INVALID),
+        ([("user", 1, "u")], INVALID),
+        ([("user", 2, "u")], INVALID),
+        ([("user", 7, None)], INVALID),
+        ([("ip", 2, None), ("user", 2, None)], INVALID),
+    ],
+)
+def test_a_filter_that_means_nothing_is_refused(
+    raw: RawClient, components: list[tuple[str, int, str | None]], error: int
+) -> None:
+    answer = describe(
+        raw,
+        *[ComponentData(entity_type=k, match_type=t, match=m) for k, t, m in components],
+        strict=False,
+    )
+    assert answer.error_code == error
+    assert answer.entries is None
+
+
+def test_the_throttle_time_is_what_brings_the_rate_back_to_the_quota(
+    raw: RawClient, topic: str, set_quota: Callable[..., None]
+) -> None:
+    set_quota({"client-id": "raw"}, "producer_byte_rate", 20_000)
+    batch = BatchBuilder()
+    batch.append(int(time.time() * 1000), None, os.urandom(400_000))
+    data = PartitionProduceData(index=0, records=bytes(batch.build()))
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    answer: Any = raw.ask(request, 9)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    # 400 kB in a span of 10 s is twice the quota: as long again without any makes it right.
+    assert 9_000 < answer.throttle_time_ms < 11_000
+
+
+def throttled_times(config: dict[str, Any], times: list[float]) -> dict[str, Any]:
+    return {**config, "throttle_cb": lambda event: times.append(event.throttle_time)}
+
+
+def test_a_producer_is_throttled(
+    bootstrap: str, topic: str, set_quota: Callable[..., None], client_id: str
+) -> None:
+    set_quota({"client-id": client_id}, "producer_byte_rate", 10_000)
+    times: list[float] = []
+    config = {
+        "bootstrap.servers": bootstrap,
+        "client.id": client_id,
+        "batch.size": 10_000,
+        "linger.ms": 0,
+    }
+    producer = Producer(throttled_times(config, times))
+    for _ in range(30):
+        producer.produce(topic, os.urandom(9_000))
+    deadline = time.monotonic() + 30
+    while not any(times):
+        producer.poll(0.1)
+        assert time.monotonic() < deadline
+    producer.purge()
+
+
+def test_a_consumer_is_throttled_and_gets_no_more_than_its_quota(
+    bootstrap: str, topic: str, set_quota: Callable[..., None], client_id: str
+) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.size": 10_000})
+    for _ in range(60):
+        producer.produce(topic, os.urandom(9_000))
+    assert producer.flush(20) == 0
+    rate = 20_000
+    set_quota({"client-id": client_id}, "consumer_byte_rate", rate)
+    times: list[float] = []
+    config = {
+        "bootstrap.servers": bootstrap,
+        "client.id": client_id,
+        "group.id": client_id,
+        "fetch.message.max.bytes": 20_000,
+        "fetch.max.bytes": 20_000,
+        "message.max.bytes": 20_000,
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(throttled_times(config, times))
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    received = 0
+    deadline = time.monotonic() + 30
+    while not any(times):
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            received += len(message.value() or b"")
+        assert time.monotonic() < deadline
+    # What the windows of 10 s allow, and what time has passed meanwhile.
+    assert received <= 20 * rate
+    consumer.close()
+
+
+def new_topic(name: str, partitions: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=False)
+
+
+def test_mutations_over_the_quota_are_refused(
+    raw: RawClient, set_quota: Callable[..., None], client_id: str
+) -> None:
+    # 11 s at 0.1 per second: one at once, which may be overdrawn.
+    set_quota({"client-id": "raw"}, "controller_mutation_rate", 0.1)
+    # The quota holds where the controller is, which may know it later than the broker does.
+    answers: list[Any] = []
+    deadline = time.monotonic() + 20
+    while not answers or answers[-1].topics[0].error_code == 0:
+        assert time.monotonic() < deadline
+        answers.append(raw.ask(new_topic(f"{client_id}-{len(answers)}", 2), 5))
+        if answers[-1].throttle_time_ms:
+            break
+    assert answers[-1].throttle_time_ms > 1_000
+
+
+def test_a_strict_version_is_told_the_error(
+    bootstrap: str, topic: str, set_quota: Callable[..., None], client_id: str
+) -> None:
+    set_quota({"client-id": "raw"}, "controller_mutation_rate", 0.1)
+    name = f"{client_id}-strict"
+    codes: list[int] = []
+    for number in range(4):
+        # A connection each, since one that is throttled is not served for a while.
+        client = RawClient(bootstrap)
+        answer: Any = client.ask(new_topic(f"{name}-{number}", 2), 7)
+        client.close()
+        codes.append(answer.topics[0].error_code)
+        if codes[-1]:
+            assert answer.throttle_time_ms > 0
+    assert codes[-1] == ErrorCode.THROTTLING_QUOTA_EXCEEDED, codes
+    client = RawClient(bootstrap)
+    gone: Any = client.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000), 5)
+    client.close()
+    assert gone.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED

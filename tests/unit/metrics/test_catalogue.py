@@ -1,0 +1,45 @@
+"""The catalogue of metrics, and the page that is made from it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from barnabas.metrics import names
+from barnabas.metrics.catalogue import CATALOGUE
+from barnabas.metrics.family import MetricKind
+from barnabas.server.exposition import exposition_name
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_page_is_what_the_catalogue_says() -> None:
+    program = "import metrics_page; print(metrics_page.page(), end='')"
+    made = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT / "tools",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    assert made.stdout == page, "run tools/metrics_page.py"
+
+
+def test_names_are_those_of_the_usual_exporter_rules() -> None:
+    shown = {name: exposition_name(name, row.kind) for name, row in CATALOGUE.items()}
+    assert shown[names.MESSAGES_IN] == "kafka_server_brokertopicmetrics_messagesin"
+    assert shown[names.REQUEST_TOTAL_TIME] == "kafka_network_requestmetrics_totaltimems"
+    assert (
+        shown[names.UNDER_REPLICATED_PARTITIONS]
+        == "kafka_server_replicamanager_underreplicatedpartitions"
+    )
+    assert shown[names.CONNECTION_COUNT] == "kafka_server_socket_server_metrics_connection_count"
+    assert len(set(shown.values())) == len(shown)
+
+
+def test_counts_are_counters_and_nothing_else_is() -> None:
+    for name, row in CATALOGUE.items():
+        grows = name.endswith(("PerSec", "-total", "-count")) and name != names.CONNECTION_COUNT
+        assert (row.kind is MetricKind.COUNTER) == grows, name
