@@ -11,10 +11,16 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from frame import Partitions, data, end_of_input, main, say, text
 
 
-async def retention(client, topic):
-    (answer,) = await client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
-    rows = answer.resources[0][4]
-    return next(row[1] for row in rows if row[0] == "retention.ms")
+async def retention(client, topic, wanted):
+    """The value of retention.ms; waits a while for `wanted`."""
+    for _ in range(100):
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        (answer,) = await client.describe_configs([resource])
+        found = next(row[1] for row in answer.resources[0][4] if row[0] == "retention.ms")
+        if found == wanted:
+            break
+        await asyncio.sleep(0.02)
+    return found
 
 
 async def partitions_of(client, topic):
@@ -24,23 +30,32 @@ async def partitions_of(client, topic):
     return found["partitions"]
 
 
+async def count_of(client, topic, wanted):
+    """How many partitions a topic has, None for no topic; waits a while for `wanted`."""
+    for _ in range(100):
+        found = await partitions_of(client, topic)
+        if (None if found is None else len(found)) == wanted:
+            break
+        await asyncio.sleep(0.02)
+    return None if found is None else len(found)
+
+
 async def admin(bootstrap, topic):
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await client.start()
     new = NewTopic(topic, 2, 1, topic_configs={"retention.ms": "60000"})
     made = await client.create_topics([new])
     assert made.topic_errors[0][1] == 0
-    found = await partitions_of(client, topic)
-    result = {"partitions": len(found), "listed": True}
-    result["config"] = await retention(client, topic)
+    result = {"partitions": await count_of(client, topic, 2), "listed": True}
+    result["config"] = await retention(client, topic, "60000")
     result["again"] = (await client.create_topics([new])).topic_errors[0][1]
     await client.create_partitions({topic: NewPartitions(4)})
-    result["grown"] = len(await partitions_of(client, topic))
+    result["grown"] = await count_of(client, topic, 4)
     changed = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "120000"})
     await client.alter_configs([changed])
-    result["altered"] = await retention(client, topic)
+    result["altered"] = await retention(client, topic, "120000")
     assert (await client.delete_topics([topic])).topic_error_codes[0][1] == 0
-    result["left"] = await partitions_of(client, topic) is not None
+    result["left"] = await count_of(client, topic, None) is not None
     result["unknown"] = (await client.delete_topics([topic])).topic_error_codes[0][1]
     await client.close()
     return result
