@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
 
 
+# How often a loss of power leaves zeros in what was written last.
+_ZEROS_SHARE = 0.3
+
+
 class Medium(Protocol):
     """The disk, as far as its files know it."""
 
@@ -69,14 +73,31 @@ class Inode:
         return not self._journal
 
     def lose_power(self, rng: Rng) -> None:
-        """Keep some of the changes since the last sync, the last of those perhaps in part."""
+        """Keep some of the changes since the last sync, the last of those perhaps in part.
+
+        Of what is kept, bytes may be zeros: the length reached the device before the data did.
+        """
         kept = rng.randint(0, len(self._journal))
         while len(self._journal) > kept:
             self._undo(*self._journal.pop(), torn=0)
         if self._journal and rng.random() < 0.5:
             position, before, written = self._journal.pop()
-            self._undo(position, before, written, torn=rng.randint(0, written))
+            torn = rng.randint(0, written)
+            self._undo(position, before, written, torn=torn)
+            if written:
+                self._journal.append((position, before, torn))
+        if self._journal and rng.random() < _ZEROS_SHARE:
+            self._blank(rng)
         self._journal.clear()
+
+    def _blank(self, rng: Rng) -> None:
+        """Make zeros of a part of one write, as far as the file had grown by it."""
+        position, before, written = self._journal[rng.randint(0, len(self._journal) - 1)]
+        first, end = position + len(before), min(position + written, len(self.data))
+        if first < end:
+            start = rng.randint(first, end - 1)
+            end = end if rng.random() < 0.5 else rng.randint(start + 1, end)
+            self.data[start:end] = bytes(end - start)
 
     def _undo(self, position: int, before: bytes, written: int, *, torn: int) -> None:
         """Put back what was there, but for the first `torn` bytes that were written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 from barnabas.record.batch import (
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 # What is read at once while looking for an offset: a little more than index.interval.bytes.
 _SEEK_BYTES = 8192
 _RECOVERY_BYTES = 1 << 20
+# Where the checksum of a message of magic 0 or 1 ends, and what it covers begins.
+_OLD_CHECKED_FROM = LOG_OVERHEAD + 4
+_OLD_BYTES_MAX = 1 << 28
 _BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 
 
@@ -65,7 +69,7 @@ def valid_batches(
                 return
         header = BatchHeader._make(HEADER.unpack_from(block, at))
         size = header.batch_length + LOG_OVERHEAD
-        if header.magic in (0, 1) and _BATCH_LENGTH_MIN <= size <= end - position and position == 0:
+        if position == 0 and _is_old_message(file, header, end):
             raise CorruptRecordError(f"{file.path}: message format {header.magic} is not supported")
         if header.batch_length < _BATCH_LENGTH_MIN or header.magic != MAGIC_V2:
             return
@@ -77,6 +81,19 @@ def valid_batches(
             return
         yield position, header, block[at : at + size]
         position += size
+
+
+def _is_old_message(file: File, header: BatchHeader, end: int) -> bool:
+    """Whether the file begins with an intact message of magic 0 or 1.
+
+    A header whose magic a loss of power made zero looks like one, but for the checksum.
+    """
+    size = header.batch_length + LOG_OVERHEAD
+    if header.magic not in (0, 1) or not _OLD_CHECKED_FROM < size <= min(end, _OLD_BYTES_MAX):
+        return False
+    message = file.read_at(size, 0)
+    checksum = int.from_bytes(message[LOG_OVERHEAD:_OLD_CHECKED_FROM], "big")
+    return checksum == zlib.crc32(message[_OLD_CHECKED_FROM:])
 
 
 def _read(file: File, size: int, position: int) -> memoryview:

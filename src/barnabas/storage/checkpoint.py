@@ -55,7 +55,16 @@ def decode_lines(content: bytes, words: int) -> list[list[str]]:
 class OffsetCheckpoint:
     """An offset per partition."""
 
-    __slots__ = ("_disk", "_is_waiting", "_is_writing", "path")
+    __slots__ = (
+        "_disk",
+        "_in_flight",
+        "_is_waiting",
+        "_is_writing",
+        "_on_disk",
+        "path",
+        "started",
+        "written",
+    )
 
     def __init__(self, disk: Disk, directory: str, name: str) -> None:
         self._disk = disk
@@ -63,6 +72,16 @@ class OffsetCheckpoint:
         # A write off the loop is under way, and another one is to follow it.
         self._is_writing = False
         self._is_waiting = False
+        # Partitions that the file names, and those that a write under way will make it name.
+        self._on_disk: frozenset[TopicPartition] = frozenset()
+        self._in_flight: frozenset[TopicPartition] = frozenset()
+        # Writes that were begun, and the number of the last one that is on the disk.
+        self.started = 0
+        self.written = 0
+
+    def may_name(self, partition: TopicPartition) -> bool:
+        """Whether the file has, or is about to get, an entry of a log of that name."""
+        return partition in self._on_disk or partition in self._in_flight
 
     @property
     def is_writing(self) -> bool:
@@ -81,10 +100,12 @@ class OffsetCheckpoint:
         if not content:
             return {}
         try:
-            return {
+            found = {
                 TopicPartition(topic, int(partition)): int(offset)
                 for topic, partition, offset in decode_lines(content, 3)
             }
+            self._on_disk = frozenset(found)
+            return found
         except ValueError as error:
             raise CheckpointError(f"{self.path}: {error}") from error
 
@@ -105,18 +126,32 @@ class OffsetCheckpoint:
             return
         self._is_writing = True
         offsets = collect()
+        self._in_flight = frozenset(offsets)
+        self.started += 1
 
         def done(_: None, error: BaseException | None) -> None:
             self._is_writing = False
+            if error is None:
+                self._note_written()
             if isinstance(error, OSError):
                 on_failure(error)
             elif self._is_waiting:
                 self._is_waiting = False
                 self.write_async(executor, collect, on_failure)
 
-        executor.submit(lambda: self.write(offsets), done)
+        executor.submit(lambda: self._replace(offsets), done)
 
     def write(self, offsets: Mapping[TopicPartition, int], sync: bool = True) -> None:
-        """Replace the file."""
+        """Replace the file, in this turn."""
+        self._in_flight = frozenset(offsets)
+        self.started += 1
+        self._replace(offsets, sync)
+        self._note_written()
+
+    def _note_written(self) -> None:
+        self.written = self.started
+        self._on_disk, self._in_flight = self._in_flight, frozenset()
+
+    def _replace(self, offsets: Mapping[TopicPartition, int], sync: bool = True) -> None:
         lines = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
         self._disk.write_atomically(self.path, encode_lines(lines), sync)

@@ -56,6 +56,11 @@ class Flushable(Protocol):
         ...
 
     @property
+    def is_synced(self) -> bool:
+        """Whether there is nothing to sync."""
+        ...
+
+    @property
     def cut_count(self) -> int:
         """How often the log was cut; a sync that began before a cut says nothing of it."""
         ...
@@ -91,7 +96,7 @@ class Flusher:
         The callback may run before this returns, when there is nothing to sync or the executor
         works inline.
         """
-        if not self._is_running and self._log.recovery_point >= self._log.log_end_offset:
+        if not self._is_running and self._log.is_synced:
             on_done(None)
             return
         self._waiting.append(on_done)

@@ -86,7 +86,11 @@ class IndexFile:
 
     def sync(self) -> None:
         """Make what was written out survive the loss of power; for any thread."""
-        file = self._disk.open(self.path)
+        try:
+            file = self._disk.open(self.path, create=False)
+        except FileNotFoundError:
+            # Deleted meanwhile with its segment.
+            return
         try:
             file.sync()
         finally:

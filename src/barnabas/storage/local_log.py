@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 class LocalLog:
     """Segments in one directory."""
 
-    __slots__ = ("_doors", "config", "directory", "log_end_offset", "segments")
+    __slots__ = (
+        "_doors",
+        "_sealed",
+        "_syncing",
+        "config",
+        "directory",
+        "log_end_offset",
+        "segments",
+    )
 
     def __init__(
         self, directory: str, config: LogConfig, doors: LogDoors, segments: Segments, end: int
@@ -36,6 +44,10 @@ class LocalLog:
         self.config = config
         self._doors = doors
         self.segments = segments
+        # Segments that were sealed since their indexes were synced, though all their batches may
+        # be synced; and those of them that the sync under way includes.
+        self._sealed: list[Segment] = []
+        self._syncing: list[Segment] = []
         # The offset of the next record, exclusive end of what is there.
         self.log_end_offset = end
 
@@ -133,6 +145,7 @@ class LocalLog:
             self._drop_empty(previous)
         else:
             previous.seal()
+            self._sealed.append(previous)
         self._create(self.log_end_offset, now_ms, roll_jitter_ms)
         return previous
 
@@ -213,6 +226,12 @@ class LocalLog:
             is_final: with the indexes of the active segment too.
         """
         *sealed, active = self.segments.from_offset(recovery_point)
+        self._syncing = list(self._sealed)
+        sealed += [
+            segment
+            for segment in self._syncing
+            if segment not in sealed and segment in self.segments and segment is not active
+        ]
         syncs = [segment.sync_all() for segment in sealed]
         syncs.append(active.sync_all() if is_final else active.sync_batches())
         # Files that are new need their names synced too.
@@ -220,6 +239,20 @@ class LocalLog:
         active.is_new = False
         names = paths if has_new_names else None
         return partial(sync_files, self._doors.disk, self.directory, syncs, names)
+
+    @property
+    def has_unsynced_indexes(self) -> bool:
+        """Whether a segment was sealed and not synced since."""
+        return bool(self._sealed)
+
+    def sealed_from(self, offset: int) -> int:
+        """`offset`, or where the first segment begins whose indexes are not known to be synced."""
+        return min([offset, *(segment.base_offset for segment in self._sealed)])
+
+    def on_synced(self) -> None:
+        """The sync that was prepared last is done."""
+        done, self._syncing = self._syncing, []
+        self._sealed = [segment for segment in self._sealed if segment not in done]
 
     def _delete_later(self, segments: list[Segment]) -> None:
         disk, directory = self._doors.disk, self.directory

@@ -390,9 +390,19 @@ class Log(ReadableLog):
         """Whether flush.messages records wait for a sync."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether all that is written is synced, the indexes of sealed segments too."""
+        return self.recovery_point >= self.log_end_offset and not self._local.has_unsynced_indexes
+
+    @property
+    def safe_recovery_point(self) -> int:
+        """What may be noted on disk: no segment below it has indexes that were not synced."""
+        return self._local.sealed_from(self.recovery_point)
+
     def flush(self, force: bool = False) -> None:
         """Sync all up to the log end, in this turn; with `force` even if nothing is new."""
-        if not force and self.recovery_point >= self.log_end_offset:
+        if not force and self.is_synced:
             return
         with self._guard:
             end_offset = self.log_end_offset
@@ -424,6 +434,7 @@ class Log(ReadableLog):
     def on_flushed(self, end_offset: int) -> None:
         """All below `end_offset` is synced."""
         self.last_flush_ms = self._doors.clock.monotonic_ms()
+        self._local.on_synced()
         # A truncation meanwhile has lowered the log end.
         self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
 

@@ -98,6 +98,11 @@ class LogDirectory:
         """What the metadata knows it by (KIP-858)."""
         return self.meta.directory_id
 
+    @property
+    def checkpoints(self) -> tuple[OffsetCheckpoint, ...]:
+        """The files that are applied to logs when they are opened."""
+        return (self.recovery_points, self.log_start_offsets, self.high_watermarks)
+
     def holds(self, path: str) -> bool:
         """Whether a path is this directory or lies below it."""
         return path == self.path or path.startswith(self.path.rstrip("/") + "/")

@@ -18,6 +18,7 @@ from barnabas.storage.topic_partition import (
     parse_directory_name,
     parse_future_directory_name,
 )
+from barnabas.storage.young_logs import is_young
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -134,12 +135,13 @@ class DirectoryLoading:
         self._directory.is_loaded = True
 
     def _open(self, path: str, partition: TopicPartition) -> Generator[None, None, Log]:
+        young = is_young(self._parts.doors.disk, path)
         opening = LogOpening(
             partition,
             None,
-            self._recovery_points.get(partition, 0),
-            self._log_starts.get(partition, 0),
-            self._high_watermarks.get(partition, 0),
+            0 if young else self._recovery_points.get(partition, 0),
+            0 if young else self._log_starts.get(partition, 0),
+            0 if young else self._high_watermarks.get(partition, 0),
             self._directory.was_stopped_cleanly,
             self._parts.config.producer_id_expiration_ms,
         )

@@ -23,6 +23,7 @@ from barnabas.storage.log_loading import (
     LoadingParts,
 )
 from barnabas.storage.log_tasks import LogTasks
+from barnabas.storage.young_logs import YoungLogs, is_young
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,6 +55,7 @@ class LogManager:
         "_offline_paths",
         "_on_directory_failure",
         "_preferred",
+        "_young",
         "cleaner",
         "directories",
         "futures",
@@ -89,6 +91,7 @@ class LogManager:
         # Where a log that does not exist yet is wanted (AlterReplicaLogDirs).
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._offline_paths = tuple(offline_paths)
+        self._young = YoungLogs(doors.disk)
         self._is_stopped = False
         self.tasks = LogTasks(config, self._doors, self.logs)
         self.cleaner = LogCleaner(self, config.cleaner, self._doors)
@@ -222,7 +225,11 @@ class LogManager:
         if found.is_future:
             logs, owners = self.futures, self._future_directory_of
         if assigned.is_stray(partition, log.topic_id):
-            log.rename_to_stray("the metadata does not know it")
+            if log.log_end_offset == 0:
+                # Made just before a loss of power: there is nothing to keep.
+                self._delete_later(log)
+            else:
+                log.rename_to_stray("the metadata does not know it, or its topic id was lost")
             return
         other = logs.get(partition)
         if other is not None:
@@ -236,6 +243,8 @@ class LogManager:
         owners[partition] = directory
         if found.is_future:
             self.cleaner.abort_and_pause_cleaning(partition)
+        if is_young(self._doors.disk, log.directory):
+            self._young.note(partition, directory)
 
     def _promote_abandoned(self, assigned: AssignedLogs) -> None:
         """A replica on its way whose origin is gone takes its place, as far as it has come."""
@@ -267,6 +276,7 @@ class LogManager:
             directory.recovery_points.write(self._recovery_points(directory))
             directory.log_start_offsets.write(self._log_start_offsets(directory))
             directory.high_watermarks.write(self._high_watermarks(directory))
+            self._young.unmark(self.logs)
             write_marker(self._doors.disk, directory.path, broker_epoch)
         elif directory.was_stopped_cleanly:
             # Stopped while it was being opened: what was not opened is as clean as before.
@@ -301,6 +311,12 @@ class LogManager:
                 log.assign_topic_id(topic_id)
             return log
         directory = self._directory_for(partition, directory_id)
+        try:
+            path = f"{directory.path}/{partition.directory_name}"
+            self._young.mark(partition, path, directory)
+        except OSError as error:
+            self._take_offline(directory, error)
+            raise KafkaStorageError(f"{directory.path}: {error}") from error
         log = self._create(f"{directory.path}/{partition.directory_name}", partition, topic_id,
                            config)  # fmt: skip
         self.logs[partition] = log
@@ -520,6 +536,10 @@ class LogManager:
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write the log start offsets that are not simply where the first segment begins."""
+        try:
+            self._young.unmark(self.logs)
+        except OSError as error:
+            self._on_disk_failure(error.filename or "", error)
         for directory in self._online():
             self._write(directory, directory.log_start_offsets, self._log_start_offsets)
 
@@ -555,7 +575,7 @@ class LogManager:
         return found
 
     def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        return {tp: log.recovery_point for tp, log in self.logs_in(directory)}
+        return {tp: log.safe_recovery_point for tp, log in self.logs_in(directory)}
 
     def _log_start_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:
         return {

@@ -198,6 +198,7 @@ class LogLoader:
             files = (segment.path(INDEX_SUFFIX), segment.path(TIME_INDEX_SUFFIX))
             if any(path.rpartition("/")[2] not in present for path in files):
                 segment.rebuild_indexes()
+                segment.sync_all()()
 
     def _clean_end(self, segments: list[Segment]) -> int | None:
         """The log end if the last segment ends with a whole batch, as a clean stop leaves it."""
@@ -219,12 +220,15 @@ class LogLoader:
             The log end.
         """
         point = self._opening.recovery_point
-        first = max(0, sum(segment.base_offset <= point for segment in segments) - 1)
+        # A segment that ends at the point was perhaps sealed after it was noted: its indexes were
+        # completed then, and may not have reached the disk.
+        first = max(0, sum(segment.base_offset < point for segment in segments) - 1)
         while first and self._overlaps(segments[first - 1], segments[first]):
             first -= 1
         for segment in segments[:first]:
             if not segment.check():
                 segment.rebuild_indexes()
+                segment.sync_all()()
         base = segments[first].base_offset
         start = max(self._opening.log_start_offset, segments[0].base_offset)
         self.load_producer_state(

@@ -401,7 +401,24 @@ class Segment:
             return False
         if not self._disk.exists(self.path(TIME_INDEX_SUFFIX)):
             return False
-        return self.offset_index.last_position() <= max(0, self.size - 1)
+        if self.offset_index.last_position() > max(0, self.size - 1):
+            return False
+        return self._is_time_known()
+
+    def _is_time_known(self) -> bool:
+        """Whether the last entry of the time index names a batch with that timestamp.
+
+        Retention goes by it: a timestamp that a loss of power made zero would delete the segment.
+        """
+        timestamp, offset = self.time_index.last_entry()
+        if timestamp < 0:
+            return self.size == 0 or self._load_first_batch_timestamp() < 0
+        place = self.locate(offset) if offset >= self.base_offset else None
+        if place is None:
+            return False
+        for _, header in headers(self.file, place.position, self.size):
+            return header.max_timestamp == timestamp
+        return False
 
     def ensure_offset_fits(self, offset: int) -> None:
         """Raise unless the offset can be written relative to the base offset."""

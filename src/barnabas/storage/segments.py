@@ -28,6 +28,9 @@ class Segments:
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
 
+    def __contains__(self, segment: object) -> bool:
+        return any(segment is each for each in self._segments)
+
     def __getitem__(self, index: int) -> Segment:
         return self._segments[index]
 

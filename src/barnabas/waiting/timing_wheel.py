@@ -161,8 +161,12 @@ class TimingWheel:
     def _advance(self) -> None:
         """The armed time has come: fire what is due, move down what is not."""
         self._armed = None
-        elapsed_ms = self._clock.monotonic_ms() - self._start_ms
-        reached = int(elapsed_ms / self._tick_ms)
+        now_ms = self._clock.monotonic_ms()
+        reached = int((now_ms - self._start_ms) / self._tick_ms)
+        if now_ms >= self._start_ms + self._armed_tick * self._tick_ms:
+            # The difference of two times may be rounded to just below the tick: it has come all
+            # the same, and would be armed again without any delay.
+            reached = max(reached, self._armed_tick)
         due: list[WheelEntry] = []
         while self._starts and self._starts[0][0] <= reached:
             start, _, bucket = heapq.heappop(self._starts)
