@@ -65,3 +65,10 @@ debian-packages:
 
 clean:
 	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Losses of power from seeds, e.g. make power-loss SEEDS=5000 FIRST=1
+SEEDS ?= 1000
+FIRST ?= 1
+.PHONY: power-loss
+power-loss: setup
+	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.power_loss --seeds $(SEEDS) --first $(FIRST)

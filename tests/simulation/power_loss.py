@@ -240,6 +240,8 @@ class PowerLossWalk:
             answer = self.broker.ask(request, 8).topics[0].partitions[0]
             if answer.error_code == 0:
                 break
+            # The topic of the offsets may not have been made before the last loss of power.
+            self.broker.ask(FindCoordinatorRequest(key=GROUP, key_type=0), 3)
             self.broker.world.run_for(100)
             deadline -= 1
             assert deadline, ErrorCode(answer.error_code).name

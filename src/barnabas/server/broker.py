@@ -374,7 +374,9 @@ class Broker:
         """Its partitions answer KAFKA_STORAGE_ERROR, and the others go on while they can."""
         _log.error("%s", describe_directory_failure(directory.path, error))
         self._replicas.on_directory_failed(directory.path)
-        if directory is self._directories.metadata or not self._logs.has_online_directories:
+        if directory is self._directories.metadata or not any(
+            each.is_online for each in self._logs.directories
+        ):
             self._fail(error)
         else:
             self._registration.report_directories()

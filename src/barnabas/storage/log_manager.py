@@ -23,6 +23,7 @@ from barnabas.storage.log_loading import (
     LoadingParts,
 )
 from barnabas.storage.log_tasks import LogTasks
+from barnabas.storage.placement import emptiest
 from barnabas.storage.young_logs import YoungLogs, is_young
 
 if TYPE_CHECKING:
@@ -159,12 +160,7 @@ class LogManager:
         return any(
             checkpoint.is_writing
             for directory in self.directories
-            for checkpoint in (
-                directory.recovery_points,
-                directory.log_start_offsets,
-                directory.high_watermarks,
-                directory.cleaner_offsets,
-            )
+            for checkpoint in (*directory.checkpoints, directory.cleaner_offsets)
         )
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
@@ -396,11 +392,6 @@ class LogManager:
         return bool(self._offline_paths) or not all(each.is_online for each in self.directories)
 
     @property
-    def has_online_directories(self) -> bool:
-        """Whether a log can be kept anywhere."""
-        return any(each.is_online for each in self.directories)
-
-    @property
     def cordoned_directory_ids(self) -> list[bytes]:
         """Ids of the directories that take no new logs."""
         return [each.id for each in self.directories if each.is_cordoned]
@@ -428,21 +419,8 @@ class LogManager:
         preferred = self._preferred.pop(partition, None)
         if preferred is not None and preferred.is_online:
             return preferred
-        return self._emptiest()
-
-    def _emptiest(self) -> LogDirectory:
-        online = self._online()
-        if not online:
-            raise KafkaStorageError("no data directory is online")
-        online = [directory for directory in online if not directory.is_cordoned] or online
-        if len(online) == 1:
-            return online[0]
-        counts = {directory.path: 0 for directory in online}
-        for table in (self._directory_of, self._future_directory_of):
-            for directory in table.values():
-                if directory.path in counts:
-                    counts[directory.path] += 1
-        return min(online, key=lambda directory: counts[directory.path])
+        owners = (*self._directory_of.values(), *self._future_directory_of.values())
+        return emptiest(self._online(), owners)
 
     def _remove_later(self, path: str, config: LogConfig, log: Log | None = None) -> None:
         disk = self._doors.disk
@@ -517,9 +495,7 @@ class LogManager:
         self._directory_of[partition] = directory
         self._delete_later(log)
         log.sync_name()
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_high_watermarks()
+        self.checkpoint_all()
         return future
 
     def _forget_future(self, partition: TopicPartition) -> Log:
@@ -528,6 +504,12 @@ class LogManager:
         return self.futures.pop(partition)
 
     # -- checkpoints -------------------------------------------------------------------------
+
+    def checkpoint_all(self) -> None:
+        """Write them all."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
 
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points, off the loop."""

@@ -411,13 +411,16 @@ class Segment:
         Retention goes by it: a timestamp that a loss of power made zero would delete the segment.
         """
         timestamp, offset = self.time_index.last_entry()
-        if timestamp < 0:
-            return self.size == 0 or self._load_first_batch_timestamp() < 0
-        place = self.locate(offset) if offset >= self.base_offset else None
-        if place is None:
+        try:
+            if timestamp < 0:
+                return self.size == 0 or self.first_timestamp() < 0
+            place = self.locate(offset) if offset >= self.base_offset else None
+            if place is not None:
+                for _, header in headers(self.file, place.position, self.size):
+                    return header.max_timestamp == timestamp
+        except CorruptRecordError:
+            # The offset index led astray.
             return False
-        for _, header in headers(self.file, place.position, self.size):
-            return header.max_timestamp == timestamp
         return False
 
     def ensure_offset_fits(self, offset: int) -> None:
