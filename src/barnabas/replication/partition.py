@@ -179,7 +179,7 @@ class Partition:
         start = self.log.log_end_offset
         # Cached before the first append: a follower may hold records of a later epoch than any in
         # our log, and must learn where to truncate (KIP-279).
-        self.log.leader_epochs.assign(leader_epoch, start)
+        self.log.leader_epochs.announce(leader_epoch, start)
         now_ms = self._settings.clock.monotonic_ms()
         for replica in self.remote_replicas.values():
             in_isr = replica.broker_id in self.isr_state.isr

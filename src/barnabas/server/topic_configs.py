@@ -33,20 +33,24 @@ def default_keys(broker_keys: ConfigDefinition) -> list[str]:
 class TopicConfigs:
     """Log configurations; the defaults follow the broker's configuration (KIP-226)."""
 
-    __slots__ = ("_defaults",)
+    __slots__ = ("_defaults", "_of_nothing")
 
     def __init__(self, broker: ParsedConfig) -> None:
         # Value of each topic key for topics that set nothing.
         self._defaults: dict[str, ConfigValue] = topic_defaults(broker)
+        # The configuration of those; one for all of them.
+        self._of_nothing = log_config({}, self._defaults)
 
     def of(self, own: Mapping[str, str]) -> LogConfig:
         """The configuration of a topic that sets `own`."""
+        if not own:
+            return self._of_nothing
         try:
             return log_config(own, self._defaults)
         except ConfigError:
             # The controller checked it; an older or other controller may have allowed it.
             _log.exception("A topic's configuration cannot be used; the defaults hold")
-            return log_config({}, self._defaults)
+            return self._of_nothing
 
     def of_topic(self, image: ClusterImage, topic: str) -> LogConfig:
         """The configuration of a topic as the image has it."""
@@ -55,3 +59,4 @@ class TopicConfigs:
     def take_broker_config(self, broker: ParsedConfig) -> None:
         """Topics inherit from `broker` from now on."""
         self._defaults = topic_defaults(broker)
+        self._of_nothing = log_config({}, self._defaults)

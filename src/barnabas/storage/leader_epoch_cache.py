@@ -20,13 +20,15 @@ UNDEFINED_EPOCH_OFFSET = -1
 class LeaderEpochCache:
     """Epochs and their start offsets, both strictly increasing, and the file that keeps them."""
 
-    __slots__ = ("_disk", "_epochs", "_is_synced", "_starts", "path")
+    __slots__ = ("_disk", "_epochs", "_is_synced", "_is_written", "_starts", "path")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        # Whether the file has every epoch that has records.
+        self._is_written = True
         # Whether a sync has begun since the file was written.
         self._is_synced = True
 
@@ -54,15 +56,35 @@ class LeaderEpochCache:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """The log goes on with `epoch` at `start_offset`; returns whether that was news.
+        """Records of `epoch` are in the log from `start_offset` on; returns whether that was news.
 
         Entries that contradict it (no smaller epoch, no smaller start) are dropped.
+        """
+        is_news = self.announce(epoch, start_offset)
+        if not self._is_written:
+            self._write()
+        return is_news
+
+    def announce(self, epoch: int, start_offset: int) -> bool:
+        """The log will go on with `epoch` at `start_offset`, its end; returns whether that is news.
+
+        The file is left alone until there is a record: a broker that starts leads thousands of
+        partitions at once, and who reads the file again drops an epoch without records anyway.
         """
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
             return False
         self._insert(epoch, start_offset)
-        self._write()
+        self._is_written = False
         return True
+
+    def forget_from(self, end_offset: int) -> None:
+        """As `truncate_from_end` for a log that is being opened; the file is left alone.
+
+        It would be read the same way again, until a record at its end writes it.
+        """
+        while self._starts and self._starts[-1] >= end_offset:
+            self._starts.pop()
+            self._epochs.pop()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch that is no larger than `epoch`, and where it ends (exclusive).
@@ -93,9 +115,7 @@ class LeaderEpochCache:
     def truncate_from_end(self, end_offset: int) -> None:
         """The log now ends at `end_offset`: drop epochs that begin there or later."""
         if self._starts and self._starts[-1] >= end_offset:
-            while self._starts and self._starts[-1] >= end_offset:
-                self._starts.pop()
-                self._epochs.pop()
+            self.forget_from(end_offset)
             self._write()
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -142,6 +162,7 @@ class LeaderEpochCache:
         # Not synced: the epochs above the recovery point are found again in the log itself, and a
         # sync of the log syncs this file too.
         self._disk.write_atomically(self.path, self._encoded(), sync=False)
+        self._is_written = True
         self._is_synced = False
 
     def _encoded(self) -> bytes:

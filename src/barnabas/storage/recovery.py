@@ -114,7 +114,7 @@ class LogLoader:
         start = max(self._opening.log_start_offset, segments[0].base_offset)
         if not epochs_are_whole:
             self._epochs.replace(_epochs_in(segments))
-        self._epochs.truncate_from_end(end)
+        self._epochs.forget_from(end)
         self._epochs.truncate_from_start(start)
         if self._producers.map_end_offset != end or not self._is_replayed:
             now_ms = self._doors.clock.wall_ms()

@@ -62,3 +62,27 @@ def test_the_file_is_kafkas_and_is_read_again(cache: LeaderEpochCache) -> None:
     again = LeaderEpochCache(disk, "/data")
     assert again.load()
     assert again.entries == cache.entries
+
+
+def test_an_epoch_without_records_is_not_written_before_its_first_record() -> None:
+    disk = Bench().disk
+    cache = LeaderEpochCache(disk, "/data")
+    cache.assign(1, 0)
+    before = disk.read(cache.path)
+    cache.announce(2, 10)
+    assert cache.latest_epoch == 2
+    assert disk.read(cache.path) == before
+    cache.assign(2, 10)
+    again = LeaderEpochCache(disk, "/data")
+    assert again.load()
+    assert again.entries == [(1, 0), (2, 10)]
+
+
+def test_epochs_at_the_end_of_an_opened_log_are_forgotten(cache: LeaderEpochCache) -> None:
+    cache.forget_from(25)
+    assert cache.entries == [(1, 0), (3, 10)]
+    cache.announce(7, 25)
+    cache.assign(7, 25)
+    again = LeaderEpochCache(cache._disk, "/data")
+    again.load()
+    assert again.entries == [(1, 0), (3, 10), (7, 25)]
