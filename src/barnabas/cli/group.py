@@ -32,6 +32,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "doctor": LazyCommand(
         "barnabas.cli.doctor.commands", "doctor", "Find out what is wrong, and what to do."
     ),
+    "top": LazyCommand("barnabas.cli.top.commands", "top", "Watch rates, lag and load, live."),
     "version": LazyCommand("barnabas.cli.version", "version", "Show the version and what it is."),
 }
 

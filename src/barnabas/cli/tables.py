@@ -6,6 +6,7 @@ Rich is imported only when there is a terminal to be rich on; NO_COLOR is obeyed
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,21 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["Styled", "bad", "dim", "echo_line", "echo_table", "good", "strong", "table", "warn"]
+# Numbers with a unit, lists of numbers, and nothing: set to the right.
+_QUANTITY = re.compile(r"[-+]?[\d.,]*(?: ?(?:[kMGT]i?)?B?| %)|-")
+
+__all__ = [
+    "Styled",
+    "bad",
+    "dim",
+    "echo_entry",
+    "echo_line",
+    "echo_table",
+    "good",
+    "strong",
+    "table",
+    "warn",
+]
 
 
 class Styled(NamedTuple):
@@ -78,6 +93,23 @@ def echo_line(*parts: object) -> None:
     console().print(Text.assemble(*pieces))
 
 
+def echo_entry(mark: Styled, text: str, remedy: str = "") -> None:
+    """A finding: a word that marks it, what it is, and on a line of its own what to do."""
+    if not sys.stdout.isatty():
+        click.echo(f"{mark!s:<7}{text}" + (f"\n       → {remedy}" if remedy else ""))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=5)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(str(mark), style=mark.style), Text(text))
+    if remedy:
+        grid.add_row("", Text.assemble(("→ ", "dim"), (remedy, "italic")))
+    console().print(grid)
+
+
 def console(*, stderr: bool = False) -> Console:
     """Rich's face of the terminal."""
     from rich.console import Console
@@ -109,5 +141,5 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
 def _is_number(cell: object) -> bool:
     value = cell.text if isinstance(cell, Styled) else cell
     if isinstance(value, str):
-        return value == "-" or value[:1].isdigit()
+        return _QUANTITY.fullmatch(value) is not None
     return value is None or isinstance(value, int | float)

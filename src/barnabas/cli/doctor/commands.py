@@ -15,7 +15,7 @@ from barnabas.cli.output import (
     echo_json,
     key_values,
 )
-from barnabas.cli.tables import Styled, bad, dim, echo_line, good, warn
+from barnabas.cli.tables import Styled, bad, echo_entry, echo_line, good, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,10 +106,7 @@ def _show(diagnosis: Diagnosis, *, quiet: bool) -> None:
     for finding in diagnosis.findings:
         if quiet and finding.verdict != "wrong":
             continue
-        mark = _MARKS[finding.verdict](f"{finding.verdict:<7}")
-        echo_line(mark, finding.what)
-        if finding.remedy:
-            echo_line(dim("       → "), finding.remedy)
+        echo_entry(_MARKS[finding.verdict](finding.verdict), finding.what, finding.remedy)
     if diagnosis.is_well:
         if not quiet:
             echo_line(good("nothing is wrong"))

@@ -107,7 +107,7 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
     """
     from barnabas.cli.log import verify_directory
     from barnabas.cli.log.findings import Findings
-    from barnabas.cli.tables import bad, dim, echo_line, good, warn
+    from barnabas.cli.tables import bad, echo_entry, echo_line, good, warn
 
     findings = Findings()
     with _progress(path) as advance:
@@ -119,10 +119,8 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
         click.echo(json.dumps({**counts, "in_use": found.is_running, "findings": listed}))
     else:
         for finding in findings.all:
-            mark = bad("wrong  ") if finding.is_problem else warn("note   ")
-            echo_line(mark, finding.path, ": ", finding.what)
-            if finding.remedy:
-                echo_line(dim("       → "), finding.remedy)
+            mark = bad("wrong") if finding.is_problem else warn("note")
+            echo_entry(mark, f"{finding.path}: {finding.what}", finding.remedy)
         count = len(findings.problems)
         verdict = bad(f"{count} wrong") if count else good("nothing wrong")
         echo_line(verdict, f" in {len(found.partitions)} partitions, {batches} batches")

@@ -1,0 +1,124 @@
+"""`barnabas top`: what a cluster does right now."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.output import (
+    EXIT_FAILED,
+    client_options,
+    connected,
+    echo_json,
+    problem,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.cli.top.sample import Sampler
+
+EXAMPLES = """\b
+Examples:
+  barnabas top
+  barnabas top --metrics 127.0.0.1:9308 --interval 1
+  barnabas top --once --json
+  barnabas top -b broker.example:9092 --internal --groups 100
+
+\b
+Rates of records and lag come by the protocol, from any Kafka. What goes out, requests, connections,
+purgatories, CPU and memory come from the metrics listener of each broker that --metrics names.
+Ctrl-C ends it.
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("-i", "--interval", type=click.FloatRange(0.2), default=2.0, show_default=True)
+@click.option(
+    "-m",
+    "--metrics",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="A broker's metrics listener; may be given for each broker.",
+)
+@click.option("--internal", is_flag=True, help="Internal topics too.")
+@click.option(
+    "--groups",
+    "groups_max",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Look at so many groups at most.",
+)
+@click.option("--once", is_flag=True, help="Show one interval and end.")
+@client_options
+def top(
+    interval: float,
+    metrics: Sequence[str],
+    internal: bool,
+    groups_max: int,
+    once: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Show rates per topic, lag per group and the brokers' load, live in the terminal."""
+    from barnabas.cli.top.metrics import MetricsError
+    from barnabas.cli.top.sample import Sampler
+
+    if as_json and not once:
+        raise click.UsageError("--json goes with --once")
+    if not once and not sys.stdout.isatty():
+        raise click.UsageError("this is no terminal: give --once, and --json for scripts")
+    defaults = {"default.api.timeout.ms": "10000"}
+    with connected(bootstrap, properties, defaults) as client:
+        sampler = Sampler(client, metrics, internal=internal, groups=groups_max)
+        try:
+            if once:
+                _show_once(sampler, interval, as_json=as_json)
+            else:
+                _show_live(sampler, interval)
+        except MetricsError as error:
+            problem(str(error))
+            sys.exit(EXIT_FAILED)
+
+
+def _show_once(sampler: Sampler, interval: float, *, as_json: bool) -> None:
+    from barnabas.cli.tables import console
+    from barnabas.cli.top.rates import rates_between
+    from barnabas.cli.top.screen import render
+
+    before = sampler.take()
+    time.sleep(interval)
+    rates = rates_between(before, sampler.take())
+    if as_json:
+        echo_json(rates.as_json())
+    else:
+        console().print(render(rates, None, interval))
+
+
+def _show_live(sampler: Sampler, interval: float) -> None:
+    from rich.live import Live
+
+    from barnabas.cli.tables import console
+    from barnabas.cli.top.metrics import MetricsError
+    from barnabas.cli.top.rates import rates_between
+    from barnabas.cli.top.screen import render
+    from barnabas.client.errors import ClientError
+
+    before, rates = sampler.take(), None
+    with Live(
+        render(None, None, interval), console=console(), screen=True, auto_refresh=False
+    ) as live:
+        while True:
+            time.sleep(interval)
+            trouble = None
+            try:
+                after = sampler.take()
+                rates, before = rates_between(before, after), after
+            except (ClientError, MetricsError) as error:
+                trouble = f"no answer, these are the last figures: {error}"
+            live.update(render(rates, trouble, interval, live=True), refresh=True)

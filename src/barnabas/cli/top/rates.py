@@ -1,0 +1,175 @@
+"""What two samples say about the time between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.cli.top.metrics import BrokerMetrics
+    from barnabas.cli.top.sample import GroupSample, Sample
+
+__all__ = ["Rates", "TopicRates", "rates_between"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRates:
+    """A topic: what came in and went out per second; None where nobody tells."""
+
+    partitions: int
+    unwell: int
+    records_in: float
+    bytes_in: float | None
+    bytes_out: float | None
+    log_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRates:
+    """A broker, by its metrics listener."""
+
+    requests: float
+    # Part of one core.
+    cpu: float | None
+    resident_bytes: int | None
+    connections: int | None
+    open_files: int | None
+    purgatories: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Everything that is shown."""
+
+    seconds: float
+    cluster_id: str
+    brokers: int
+    topics: dict[str, TopicRates]
+    groups: dict[str, GroupSample]
+    # Records per second by which the lag grew, by group.
+    lag_growth: dict[str, float]
+    group_count: int
+    # By the address of the metrics listener.
+    processes: dict[str, BrokerRates]
+
+    @property
+    def records_in(self) -> float:
+        """Over all topics."""
+        return sum(topic.records_in for topic in self.topics.values())
+
+    def total(self, of: Callable[[TopicRates], float | None]) -> float | None:
+        """A sum over all topics, None if one is not known."""
+        values = [of(topic) for topic in self.topics.values()]
+        return None if any(value is None for value in values) else sum(v or 0.0 for v in values)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for scripts."""
+        return {
+            "cluster": self.cluster_id,
+            "seconds": round(self.seconds, 3),
+            "brokers": self.brokers,
+            "records_in_per_s": round(self.records_in, 3),
+            "topics": {
+                name: {
+                    "partitions": topic.partitions,
+                    "unwell": topic.unwell,
+                    "records_in_per_s": round(topic.records_in, 3),
+                    "bytes_in_per_s": _rounded(topic.bytes_in),
+                    "bytes_out_per_s": _rounded(topic.bytes_out),
+                    "log_bytes": topic.log_bytes,
+                }
+                for name, topic in self.topics.items()
+            },
+            "groups": {
+                name: {
+                    "state": group.state,
+                    "members": group.members,
+                    "lag": group.lag,
+                    "lag_growth_per_s": round(self.lag_growth.get(name, 0.0), 3),
+                }
+                for name, group in self.groups.items()
+            },
+            "processes": {
+                address: {
+                    "requests_per_s": round(process.requests, 3),
+                    "cpu": _rounded(process.cpu),
+                    "resident_bytes": process.resident_bytes,
+                    "connections": process.connections,
+                    "open_files": process.open_files,
+                    "purgatories": process.purgatories,
+                }
+                for address, process in self.processes.items()
+            },
+        }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def rates_between(before: Sample, after: Sample) -> Rates:
+    """Rates from the earlier sample to the later one."""
+    seconds = max(after.at - before.at, 1e-6)
+    growth = {
+        name: (group.lag - before.groups[name].lag) / seconds
+        for name, group in after.groups.items()
+        if name in before.groups
+    }
+    return Rates(
+        seconds,
+        after.cluster_id,
+        after.brokers,
+        {name: _topic(name, before, after, seconds) for name in sorted(after.topics)},
+        after.groups,
+        growth,
+        after.group_count,
+        {
+            address: _process(before.metrics.get(address), metrics, seconds)
+            for address, metrics in after.metrics.items()
+        },
+    )
+
+
+def _topic(name: str, before: Sample, after: Sample, seconds: float) -> TopicRates:
+    now, then = after.topics[name], before.topics.get(name)
+    bytes_in = _metric(before, after, lambda metrics: metrics.bytes_in.get(name, 0.0), seconds)
+    if bytes_in is None and now.log_bytes is not None and then is not None:
+        # Without metrics: by how much the log grew; retention makes that too little.
+        bytes_in = max(0, now.log_bytes - (then.log_bytes or 0)) / seconds
+    start = now.end_offsets if then is None else then.end_offsets
+    return TopicRates(
+        now.partitions,
+        now.unwell,
+        max(0, now.end_offsets - start) / seconds,
+        bytes_in,
+        _metric(before, after, lambda metrics: metrics.bytes_out.get(name, 0.0), seconds),
+        now.log_bytes,
+    )
+
+
+def _metric(
+    before: Sample, after: Sample, read: Callable[[BrokerMetrics], float], seconds: float
+) -> float | None:
+    """How fast a counter grew, over all brokers; None without metrics."""
+    if not after.metrics:
+        return None
+    grown = 0.0
+    for address, metrics in after.metrics.items():
+        then = before.metrics.get(address)
+        # A counter that fell belongs to a broker that was started anew: it counts from zero.
+        start = 0.0 if then is None or read(then) > read(metrics) else read(then)
+        grown += read(metrics) - start
+    return grown / seconds
+
+
+def _process(before: BrokerMetrics | None, now: BrokerMetrics, seconds: float) -> BrokerRates:
+    requests, cpu = 0.0, None
+    if before is not None:
+        requests = max(0.0, sum(now.requests.values()) - sum(before.requests.values())) / seconds
+        if now.cpu_seconds is not None and before.cpu_seconds is not None:
+            cpu = max(0.0, now.cpu_seconds - before.cpu_seconds) / seconds
+    return BrokerRates(
+        requests, cpu, now.resident_bytes, now.connections, now.open_files, now.purgatories
+    )

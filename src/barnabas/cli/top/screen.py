@@ -1,0 +1,144 @@
+"""How `top` looks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.tables import bad, dim, good, table, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from barnabas.cli.top.rates import Rates, TopicRates
+
+__all__ = ["amount", "render", "size"]
+
+_TOPICS_MAX = 15
+_GROUPS_MAX = 10
+_STATES = {"Stable": good, "Empty": dim, "Dead": bad}
+
+
+def amount(value: float | None) -> str:
+    """A number in at most six letters: 950, 12.3k, 4.56M."""
+    if value is None:
+        return "-"
+    for unit in ("", "k", "M", "G"):
+        if value < 999.5:
+            digits = 0 if not unit and value == int(value) else 1 if value < 100 else 0
+            return f"{value:.{digits}f}{unit}"
+        value /= 1000
+    return f"{value:.0f}T"
+
+
+def size(value: float | None) -> str:
+    """Bytes in at most eight letters: 512 B, 1.2 MiB."""
+    if value is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1023.5:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def render(
+    rates: Rates | None, trouble: str | None, interval: float, *, live: bool = False
+) -> RenderableType:
+    """The whole screen: a head line, brokers, topics, groups."""
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = [_head(rates, interval, live=live)]
+    if trouble is not None:
+        parts.append(Text(trouble, style="bold red"))
+    if rates is not None:
+        for columns, rows in (_processes(rates), _topics(rates), _groups(rates)):
+            if rows:
+                parts += [Text(""), table(columns, rows)]
+    return Group(*parts)
+
+
+def _head(rates: Rates | None, interval: float, *, live: bool) -> RenderableType:
+    from rich.text import Text
+
+    if rates is None:
+        return Text("looking…", style="dim")
+    head = Text.assemble(
+        ("barnabas top", "bold"),
+        f"  {rates.brokers} broker{'' if rates.brokers == 1 else 's'}",
+        f"  {len(rates.topics)} topics  {rates.group_count} groups",
+        (f"   every {interval:g} s", "dim"),
+        ("   Ctrl-C ends\n" if live else "\n", "dim"),
+        "in ",
+        (f"{amount(rates.records_in)} records/s", "bold cyan"),
+        f"  {size(rates.total(lambda topic: topic.bytes_in))}/s",
+    )
+    out = rates.total(lambda topic: topic.bytes_out)
+    if out is not None:
+        head.append(f"   out {size(out)}/s")
+    return head
+
+
+def _processes(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+    columns = ("broker", "req/s", "cpu", "memory", "connections", "files", "waiting")
+    rows: list[tuple[object, ...]] = []
+    for address, process in rates.processes.items():
+        waiting = " ".join(f"{k.lower()} {n}" for k, n in process.purgatories.items() if n)
+        cpu = None if process.cpu is None else f"{process.cpu * 100:.0f} %"
+        busy = process.cpu is not None and process.cpu > 0.9
+        rows.append(
+            (
+                address,
+                amount(process.requests),
+                warn(cpu) if busy else cpu,
+                size(process.resident_bytes),
+                process.connections,
+                process.open_files,
+                waiting or dim(None),
+            )
+        )
+    return columns, rows
+
+
+def _topics(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+    def busiest(item: tuple[str, TopicRates]) -> tuple[float, str]:
+        return -item[1].records_in - (item[1].bytes_out or 0.0), item[0]
+
+    columns = ("topic", "parts", "rec/s in", "bytes/s in", "bytes/s out", "size", "state")
+    rows: list[tuple[object, ...]] = []
+    ranked = sorted(rates.topics.items(), key=busiest)
+    for name, topic in ranked[:_TOPICS_MAX]:
+        state = bad(f"{topic.unwell} unwell") if topic.unwell else good("well")
+        rows.append(
+            (
+                name,
+                topic.partitions,
+                amount(topic.records_in),
+                size(topic.bytes_in),
+                size(topic.bytes_out),
+                size(topic.log_bytes),
+                state,
+            )
+        )
+    if len(ranked) > _TOPICS_MAX:
+        rows.append((dim(f"… {len(ranked) - _TOPICS_MAX} more"), *[""] * 6))
+    return columns, rows
+
+
+def _groups(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+    columns = ("group", "state", "members", "lag", "lag/s")
+    rows: list[tuple[object, ...]] = []
+    ranked = sorted(rates.groups.items(), key=lambda item: (-item[1].lag, item[0]))
+    for name, group in ranked[:_GROUPS_MAX]:
+        growth = rates.lag_growth.get(name, 0.0)
+        trend: object = dim("0")
+        if growth:
+            sign = "+" if growth > 0 else "-"
+            trend = (warn if growth > 0 else good)(f"{sign}{amount(abs(growth))}")
+        lag = warn(amount(group.lag)) if group.lag else good("0")
+        rows.append((name, _STATES.get(group.state, warn)(group.state), group.members, lag, trend))
+    if rates.group_count > len(rows):
+        rows.append((dim(f"… {rates.group_count - len(rows)} more"), *[""] * 4))
+    return columns, rows

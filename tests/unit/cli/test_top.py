@@ -1,0 +1,113 @@
+"""`barnabas top`: rates between two looks, metrics as text, numbers as people read them."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from barnabas.cli.top.commands import top
+from barnabas.cli.top.metrics import broker_metrics, parse_metrics
+from barnabas.cli.top.rates import Rates, rates_between
+from barnabas.cli.top.sample import GroupSample, Sample, TopicSample
+from barnabas.cli.top.screen import amount, render, size
+
+TEXT = """\
+# HELP kafka_server_brokertopicmetrics_bytesin_total Bytes.
+# TYPE kafka_server_brokertopicmetrics_bytesin_total counter
+kafka_server_brokertopicmetrics_bytesin_total {all}
+kafka_server_brokertopicmetrics_bytesin_total{{topic="t"}} {bytes_in}
+kafka_server_brokertopicmetrics_bytesout_total{{topic="t"}} 1e3
+kafka_network_requestmetrics_requests_total{{request="Fetch",version="17"}} {requests}
+kafka_network_requestmetrics_requests_total{{request="Fetch",version="4"}} 1
+kafka_server_delayedoperationpurgatory_numdelayedoperations{{delayedOperation="Fetch"}} 3.0
+kafka_server_socket_server_metrics_connection_count{{listener="A",networkProcessor="0"}} 2.0
+kafka_server_socket_server_metrics_connection_count{{listener="B",networkProcessor="0"}} 5.0
+process_cpu_seconds_total {cpu}
+process_resident_memory_bytes 5.0e+07
+"""
+
+
+def sample(at: float, ends: int, lag: int, *, log_bytes: int = 0, **metrics: float) -> Sample:
+    text = TEXT.format(all=0, **metrics) if metrics else ""
+    return Sample(
+        at,
+        "cluster",
+        1,
+        {"t": TopicSample(2, 0, ends, log_bytes)},
+        {"g": GroupSample("Stable", 2, lag)},
+        1,
+        {"m:1": broker_metrics(parse_metrics(text))} if metrics else {},
+    )
+
+
+def both() -> Rates:
+    return rates_between(
+        sample(1.0, 100, 5, bytes_in=1000, requests=10, cpu=1.0),
+        sample(3.0, 300, 25, bytes_in=5000, requests=110, cpu=1.5),
+    )
+
+
+def test_rates_are_per_second_between_the_looks() -> None:
+    rates = both()
+    assert rates.records_in == 100
+    assert rates.topics["t"].bytes_in == 2000
+    assert rates.topics["t"].bytes_out == 0
+    assert rates.lag_growth["g"] == 10
+    process = rates.processes["m:1"]
+    assert (process.requests, process.cpu, process.connections) == (50, 0.25, 7)
+    assert process.purgatories == {"Fetch": 3}
+
+
+def test_without_metrics_bytes_in_are_what_the_log_grew_by_and_bytes_out_unknown() -> None:
+    rates = rates_between(sample(0, 0, 0, log_bytes=10), sample(2, 4, 0, log_bytes=30))
+    assert (rates.topics["t"].bytes_in, rates.topics["t"].bytes_out) == (10, None)
+    shrunk = rates_between(sample(0, 0, 0, log_bytes=30), sample(2, 4, 0, log_bytes=10))
+    assert shrunk.topics["t"].bytes_in == 0
+
+
+def test_a_broker_that_was_started_anew_counts_from_zero() -> None:
+    before = sample(1.0, 100, 0, bytes_in=9000, requests=1000, cpu=90.0)
+    rates = rates_between(before, sample(2.0, 100, 0, bytes_in=50, requests=1, cpu=0.1))
+    assert rates.topics["t"].bytes_in == 50
+    assert rates.processes["m:1"].requests == 0
+
+
+def test_a_topic_that_is_new_has_no_rate_yet() -> None:
+    before = sample(0, 5, 0)
+    fresh = Sample(1, "c", 1, {"u": TopicSample(1, 0, 1000, None)}, {}, 0, {})
+    assert rates_between(before, fresh).topics["u"].records_in == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (7, "7"), (7.25, "7.2"), (950, "950"), (12_345, "12.3k"), (4_560_000, "4.6M")],
+)
+def test_amounts_are_short(value: float, text: str) -> None:
+    assert amount(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB")],
+)
+def test_sizes_are_short(value: float | None, text: str) -> None:
+    assert size(value) == text
+
+
+def test_the_screen_fits_eighty_columns_and_names_what_is_shown() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render(both(), "no answer", 2.0, live=True))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = "\n".join(lines)
+    for word in ("100 records/s", "25 %", "47.7 MiB", "fetch 3", "Stable", "+10", "no answer"):
+        assert word in shown
+
+
+def test_without_a_terminal_it_asks_for_once() -> None:
+    done = CliRunner().invoke(top, [])
+    assert done.exit_code == 2
+    assert "--once" in done.output
