@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient
+from jvm.kafka_process import KafkaProcess
 
 _numbers = itertools.count(1)
 
@@ -51,14 +52,19 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def clients_bootstrap() -> Iterator[str]:
+def clients_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """HOST:PORT for the clients' scenarios; another broker needs CLIENTS_SETTINGS too."""
     given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
-    if given:
+    if given and given != "kafka":
         yield given
         return
-    with BrokerProcess(settings=CLIENTS_SETTINGS) as process:
-        yield process.bootstrap
+    directory = tmp_path_factory.mktemp("clients")
+    kind = KafkaProcess if given else BrokerProcess
+    process = kind(directory, CLIENTS_SETTINGS)
+    try:
+        yield process.start().bootstrap
+    finally:
+        process.close()
 
 
 @pytest.fixture(scope="session")

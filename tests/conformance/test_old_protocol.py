@@ -1,14 +1,12 @@
-"""Versions that Kafka 4.0 dropped, in raw requests; Apache Kafka 3.9.2 passes the same tests.
-
-`BARNABAS_CONFORMANCE_BOOTSTRAP=HOST:PORT` names another broker to run them against.
-"""
+"""Versions that Kafka 4.0 dropped, in raw requests, to us and to Apache Kafka 3.9.2."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -16,6 +14,10 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+)
+from barnabas.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
 )
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.offset_commit import (
@@ -36,10 +38,31 @@ from barnabas.record.legacy import write_message, write_message_set
 from barnabas.record.record import Record
 from conformance.old_requests import batch, fetch, list_offsets, produce, rows
 from conformance.raw_client import RawClient
+from jvm.kafka_process import KafkaProcess
 
 MakeTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
 MAGIC = {0: 0, 1: 0, 2: 1, 3: 1}
+
+
+@pytest.fixture(scope="module", params=["barnabas", "kafka-3.9"])
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """HOST:PORT of one and the other."""
+    if request.param == "barnabas":
+        yield request.getfixturevalue("broker").bootstrap
+        return
+    process = KafkaProcess(tmp_path_factory.mktemp(request.param), jars=request.param)
+    try:
+        yield process.start().bootstrap
+    finally:
+        process.close()
+
+
+@pytest.fixture(scope="module")
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
 
 
 def read(raw: RawClient, topic: str, offset: int, version: int) -> list[Record]:
@@ -320,3 +343,13 @@ def test_offsets_of_a_group_are_committed_by_v1_and_not_in_zookeeper(
     assert commit(raw, 1, "no-such-topic", 1) == 3
     stranger = commit(raw, 1, topic, 1, generation_id_or_member_epoch=3, member_id="x")
     assert stranger == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_describe_log_dirs_v0_gives_sizes(raw: RawClient, topic: str) -> None:
+    produce(raw, topic, batch(4, NOW), 3)
+    asked = DescribableLogDirTopic(topic=topic, partitions=[0])
+    (directory,) = raw.ask(DescribeLogDirsRequest(topics=[asked]), 0).results
+    ((partition,),) = [each.partitions for each in directory.topics]
+    assert (directory.error_code, partition.partition_index) == (0, 0)
+    assert (partition.offset_lag, partition.is_future_key) == (0, False)
+    assert partition.partition_size > 61

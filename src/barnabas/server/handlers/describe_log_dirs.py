@@ -1,4 +1,4 @@
-"""DescribeLogDirs: key 35, v1-5. What lies in which data directory, and how full it is.
+"""DescribeLogDirs: key 35, v0-5. What lies in which data directory, and how full it is.
 
 KIP-113; v3 has an error code for the whole, v4 the sizes of the volumes (KIP-827), v5 says which
 directories take no new partitions (KIP-1066).
