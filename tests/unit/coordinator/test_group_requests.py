@@ -27,13 +27,17 @@ def test_a_stable_group_is_described_with_its_members(world: MembersWorld) -> No
     assert member.member_assignment == b"for " + leader.encode()
 
 
-def test_between_generations_members_are_shown_without_what_they_have(world: MembersWorld) -> None:
-    world.begin(2)
+def test_between_generations_members_are_shown_with_what_they_had_and_no_protocol(
+    world: MembersWorld,
+) -> None:
+    (leader,) = world.stable()
+    world.join(world.new_id())
     group = world.describe()
-    assert (group.group_state, group.protocol_data) == ("CompletingRebalance", "")
+    assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
     assert [(each.member_metadata, each.member_assignment) for each in group.members] == [
-        (b"", b"")
-    ] * 2
+        (b"", b"for " + leader.encode()),
+        (b"", b""),
+    ]
 
 
 def test_a_group_that_does_not_exist_is_dead_and_from_version_6_on_an_error(

@@ -172,7 +172,7 @@ def _describe(shard: GroupShard, group_id: str) -> DescribedGroup | None:
     group = shard.groups.get(group_id)
     if group is None:
         return None
-    # Between generations there is nothing that holds for all members.
+    # Between generations members share no protocol; what they were assigned last is shown.
     is_stable = group.is_in(GroupState.STABLE)
     return DescribedGroup(
         error_code=ErrorCode.NONE,
@@ -192,7 +192,7 @@ def _members(group: ClassicGroup, protocol: str | None) -> list[DescribedGroupMe
             client_id=member.identity.client_id,
             client_host=member.identity.client_host,
             member_metadata=b"" if protocol is None else member.protocols[protocol],
-            member_assignment=b"" if protocol is None else member.assignment,
+            member_assignment=member.assignment,
         )
         for member in group.members.values()
     ]
