@@ -123,6 +123,21 @@ def test_a_static_member_that_does_not_join_again_keeps_its_place(world: Members
     assert {each.member_id for each in again.one.members} == {leader, absent}
 
 
+def test_static_members_that_all_stay_away_are_waited_for_without_hurry(
+    world: MembersWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    stable(world, "a")
+    world.join(instance="a", rebalance_ms=0)
+    newcomer = world.new_id()
+    world.join(newcomer, rebalance_ms=0)
+    world.leave(newcomer)
+    assert world.group.state is GroupState.PREPARING_REBALANCE
+    world.run_for(500)
+    assert caplog.text.count("none of its members joins again") == 1
+    world.run_for(SESSION_MS)
+    assert world.group.state is GroupState.EMPTY
+
+
 def test_administrators_remove_by_instance_id(world: MembersWorld) -> None:
     leader, _ = stable(world, "a", "b")
     response = world.leave(("", "b")).one

@@ -36,6 +36,9 @@ _log = logging.getLogger(__name__)
 # How long a JoinGroup of a new member waits at most (Kafka's constant).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
+# How long members that all stay away are waited for at least: one may have asked for no time.
+_AGAIN_MS_MIN = 1_000
+
 # What a failed append means to the members who wait for it.
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -135,10 +138,10 @@ class Rebalance:
         self._limit_join(group)
         return nothing()
 
-    def _limit_join(self, group: ClassicGroup) -> None:
+    def _limit_join(self, group: ClassicGroup, at_least_ms: int = 0) -> None:
         self._timers.schedule(
             _join_key(group),
-            group.rebalance_timeout_ms,
+            max(group.rebalance_timeout_ms, at_least_ms),
             partial(self._on_join_timeout, group.group_id),
         )
 
@@ -166,7 +169,7 @@ class Rebalance:
         self._drop_absent(group)
         if not group.elect_joined_leader() and group.members:
             _log.warning("group %s: none of its members joins again", group.group_id)
-            self._limit_join(group)
+            self._limit_join(group, _AGAIN_MS_MIN)
             return nothing()
         group.next_generation(self._clock.wall_ms())
         if group.is_in(GroupState.EMPTY):
