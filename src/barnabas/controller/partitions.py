@@ -65,8 +65,8 @@ class PartitionControl:
     def _add(self, image: ClusterImage, wanted: CreatePartitionsTopic) -> list[VersionedRecord]:
         topic = image.topics.by_name(wanted.name)
         if topic is None:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise Refusal(error, error.message)
+            # Without words, as Kafka does it.
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         current = len(topic.partitions)
         if wanted.count <= current:
             raise Refusal(
@@ -103,7 +103,7 @@ def _added(image: ClusterImage, request: CreatePartitionsRequest) -> int:
 
 def _refused(name: str, refusal: Refusal) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(
-        name=name, error_code=refusal.error_code, error_message=refusal.message
+        name=name, error_code=refusal.error_code, error_message=refusal.message or None
     )
 
 

@@ -57,6 +57,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LOG_START_UNTOLD = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 _VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
 _NO_TOPIC_ID = bytes(16)
 # Looking a member up in its enum costs 100 ns, as much as a call.
@@ -341,8 +349,15 @@ class ReplicaManager:
         if isinstance(error, KafkaStorageError):
             _log.error("append to %s failed: %s", topic_partition, error)
             counts.failed_produce_requests += 1
-        result = ProduceResult(error.error_code, error_message=str(error) or None)
+        result = ProduceResult(error.error_code)
+        # As Kafka: words only where single records are at fault, and the log's start only where
+        # the log itself is in order and the records are not too large or corrupt.
         result.record_errors = tuple(getattr(error, "record_errors", ()))
+        if result.record_errors:
+            result.error_message = str(error)
+        partition = self._online.get(topic_partition)
+        if partition is not None and error.error_code not in _LOG_START_UNTOLD:
+            result.log_start_offset = partition.log.log_start_offset
         return result
 
     def _sync(self, partition: Partition) -> None:

@@ -129,6 +129,7 @@ def note_duplicate(found: Batches, producers: ProducerState, info: AppendInfo) -
             info.first_offset = known.first_offset
             info.last_offset = known.last_offset
             info.max_timestamp = known.timestamp
+            info.log_append_time = known.timestamp
             info.offset_of_max_timestamp = known.last_offset
             info.duplicate = True
             return True

@@ -51,6 +51,11 @@ class InvalidTimestampError(StorageError):
 
     error_code = ErrorCode.INVALID_TIMESTAMP
 
+    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        # As of InvalidRecordError.
+        self.record_errors = record_errors
+
 
 class RecordTooLargeError(StorageError):
     """A batch larger than max.message.bytes."""

@@ -54,6 +54,7 @@ _TIMESTAMP_DELTA, _KEY_START = 0, 2
 
 _PRODUCER = "producer"
 _CREATE_TIME = "CreateTime"
+_NO_TIMESTAMP = -1
 _COMPRESSION_MAX = ZSTD
 
 
@@ -113,12 +114,17 @@ def validate(
         records = memoryview(_converted(records, config, now_ms))
         found = read_batches(records)
     for _, header in found:
-        _check(header, config, origin, now_ms)
+        _check(header, config, origin)
     if origin is _CLIENT and (
         config.is_compacted or config.message_timestamp_before_max_ms != LONG_MAX
     ):
         for position, header in found:
             _check_records(records, position, header, config, now_ms)
+    elif origin is not _RAFT and config.message_timestamp_type == _CREATE_TIME:
+        latest = now_ms + config.message_timestamp_after_max_ms
+        for position, header in found:
+            if header.max_timestamp > latest:
+                _check_records(records, position, header, config, now_ms)
     if config.compression_type != _PRODUCER:
         records, found = _recompressed(records, found, config)
     if config.message_timestamp_type != _CREATE_TIME and origin is not _RAFT:
@@ -128,7 +134,7 @@ def validate(
     return records, found
 
 
-def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> None:
+def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None:
     """The checks of a batch that its header allows."""
     count = header.record_count
     if count <= 0 or header.last_offset_delta + 1 != count:
@@ -144,14 +150,8 @@ def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms:
         raise RecordTooLargeError(
             f"a batch has {header.size} bytes, max.message.bytes is {config.max_message_bytes}"
         )
-    if config.message_timestamp_type == _CREATE_TIME:
-        if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-            raise InvalidTimestampError(
-                f"timestamp {header.max_timestamp} lies more than "
-                f"{config.message_timestamp_after_max_ms} ms after the broker's {now_ms}"
-            )
-        if attributes & TIMESTAMP_TYPE_FLAG:
-            raise InvalidTimestampError("a producer must not claim log append time")
+    if config.message_timestamp_type == _CREATE_TIME and attributes & TIMESTAMP_TYPE_FLAG:
+        raise InvalidTimestampError("a producer must not claim log append time")
     if origin is _CLIENT:
         if attributes & CONTROL_FLAG:
             raise InvalidRecordError("clients must not write control records")
@@ -166,24 +166,22 @@ def _check_records(
 ) -> None:
     """The checks that need the records themselves."""
     oldest = now_ms - config.message_timestamp_before_max_ms
-    oldest_delta = oldest - header.base_timestamp
-    keyless, too_old = [], []
+    latest = now_ms + config.message_timestamp_after_max_ms
+    keyless, out_of_range = [], []
     try:
         payload = records_payload(records, position, header)
         for index, layout in enumerate(layouts(payload, header.record_count)):
             if config.is_compacted and layout[_KEY_START] < 0:
                 keyless.append((index, "a compacted topic needs a key"))
-            if layout[_TIMESTAMP_DELTA] < oldest_delta and not config.has_log_append_time:
-                too_old.append(header.base_timestamp + layout[_TIMESTAMP_DELTA])
+            at = header.base_timestamp + layout[_TIMESTAMP_DELTA]
+            if not oldest <= at <= latest and at != _NO_TIMESTAMP:
+                out_of_range.append((index, f"timestamp {at} is not within {oldest} to {latest}"))
     except CorruptBatchError as error:
         raise CorruptRecordError(str(error)) from None
     if keyless:
         raise InvalidRecordError("a compacted topic needs a key", tuple(keyless))
-    if too_old:
-        raise InvalidTimestampError(
-            f"timestamp {too_old[0]} lies more than {config.message_timestamp_before_max_ms} ms "
-            f"before the broker's {now_ms}"
-        )
+    if out_of_range and not config.has_log_append_time:
+        raise InvalidTimestampError(out_of_range[0][1], tuple(out_of_range))
 
 
 def _converted(records: memoryview, config: LogConfig, now_ms: int) -> bytearray:

@@ -172,11 +172,12 @@ class GroupCoordinator:
             partitions.append(slot)
             if name is not None and error is ErrorCode.NONE:
                 commit.slots.setdefault((name, partition.partition_index), []).append(slot)
-        commit.response.topics.append(
-            OffsetCommitResponseTopic(
-                name=topic.name, topic_id=topic.topic_id, partitions=partitions
+        if partitions:
+            commit.response.topics.append(
+                OffsetCommitResponseTopic(
+                    name=topic.name, topic_id=topic.topic_id, partitions=partitions
+                )
             )
-        )
 
     def _committed(
         self,

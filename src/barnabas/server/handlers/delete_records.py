@@ -69,6 +69,7 @@ def _response(
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
 

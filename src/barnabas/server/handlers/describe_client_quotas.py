@@ -75,7 +75,7 @@ class DescribeClientQuotasHandler:
             if _matches(wanted, request.strict, entity)
         ]
         return DescribeClientQuotasResponse(
-            error_code=ErrorCode.NONE, error_message=None, entries=entries
+            error_code=ErrorCode.NONE, error_message="", entries=entries
         )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.server.request import Handle, RequestContext
 
 _BROKERS = 1
+_CONTROLLERS = 2
 
 
 def handler(parts: ServerParts) -> Handle:
@@ -39,10 +40,13 @@ class DescribeClusterHandler:
     ) -> DescribeClusterResponse:
         """Brokers with a listener of the name that the request came in by."""
         if request.endpoint_type != _BROKERS:
-            error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            error, words = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "There is no such endpoint type."
+            if request.endpoint_type == _CONTROLLERS:
+                error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                words = "This listener belongs to a broker, not to a controller."
             return DescribeClusterResponse(
                 error_code=error,
-                error_message="This listener belongs to a broker, not to a controller.",
+                error_message=words,
                 endpoint_type=_BROKERS,
                 cluster_id="",
                 brokers=[],

@@ -89,8 +89,8 @@ class DescribeConfigsHandler:
             if problem_of(name) is not None:
                 return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no name for a topic."
             if self._cluster.topic_id(name) is None:
-                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                return unknown, unknown.message
+                # Without words, as Kafka does it.
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""
             return self._configs.topic(name)
         refusal = self._problem_of(resource_type, name)
         if refusal is not None:

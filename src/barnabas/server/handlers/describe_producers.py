@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.topic_names import problem_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -56,6 +57,8 @@ class DescribeProducersHandler:
     def _partition(self, key: TopicPartition) -> PartitionResponse:
         if self._cluster.topic_id(key.topic) is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if problem_of(key.topic) is not None:
+                unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
             return _failed(key, unknown, unknown.message)
         partition = self._replicas.partition(key)
         if isinstance(partition, ErrorCode):

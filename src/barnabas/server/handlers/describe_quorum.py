@@ -38,11 +38,18 @@ class DescribeQuorumHandler:
         """The one partition of the metadata log; any other is unknown."""
         status = self._quorum.status()
         topics = []
+        # As Kafka: the metadata partition is described when it alone is asked for, and once.
+        asked_for = [
+            (topic.topic_name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+        alone = asked_for == [tuple(CLUSTER_METADATA)]
         for topic in request.topics:
             partitions = []
             for asked in topic.partitions:
                 index = asked.partition_index
-                if (topic.topic_name, index) != tuple(CLUSTER_METADATA):
+                if not alone:
                     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     partitions.append(_failed(index, unknown))
                 elif not self._quorum.is_leader:

@@ -43,13 +43,17 @@ class DescribeTopicPartitionsHandler:
         asked = {topic.name for topic in request.topics}
         names = sorted(asked or self._cluster.image.topics.names())
         response = messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
+        strange = cursor is not None and bool(asked) and first_name not in asked
+        if strange or first_partition < 0:
+            response.topics += [_failed(name, ErrorCode.INVALID_REQUEST) for name in names]
+            return response
         room = max(1, min(request.response_partition_limit, self._partitions_max))
         for name in names:
             if name < first_name:
                 continue
             topic = self._cluster.image.topics.by_name(name)
             if topic is None:
-                response.topics.append(_failed(name))
+                response.topics.append(_unknown(name))
                 continue
             start = first_partition if name == first_name else 0
             indexes = [index for index in sorted(topic.partitions) if index >= start]
@@ -97,15 +101,19 @@ class DescribeTopicPartitionsHandler:
         )
 
 
-def _failed(name: str) -> messages.DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str) -> messages.DescribeTopicPartitionsResponseTopic:
     legal = problem_of(name) is None
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    made = _failed(name, unknown if legal else ErrorCode.INVALID_TOPIC_EXCEPTION)
+    made.topic_authorized_operations = TOPIC_OPERATIONS
+    return made
+
+
+def _failed(name: str, error: ErrorCode) -> messages.DescribeTopicPartitionsResponseTopic:
     return messages.DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if legal
-        else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        error_code=error,
         name=name,
         topic_id=ZERO_UUID,
         is_internal=name in INTERNAL_TOPICS,
         partitions=[],
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 _TOPIC_IDS_SINCE = 13
 _REPLICA_STATE_SINCE = 15
 _ENDPOINTS_SINCE = 16
-_LEADER_SINCE = 12
 # Looking a member up in its enum costs 100 ns, as much as a call.
 _NONE = ErrorCode.NONE
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -135,6 +134,9 @@ class FetchHandler:
                 )
                 for partition in topic.partitions
             ]
+        if len(asked) > 1:
+            # A partition that is named twice is read once: in its first place, as its last says.
+            asked = list(dict(asked).items())
         forgotten = []
         for gone in request.forgotten_topics_data:
             topic_id, name = self._resolve(uses_topic_ids, gone.topic, gone.topic_id)
@@ -191,18 +193,23 @@ class PendingFetch:
     def take(self, asked: list[Asked]) -> list[Asked]:
         """What can be read; the rest is refused, and answered together with it."""
         topics = self._cluster.image.topics
+        uses_topic_ids = self._context.version >= _TOPIC_IDS_SINCE
         for topic_partition, _ in asked:
-            if not topic_partition.topic:
-                error = ErrorCode.UNKNOWN_TOPIC_ID
-            elif topics.by_name(topic_partition.topic) is None:
+            topic = topics.by_name(topic_partition.topic)
+            if topic is None:
                 error = (
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    if topic_partition.topic_id == ZERO_UUID
-                    else ErrorCode.UNKNOWN_TOPIC_ID
+                    ErrorCode.UNKNOWN_TOPIC_ID
+                    if uses_topic_ids
+                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
+            elif topic_partition.partition not in topic.partitions:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 continue
-            self._refused[topic_partition] = failed_fetch(error)
+            failed = failed_fetch(error)
+            # Empty, not absent: the partition was not even looked for.
+            failed.aborted_transactions = []
+            self._refused[topic_partition] = failed
         self._asked = asked
         if not self._refused:
             return asked
@@ -211,12 +218,8 @@ class PendingFetch:
     def on_fetched(self, results: list[Answered]) -> None:
         """Answer with what the session leaves of the results."""
         if self._refused:
-            read = iter(results)
-            refused = self._refused
-            results = [
-                (asked, refused[asked]) if asked in refused else next(read)
-                for asked, _ in self._asked
-            ]
+            # Behind those that were read, as Kafka has them.
+            results = [*results, *self._refused.items()]
         if self._is_exempt:
             self._answer(results, EXEMPT)
         elif self._context.quotas.is_active:
@@ -292,7 +295,7 @@ class PendingFetch:
                 )
             data = partition_data(asked.partition, result)
             partitions.append(data)
-            if result.error in _MOVED and self._context.version >= _LEADER_SINCE:
+            if result.error in _MOVED and self._context.version >= _ENDPOINTS_SINCE:
                 self._name_leader(response, asked, data)
 
     def _name_leader(
@@ -304,13 +307,12 @@ class PendingFetch:
         data.current_leader = LeaderIdAndEpoch(
             leader_id=partition.leader, leader_epoch=partition.leader_epoch
         )
+        if self._is_exempt:
+            # Brokers know each other's addresses.
+            return
         endpoint = self._cluster.endpoint(partition.leader, self._context.listener_name)
         known = {node.node_id for node in response.node_endpoints}
-        if (
-            endpoint is not None
-            and self._context.version >= _ENDPOINTS_SINCE
-            and partition.leader not in known
-        ):
+        if endpoint is not None and partition.leader not in known:
             response.node_endpoints.append(
                 NodeEndpoint(node_id=partition.leader, host=endpoint.host, port=endpoint.port)
             )

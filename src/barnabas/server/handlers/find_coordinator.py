@@ -65,7 +65,11 @@ class FindCoordinatorHandler:
             key_type == _SHARE and version >= _SHARE_SINCE and _is_share_key(key)
         )
         if not known:
-            return _failed(key, ErrorCode.INVALID_REQUEST)
+            refused = _failed(key, ErrorCode.INVALID_REQUEST)
+            if key_type == _SHARE and _BATCHED_SINCE <= version < _SHARE_SINCE:
+                # Without words, as Kafka does it.
+                refused.error_message = ""
+            return refused
         if key_type != _GROUP:
             return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         topic = self._cluster.image.topics.by_name(OFFSETS_TOPIC)

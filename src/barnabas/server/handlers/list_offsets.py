@@ -75,6 +75,7 @@ class ListOffsetsHandler:
                     ],
                 )
                 for topic in request.topics
+                if topic.partitions
             ]
         )
 

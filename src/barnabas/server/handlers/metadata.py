@@ -81,7 +81,11 @@ class MetadataHandler:
             ]
         if any(topic.topic_id != ZERO_UUID for topic in asked):
             # As Kafka: a request that names topics by id is answered for those alone.
-            asked = [topic for topic in asked if topic.topic_id != ZERO_UUID]
+            asked = [
+                MetadataRequestTopic(topic_id=topic.topic_id, name=None)
+                for topic in asked
+                if topic.topic_id != ZERO_UUID
+            ]
         made: dict[str | bytes, MetadataResponseTopic] = {}
         missing: list[str] = []
         for topic in asked:
@@ -158,8 +162,9 @@ def _refused(request: MetadataRequest) -> MetadataResponse:
     topics = [
         _failed(topic, ErrorCode.INVALID_REQUEST, NOT_ASKED) for topic in request.topics or ()
     ]
-    for topic in topics:
-        topic.name = topic.name or ""
+    for topic, asked in zip(topics, request.topics or (), strict=True):
+        topic.name = asked.name or ""
+        topic.topic_id = asked.topic_id
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
 
 

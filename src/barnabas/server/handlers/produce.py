@@ -129,12 +129,16 @@ class ProduceHandler:
             refused = unknown
         elif name in INTERNAL_TOPICS and pending.context.client_id != _ADMIN_CLIENT_ID:
             refused = ErrorCode.INVALID_TOPIC_EXCEPTION
-        elif request.transactional_id is not None:
-            # Nobody can have been given a transaction to write in.
-            refused = ErrorCode.INVALID_TXN_STATE
+        asked = topic.partition_data
+        if not asked:
+            return
+        if len(asked) > 1:
+            # A partition that is named twice is taken and answered once, as its last time says.
+            asked = list({data.index: data for data in asked}.values())
         answers: list[PartitionProduceResponse] = []
         pending.add_topic(name or "", topic, answers)
-        for data in topic.partition_data:
+        names_transaction = request.transactional_id is not None
+        for data in asked:
             answer = PartitionProduceResponse(index=data.index, error_code=refused, base_offset=-1)
             answers.append(answer)
             if refused is not _NONE:
@@ -142,7 +146,7 @@ class ProduceHandler:
             if version < MAGIC_2_SINCE:
                 old_sets[TopicPartition(name or "", data.index)] = data.records
                 continue
-            records = checked_records(data.records, version)
+            records = checked_records(data.records, version, names_transaction)
             if isinstance(records, tuple):
                 pending.refuse_one(answer, records)
             else:
@@ -174,7 +178,10 @@ class PendingProduce:
 
     def refuse_one(self, answer: PartitionProduceResponse, refusal: Refusal) -> None:
         """Say why one partition's records are not taken."""
-        answer.error_code, answer.error_message = refusal
+        answer.error_code, words = refusal
+        if answer.error_code == ErrorCode.CORRUPT_MESSAGE:
+            # For the others clients get no words from Kafka either.
+            answer.error_message = words or None
         if refusal[0] is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             self.is_unauthorized = True
 
@@ -193,7 +200,7 @@ class PendingProduce:
         """Nothing of the request is taken."""
         for _, topic in self._topics:
             for answer in topic.partition_responses:
-                answer.error_code, answer.error_message = error, None
+                answer.error_code = error
 
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Answer with what became of each partition."""

@@ -1,0 +1,102 @@
+"""An answer as plain values: lists, dictionaries, numbers, text; and how two of them differ."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.api_keys import response_class
+from barnabas.protocol.codec import decode, encode_bytes
+from barnabas.protocol.headers import decode_response_header
+from barnabas.protocol.schema import Array, Message, Struct
+from differential.rules import keyed, normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from differential.side import Outcome, Side
+
+Flat = dict[str, object]
+
+
+# What is told of a path that one of the answers has not.
+ABSENT = "not there"
+
+
+class ReencodingError(AssertionError):
+    """Our codec does not write an answer as the broker wrote it."""
+
+
+def read_answer(api_key: int, version: int, frame: bytes) -> Message:
+    """Decode an answer's frame, and check that encoding it again gives the same bytes."""
+    _, offset = decode_response_header(api_key, version, frame)
+    message = decode(response_class(api_key), version, frame, offset)
+    again = encode_bytes(message, version)
+    if again != frame[offset:]:
+        raise ReencodingError(
+            f"{message!r}\ncame as   {frame[offset:].hex()}\nwe write  {again.hex()}"
+        )
+    return message
+
+
+def flatten(message: Message, version: int, side: Side) -> Flat:
+    """Each field of an answer under its path, normalised by the rules."""
+    name = type(message).__name__.removesuffix("Response")
+    return dict(_fields(message, name, name, version, side))
+
+
+def flatten_outcome(outcome: Outcome) -> Flat:
+    """What came instead of an answer."""
+    return {"outcome": repr(outcome)}
+
+
+def differences(kafka: Flat, barnabas: Flat) -> dict[str, tuple[object, object]]:
+    """Path -> (Kafka's value, ours) wherever they are not the same."""
+    paths = dict.fromkeys([*kafka, *barnabas])
+    items = [_items(kafka), _items(barnabas)]
+    found: dict[str, tuple[object, object]] = {}
+    for path in paths:
+        pair = (kafka.get(path, ABSENT), barnabas.get(path, ABSENT))
+        if pair[0] == pair[1]:
+            continue
+        # An item of a list that one of them has not is told once, not field by field.
+        missing = [place for place in _places(path) if not all(place in each for each in items)]
+        if missing:
+            found[missing[0]] = tuple("there" if missing[0] in each else ABSENT for each in items)
+        else:
+            found[path] = pair
+    return found
+
+
+def _places(path: str) -> list[str]:
+    """The items of lists that a path goes through, the outermost first."""
+    return [path[: match.end()] for match in re.finditer(r"\](?=\.|$)", path)]
+
+
+def _items(flat: Flat) -> set[str]:
+    return {place for path in flat for place in _places(path)}
+
+
+def _fields(
+    struct: Struct, path: str, pattern: str, version: int, side: Side
+) -> Iterator[tuple[str, object]]:
+    """`path` has the places in lists, `pattern` has not: rules go by it."""
+    for each in struct.__fields__:
+        if each.is_in(version):
+            value = getattr(struct, each.name)
+            inside = f"{pattern}.{each.name}"
+            yield from _value(value, each.kind, f"{path}.{each.name}", inside, version, side)
+
+
+def _value(
+    value: Any, kind: Any, path: str, pattern: str, version: int, side: Side
+) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Struct):
+        yield from _fields(value, path, pattern, version, side)
+    elif isinstance(kind, Array) and value is not None:
+        items = list(keyed(value, pattern, side))
+        yield f"{path}.length", len(items)
+        for place, item in items:
+            yield from _value(item, kind.element, f"{path}[{place}]", f"{pattern}[]", version, side)
+    else:
+        yield path, normalised(value, pattern, side)

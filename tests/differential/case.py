@@ -1,0 +1,80 @@
+"""Cases: small functions that send requests to both brokers, run over every version of an API.
+
+    @case(ApiKey.LIST_OFFSETS)
+    def an_unknown_topic(scene: Scene) -> None:
+        scene.compare(list_offsets("absent"))
+
+The function's name is the case's name. What is known to differ stands in `known_differences`; when
+a difference is gone, the case fails until it no longer stands there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_table import ApiKey
+from differential.known_differences import KNOWN_DIFFERENCES
+from differential.scene import Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from differential.scene import Pair
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case of one API."""
+
+    api: ApiKey
+    name: str
+    play: Callable[[Scene], None]
+    # Versions it makes sense for; all that both brokers serve when empty.
+    versions: frozenset[int] = frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.api.name.lower()}: {self.name}"
+
+    def run(self, pair: Pair) -> list[str]:
+        """Play it in each version; returns what differed and was not expected, in words."""
+        versions: dict[str, list[int]] = {}
+        differs = KNOWN_DIFFERENCES.get(str(self), {})
+        expected = set(differs)
+        for version in pair.versions(self.api):
+            if self.versions and version not in self.versions:
+                continue
+            scene = Scene(pair, self.api, f"{self.api.name.lower()}-{self.name}", version)
+            self.play(scene)
+            for line in scene.unexpected(differs, expected):
+                versions.setdefault(line, []).append(version)
+        found = [f"{_spans(seen)} {line}" for line, seen in versions.items()]
+        return found + [f"no longer differs: {pattern}" for pattern in expected]
+
+
+def _spans(versions: list[int]) -> str:
+    """v4-7,9 for 4, 5, 6, 7 and 9."""
+    spans: list[list[int]] = []
+    for version in versions:
+        if spans and spans[-1][1] == version - 1:
+            spans[-1][1] = version
+        else:
+            spans.append([version, version])
+    return "v" + ",".join(f"{a}-{b}" if a < b else f"{a}" for a, b in spans)
+
+
+CASES: list[Case] = []
+
+
+def case(
+    api: ApiKey,
+    versions: Iterable[int] = (),
+) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
+    """Register a function as a case of an API."""
+
+    def register(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
+        name = play.__name__.replace("_", "-").strip("-")
+        CASES.append(Case(api, name, play, frozenset(versions)))
+        return play
+
+    return register

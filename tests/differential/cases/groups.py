@@ -1,0 +1,268 @@
+"""Classic groups: joining, syncing, heartbeats, leaving, and how they are described and listed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.api_table import ApiKey
+from differential.case import case
+from differential.scene import Scene
+from differential.side import Side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from differential.request import Values
+
+JOIN, SYNC = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP
+HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
+DESCRIBE, LIST, DELETE = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS
+
+
+def joining(group: str, member: str = "", **more: Any) -> Callable[[Side], Values]:
+    """A JoinGroup; a member that the case knows by that name sends its own id."""
+
+    def values(side: Side) -> Values:
+        return {
+            "group_id": group,
+            "member_id": _id(side, member),
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 10_000,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"topics"}],
+            **more,
+        }
+
+    return values
+
+
+def _id(side: Side, member: str) -> str:
+    try:
+        return side.text(member)
+    except KeyError:
+        return member
+
+
+def joined(scene: Scene, group: str, member: str = "member", **more: Any) -> None:
+    """One member in, alone, through whatever its version asks for."""
+    answers = scene.do(JOIN, 9, joining(group, **more))
+    if answers[0].error_code:
+        scene.remember(member, *(answer.member_id for answer in answers))
+        answers = scene.do(JOIN, 9, joining(group, member, **more))
+    assert all(answer.error_code == 0 for answer in answers), answers
+    scene.remember(member, *(answer.member_id for answer in answers))
+
+
+def syncing(group: str, member: str, generation: int = 1, **more: Any) -> Callable[[Side], Values]:
+    return lambda side: {
+        "group_id": group,
+        "generation_id": generation,
+        "member_id": _id(side, member),
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        **more,
+    }
+
+
+def assigning(group: str, member: str, generation: int = 1) -> Callable[[Side], Values]:
+    return lambda side: {
+        **syncing(group, member, generation)(side),
+        "assignments": [{"member_id": _id(side, member), "assignment": b"partitions"}],
+    }
+
+
+def beating(group: str, member: str, generation: int = 1, **more: Any) -> Callable[[Side], Values]:
+    return lambda side: {
+        "group_id": group,
+        "generation_id": generation,
+        "member_id": _id(side, member),
+        **more,
+    }
+
+
+def leaving(group: str, member: str, instance: str | None = None) -> Callable[[Side], Values]:
+    return lambda side: {
+        "group_id": group,
+        "member_id": _id(side, member),
+        "members": [{"member_id": _id(side, member), "group_instance_id": instance}],
+    }
+
+
+def stable(scene: Scene) -> str:
+    """A group of one member that has its partitions."""
+    group = scene.name("group")
+    joined(scene, group)
+    scene.do(SYNC, 5, assigning(group, "member"))
+    return group
+
+
+@case(JOIN)
+def a_first_member(scene: Scene) -> None:
+    group = scene.name("group")
+    answers = scene.do(JOIN, scene.version, joining(group))
+    scene.remember("member", *(answer.member_id for answer in answers))
+    scene.note(*({"error_code": answer.error_code} for answer in answers))
+    scene.compare(joining(group, "member"))
+    scene.compare(joining(group, "member"))
+    scene.compare(joining(group, "member", protocols=[{"name": "other", "metadata": b"x"}]))
+
+
+@case(JOIN)
+def joins_that_are_refused(scene: Scene) -> None:
+    group = scene.name("group")
+    scene.compare(joining(""))
+    scene.compare(joining(group, "somebody"))
+    for session_timeout_ms in (0, 100, -1, 1_900_000):
+        scene.compare(joining(group, session_timeout_ms=session_timeout_ms))
+    scene.compare(joining(group, protocols=[]))
+    scene.compare(joining(group, protocol_type=""))
+
+
+@case(JOIN)
+def another_protocol_than_the_group_s(scene: Scene) -> None:
+    group = stable(scene)
+    scene.compare(joining(group, protocol_type="connect"))
+    scene.compare(joining(group, protocols=[{"name": "sticky", "metadata": b""}]))
+    scene.compare(joining(group, "somebody"))
+
+
+@case(JOIN, range(5, 10))
+def a_static_member(scene: Scene) -> None:
+    group = scene.name("group")
+    answers = scene.do(JOIN, scene.version, joining(group, group_instance_id="one"))
+    scene.remember("member", *(answer.member_id for answer in answers))
+    scene.note(*({"error": a.error_code, "leader": a.leader == a.member_id} for a in answers))
+    scene.do(SYNC, 5, assigning(group, "member"))
+    answers = scene.do(JOIN, scene.version, joining(group, group_instance_id="one"))
+    scene.remember("again", *(answer.member_id for answer in answers))
+    scene.note(*({"error": a.error_code, "generation": a.generation_id} for a in answers))
+    scene.compare(joining(group, "member", group_instance_id="one"))
+    scene.compare(joining(group, "somebody", group_instance_id="one"))
+    scene.compare(joining(group, "somebody", group_instance_id="two"))
+    scene.compare(beating(group, "member", group_instance_id="one"), HEARTBEAT, 4)
+    scene.compare(beating(group, "again", group_instance_id="one"), HEARTBEAT, 4)
+    scene.compare(leaving(group, "", "one"), LEAVE, 5)
+
+
+@case(SYNC)
+def assignments_are_given(scene: Scene) -> None:
+    group = scene.name("group")
+    joined(scene, group)
+    scene.compare(assigning(group, "member"))
+    scene.compare(syncing(group, "member"))
+    scene.compare(assigning(group, "member"))
+
+
+@case(SYNC)
+def syncs_that_are_refused(scene: Scene) -> None:
+    group = stable(scene)
+    for generation in (0, 2, -1):
+        scene.compare(syncing(group, "member", generation))
+    scene.compare(syncing(group, "somebody"))
+    scene.compare(syncing(group, ""))
+    scene.compare(syncing("", "member"))
+    scene.compare(syncing(scene.name("absent"), "member"))
+    scene.compare(syncing(group, "member", protocol_type="connect"))
+    scene.compare(syncing(group, "member", protocol_name="sticky"))
+    scene.compare(syncing(group, "member", protocol_type=None, protocol_name=None))
+    scene.compare(syncing(group, "member", group_instance_id="one"))
+
+
+@case(HEARTBEAT)
+def heartbeats(scene: Scene) -> None:
+    group = stable(scene)
+    scene.compare(beating(group, "member"))
+    for generation in (0, 2, -1):
+        scene.compare(beating(group, "member", generation))
+    scene.compare(beating(group, "somebody"))
+    scene.compare(beating(group, ""))
+    scene.compare(beating("", "member"))
+    scene.compare(beating(scene.name("absent"), "member"))
+    scene.compare(beating(group, "member", group_instance_id="one"))
+
+
+@case(HEARTBEAT)
+def a_heartbeat_before_the_assignment(scene: Scene) -> None:
+    group = scene.name("group")
+    joined(scene, group)
+    scene.compare(beating(group, "member"))
+
+
+@case(LEAVE)
+def members_leave(scene: Scene) -> None:
+    group = stable(scene)
+    scene.compare(leaving(group, "somebody"))
+    scene.compare(leaving(group, ""))
+    scene.compare(leaving("", "member"))
+    scene.compare(leaving(scene.name("absent"), "member"))
+    scene.compare(leaving(group, "member", "one"))
+    scene.compare(leaving(group, "member"))
+    scene.compare(leaving(group, "member"))
+    scene.compare({"groups": [group]}, DESCRIBE, 5)
+
+
+@case(LEAVE, range(3, 6))
+def several_leave_at_once(scene: Scene) -> None:
+    group = stable(scene)
+    scene.compare(
+        lambda side: {
+            "group_id": group,
+            "members": [
+                {"member_id": "somebody"},
+                {"member_id": side.text("member"), "reason": "enough"},
+                {"member_id": side.text("member")},
+                {"member_id": "", "group_instance_id": "nobody"},
+            ],
+        }
+    )
+    scene.compare({"group_id": group, "members": []})
+
+
+@case(DESCRIBE)
+def groups_in_each_state(scene: Scene) -> None:
+    group = scene.name("group")
+    scene.compare({"groups": [group]})
+    joined(scene, group)
+    scene.compare({"groups": [group]})
+    scene.do(SYNC, 5, assigning(group, "member"))
+    scene.compare({"groups": [group], "include_authorized_operations": True})
+    scene.do(LEAVE, 5, leaving(group, "member"))
+    scene.compare({"groups": [group, "", group]})
+    scene.compare({"groups": []})
+
+
+@case(LIST)
+def listed_groups(scene: Scene) -> None:
+    group = stable(scene)
+    for filters in (
+        {},
+        {"states_filter": ["Stable"]},
+        {"states_filter": ["stable", "no such state"]},
+        {"states_filter": ["Empty"]},
+        {"types_filter": ["classic"]},
+        {"types_filter": ["consumer"]},
+        {"types_filter": ["no such type"]},
+    ):
+        answers = scene.do(LIST, scene.version, filters)
+        scene.note(*({"errors": answer.error_code, **_listed(answer, group)} for answer in answers))
+
+
+def _listed(answer: Any, group: str) -> dict[str, object]:
+    found = [each for each in answer.groups if each.group_id == group]
+    return {
+        f"{index} {name}": getattr(each, name)
+        for index, each in enumerate(found)
+        for name in ("protocol_type", "group_state", "group_type")
+    }
+
+
+@case(DELETE)
+def groups_are_deleted(scene: Scene) -> None:
+    group, other = stable(scene), scene.name("absent")
+    scene.compare({"groups_names": [group]})
+    scene.do(LEAVE, 5, leaving(group, "member"))
+    scene.compare({"groups_names": [other]})
+    scene.compare({"groups_names": [""]})
+    scene.compare({"groups_names": []})
+    scene.compare({"groups_names": [group]})
+    scene.compare({"groups_names": [group]})

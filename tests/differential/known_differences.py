@@ -1,0 +1,51 @@
+"""Where Barnabas answers differently from Apache Kafka 4.4, and why.
+
+Case -> path (with `*` for anything) -> reason. A difference that is not there any more fails its
+case, so that this table stays true. docs/compatibility.md lists the same for users.
+"""
+
+from __future__ import annotations
+
+_INTERNAL = "Kafka fails with an internal error on a value that no client sends; "
+_IGNORED = _INTERNAL + "Barnabas takes it for the nearest sensible one"
+_TOLD = _INTERNAL + "Barnabas says what is wrong"
+_OPAQUE = "batches stay opaque bytes: a producer's own compression is not opened by the broker"
+_SILENT = "Kafka never answers it; Barnabas does"
+_OLD = "versions that Kafka 4.0 dropped are served for older clients"
+_FEATURES = "features that are not implemented are not advertised"
+_NO_TIME = "metadata changes wait for no other node: a time-out of 0 is enough"
+
+KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
+    "alter_configs: a-resource-named-twice": {"*": _SILENT},
+    "api_versions: client-ids": {
+        "answer 7 outcome": "client ids that are not UTF-8 are refused; Kafka replaces the bytes"
+    },
+    "api_versions: software-names-that-are-none": {
+        "answer 6 ApiVersions.api_keys[*].min_version": _OLD,
+        "answer 6 ApiVersions.*features*": _FEATURES,
+    },
+    "create_topics: a-time-out-of-0": {"answer 1 *": _NO_TIME, "answer 2 *": _NO_TIME},
+    "create_topics: configs-that-are-wrong": {
+        "answer 15 *": "message.downconversion.enable is there for older consumers",
+        "answer 17 *": "replicas are not throttled yet, so the key is unknown",
+    },
+    "describe_quorum: the-metadata-quorum": {
+        "answer 1 DescribeQuorum.nodes*": "a single node opens no listener for controllers"
+    },
+    "describe_topic_partitions: topics-by-name": {"answer 4 *": _TOLD},
+    "fetch: limits-of-bytes": {"answer 8 *": _IGNORED, "answer 13 *": _IGNORED},
+    "fetch: read-committed": {"answer 2 *": _IGNORED},
+    "incremental_alter_configs: changes-that-are-refused": {
+        "answer 7 *": _TOLD,
+        "answer 8 *": _TOLD,
+    },
+    "list_offsets: epochs": {
+        "answer 4 *": "an epoch below 0 is none, as in Kafka's Fetch; Kafka fences it here"
+    },
+    "list_offsets: read-committed": {"answer 6 *": _IGNORED},
+    "metadata: by-id": {"answer 5 *": _TOLD},
+    "produce: compressed-bytes-that-are-not": {"*": _OPAQUE},
+    "produce: headers-that-lie": {"answer 3 *": _TOLD},
+    "produce: lengths-that-lie": {"answer 6 *": _TOLD},
+    "produce: records-that-are-null": {"*": _SILENT},
+}

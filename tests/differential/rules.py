@@ -1,0 +1,201 @@
+"""What may differ between two brokers in the same state, and why: the whole list.
+
+A rule replaces a field's value before the answers are compared. A field that no rule names is
+compared as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.record.batch import CorruptBatchError, batches
+from barnabas.server.handlers.table import SERVED_APIS
+from differential.side import Side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+HOUR_MS = 3_600_000
+
+
+class Rule(NamedTuple):
+    """Fields by a pattern of their path, what is compared instead, and the reason."""
+
+    pattern: str
+    replace: Callable[[Any, Side], object]
+    why: str
+
+
+def _drawn(value: Any, side: Side) -> object:
+    """A value that a broker draws itself: the name that the case gave it, or that it is new."""
+    if value is None or value in (0, -1, "", ZERO_UUID):
+        return value
+    known = side.name_of(value)
+    return "a new one" if known is value else known
+
+
+def _topic_id(value: Any, side: Side) -> object:
+    """Ids that no broker drew, as cases make them up, are compared."""
+    return side.name_of(value)
+
+
+def _time(value: Any, side: Side) -> object:
+    """A time of the test's run is "now"; any other is compared as it is."""
+    return "now" if abs(value - time.time() * 1000) < HOUR_MS else value
+
+
+def _port(value: Any, side: Side) -> object:
+    return "its own port" if value == side.port else value
+
+
+def _presence(value: Any, side: Side) -> object:
+    return "a text" if value else value
+
+
+def _positive(value: Any, side: Side) -> object:
+    return "above 0" if value > 0 else value
+
+
+def _any(value: Any, side: Side) -> object:
+    return "any"
+
+
+def _records(value: Any, side: Side) -> object:
+    """Batches as bytes, but those that the broker stamped without time and checksum."""
+    if value is None:
+        return None
+    data = bytearray(value)
+    try:
+        for position, header in batches(bytes(data)):
+            if header.magic == 2 and header.attributes & 0x08:
+                data[position + 17 : position + 21] = bytes(4)
+                data[position + 27 : position + 43] = bytes(16)
+    except CorruptBatchError:
+        pass
+    return data.hex()
+
+
+RULES = (
+    Rule(r"CreateTopics\.topics\[\]\.topic_id", _drawn, "drawn even where nothing is created"),
+    Rule(r"topic_id", _topic_id, "a broker draws topic ids at random"),
+    Rule(r"producer_id|session_id|member_id", _drawn, "drawn by the broker"),
+    Rule(r"cluster_id", _presence, "each cluster has its own id"),
+    Rule(r"log_dir", _presence, "each has its own directory"),
+    Rule(r"total_bytes|usable_bytes", _positive, "the disk, which both fill"),
+    Rule(r"port", _port, "both listen on a free port"),
+    Rule(r"\w*timestamp\w*|log_append_time_ms", _time, "the answers come one after the other"),
+    Rule(
+        r"error_message|message|batch_index_error_message",
+        _presence,
+        "words are for people; clients see if there are any",
+    ),
+    Rule(r"records", _records, "log append times, and with them checksums"),
+    Rule(r"JoinGroup\.leader", _drawn, "a member id, drawn by the broker"),
+    Rule(r"finalized_features_epoch", _positive, "an offset in the metadata log"),
+    Rule(r"DescribeQuorum.*(high_watermark|log_end_offset)", _positive, "the same"),
+)
+
+# Lists that Kafka answers in the order of a hash table: compared by what the items are.
+UNORDERED: dict[str, Callable[[Any, Side], object]] = {
+    "Metadata.topics": lambda topic, side: topic.name or side.name_of(topic.topic_id),
+    "ListOffsets.topics": lambda topic, _: topic.name,
+    "ListOffsets.topics[].partitions": lambda partition, _: partition.partition_index,
+    "ApiVersions.api_keys": lambda api, _: api.api_key,
+    "Produce.responses": lambda topic, side: topic.name or side.name_of(topic.topic_id),
+    "Produce.responses[].partition_responses": lambda partition, _: partition.index,
+    "CreateTopics.topics": lambda topic, _: topic.name,
+    "CreateTopics.topics[].configs": lambda config, _: config.name,
+    "CreatePartitions.results": lambda topic, _: topic.name,
+    "DeleteTopics.responses": lambda topic, side: topic.name or side.name_of(topic.topic_id),
+    "DeleteRecords.topics": lambda topic, _: topic.name,
+    "DescribeConfigs.results": lambda result, _: (result.resource_type, result.resource_name),
+    "DescribeConfigs.results[].configs": lambda config, _: config.name,
+    "IncrementalAlterConfigs.responses": lambda each, _: (each.resource_type, each.resource_name),
+    "AlterConfigs.responses": lambda each, _: (each.resource_type, each.resource_name),
+    "OffsetForLeaderEpoch.topics": lambda topic, _: topic.topic,
+    "ElectLeaders.replica_election_results": lambda topic, _: topic.topic,
+    "OffsetFetch.groups[].topics": lambda topic, side: topic.name or side.name_of(topic.topic_id),
+    "DescribeClientQuotas.entries[].values": lambda value, _: value.key,
+    "ListGroups.groups": lambda group, _: group.group_id,
+    "DescribeLogDirs.results[].topics": lambda topic, _: topic.name,
+    "DescribeLogDirs.results[].topics[].partitions": lambda each, _: each.partition_index,
+    "DescribeGroups.groups": lambda group, _: group.group_id,
+    "DescribeGroups.groups[].members": lambda member, side: side.name_of(member.member_id),
+    "JoinGroup.members": lambda member, side: side.name_of(member.member_id),
+}
+
+# What Barnabas does not have, and therefore does not show, is left out of Kafka's lists. Were it
+# there on our side, the lists would differ.
+_KEYS_NOT_OBEYED = {
+    "errors.deadletterqueue.copy.record.enable",
+    "errors.deadletterqueue.group.enable",
+    "errors.deadletterqueue.topic.name",
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.decompressed.message.bytes",
+    "preallocate",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
+    "share.assignment.interval.ms",
+    "share.auto.offset.reset",
+    "share.delivery.count.limit",
+    "share.heartbeat.interval.ms",
+    "share.isolation.level",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+    "share.renew.acknowledge.enable",
+    "share.session.timeout.ms",
+    "streams.assignment.interval.ms",
+    "streams.assignor.name",
+    "streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas",
+    "streams.rack.aware.assignment.tags",
+    "streams.session.timeout.ms",
+}
+NOT_SERVED: dict[str, Collection[object]] = {
+    "ApiVersions.api_keys": {key for key in ApiKey if key not in SERVED_APIS},
+    "CreateTopics.topics[].configs": _KEYS_NOT_OBEYED,
+    "DescribeConfigs.results[].configs": _KEYS_NOT_OBEYED,
+}
+
+# What Kafka 4 dropped and Barnabas has for older clients.
+NOT_IN_KAFKA: dict[str, Collection[object]] = {
+    "CreateTopics.topics[].configs": {"message.downconversion.enable"},
+    "DescribeConfigs.results[].configs": {"message.downconversion.enable"},
+}
+
+_COMPILED = [(re.compile(rule.pattern), rule) for rule in RULES]
+
+
+def normalised(value: Any, pattern: str, side: Side) -> object:
+    """The value that is compared: by the first rule whose pattern is the field's name or path."""
+    name = pattern.rpartition(".")[2].removesuffix("[]")
+    for expression, rule in _COMPILED:
+        if expression.fullmatch(name) or expression.fullmatch(pattern):
+            return rule.replace(value, side)
+    return value
+
+
+def keyed(items: Sequence[Any], pattern: str, side: Side) -> Iterator[tuple[object, Any]]:
+    """Each item of a list with its place: its index, or its key where order means nothing."""
+    key = UNORDERED.get(pattern)
+    if key is None:
+        yield from enumerate(items)
+        return
+    seen: dict[object, int] = {}
+    for item in items:
+        place = key(item, side)
+        if place in (NOT_SERVED if side.name == "kafka" else NOT_IN_KAFKA).get(pattern, ()):
+            continue
+        seen[place] = seen.get(place, 0) + 1
+        yield (place if seen[place] == 1 else f"{place}#{seen[place]}"), item

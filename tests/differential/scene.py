@@ -1,0 +1,290 @@
+"""What a case has at hand: both brokers, topics and records of its own on both, and comparison."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.record.builder import BatchBuilder
+from differential.answer import Flat, differences, flatten, read_answer
+from differential.request import Values, request
+from differential.side import SILENT, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    # The same for both, or made of what a side calls by its own ids.
+    Build = Values | Callable[[Side], Values]
+
+WAIT_S = 20.0
+POLL_S = 0.003
+SHOWN_MAX = 200
+# Kafka advertises Produce v0-2, which it does not serve, because librdkafka looks for them.
+ADVERTISED_ONLY = {ApiKey.PRODUCE: 3}
+# Records bear this time, so that the same bytes lie on both brokers.
+NOW_MS = int(time.time() * 1000)
+
+
+class Pair:
+    """Apache Kafka and Barnabas, for all cases; counts what was compared."""
+
+    def __init__(self, kafka: Side, barnabas: Side) -> None:
+        self.kafka = kafka
+        self.barnabas = barnabas
+        self.compared: Counter[ApiKey] = Counter()
+        self.played: Counter[ApiKey] = Counter()
+        self._served = [advertised(side) for side in self.sides()]
+
+    def sides(self) -> tuple[Side, Side]:
+        """Kafka first."""
+        return self.kafka, self.barnabas
+
+    def versions(self, api: ApiKey) -> range:
+        """What both advertise of an API."""
+        spans = [served.get(api, (0, -1)) for served in self._served]
+        spans.append((ADVERTISED_ONLY.get(api, 0), 0x7FFF))
+        return range(max(first for first, _ in spans), min(last for _, last in spans) + 1)
+
+    def close(self) -> None:
+        """The session ends."""
+        for side in self.sides():
+            side.close_all()
+
+
+class Scene:
+    """One case in one version of its API."""
+
+    def __init__(self, pair: Pair, api: ApiKey, name: str, version: int) -> None:
+        self.pair = pair
+        self.api = api
+        self.version = version
+        self._name = name
+        self._numbers = itertools.count(1)
+        self._steps = itertools.count(1)
+        self._found: list[tuple[str, object, object]] = []
+        pair.played[api] += 1
+        for side in pair.sides():
+            side.forget()
+
+    # Comparing. Answers are returned as they are, Kafka's first; None for what is none.
+
+    def compare(
+        self, build: Build, api: ApiKey | None = None, version: int | None = None, on: str = ""
+    ) -> tuple[Any, Any]:
+        """Send a request to both, and compare the answers."""
+        self.send(build, api, version, on)
+        return self.answer(api, version, on)
+
+    def send(
+        self, build: Build, api: ApiKey | None = None, version: int | None = None, on: str = ""
+    ) -> None:
+        """Send a request to both, on a connection of that name, without waiting."""
+        for side in self.pair.sides():
+            made, chosen = self._request(build, side, api, version)
+            side.send(made, chosen, on)
+
+    def answer(
+        self, api: ApiKey | None = None, version: int | None = None, on: str = ""
+    ) -> tuple[Any, Any]:
+        """Compare the next answers on a connection."""
+        api = self.api if api is None else api
+        version = self.version if version is None else version
+        flats: list[Flat] = []
+        read = []
+        for side in self.pair.sides():
+            outcome = side.receive(on)
+            message = None
+            flat: Flat = {"outcome": repr(outcome)}
+            if isinstance(outcome, bytes):
+                message = read_answer(api, version, outcome)
+                flat = flatten(message, version, side)
+            read.append(message)
+            flats.append(flat)
+        self._note(flats)
+        return read[0], read[1]
+
+    def compare_silence(self, build: Build) -> None:
+        """Send a request that may have no answer, and one behind it that has."""
+        flats: list[Flat] = []
+        for side in self.pair.sides():
+            made, version = self._request(build, side, None, None)
+            side.send(made, version)
+            ping = side.send(request(ApiKey.API_VERSIONS, 0, {}), 0)
+            outcome = side.receive()
+            if isinstance(outcome, bytes) and outcome[:4] == ping[8:12]:
+                outcome = SILENT
+            flats.append({"outcome": "answer" if isinstance(outcome, bytes) else repr(outcome)})
+            side.close()
+        self._note(flats)
+
+    def compare_bytes(self, data: bytes) -> None:
+        """Send raw bytes to both; compare the answer's bytes, or what came instead."""
+        flats: list[Flat] = []
+        for side in self.pair.sides():
+            side.send_bytes(data)
+            outcome = side.receive()
+            text = outcome.hex() if isinstance(outcome, bytes) else repr(outcome)
+            flats.append({"outcome": text})
+            side.close()
+        self._note(flats)
+
+    def note(self, kafka: Flat, barnabas: Flat) -> None:
+        """Compare values that the case made of answers itself."""
+        self._note([kafka, barnabas])
+
+    def unexpected(self, differs: Mapping[str, str], not_met: set[str]) -> Iterator[str]:
+        """What differed against expectation; met expectations leave `not_met`."""
+        for path, kafka, barnabas in self._found:
+            met = [pattern for pattern in differs if _matches(pattern, path)]
+            not_met.difference_update(met)
+            if not met:
+                line = f"{path}: Kafka {_short(kafka)}, Barnabas {_short(barnabas)}"
+                # The same in each version, so that versions that differ alike are told together.
+                yield line.replace(f"{self._name[:80]}-v{self.version}-", "")
+
+    def _note(self, flats: list[Flat]) -> None:
+        self.pair.compared[self.api] += 1
+        step = next(self._steps)
+        for path, (kafka, barnabas) in differences(*flats).items():
+            self._found.append((f"answer {step} {path}", kafka, barnabas))
+
+    # Setting up, by the same requests on both.
+
+    def do(self, api: ApiKey, version: int, build: Build) -> tuple[Any, Any]:
+        """Send a request to both without comparing."""
+        kafka, barnabas = (
+            ask(side, api, version, build(side) if callable(build) else build)
+            for side in self.pair.sides()
+        )
+        return kafka, barnabas
+
+    def until(self, condition: Callable[[Side], bool]) -> None:
+        """Wait until a condition holds for both."""
+        deadline = time.monotonic() + WAIT_S
+        for side in self.pair.sides():
+            while not condition(side):
+                assert time.monotonic() < deadline, f"{self._name} v{self.version}: {side.name}"
+                time.sleep(POLL_S)
+
+    def name(self, what: str = "topic") -> str:
+        """A name that no other case uses."""
+        return f"{self._name[:80]}-v{self.version}-{what}-{next(self._numbers)}"
+
+    def remember(self, name: str, kafka: Any, barnabas: Any) -> None:
+        """From now on the case calls these ids, which the brokers drew, by a name."""
+        self.pair.kafka.remember(name, kafka)
+        self.pair.barnabas.remember(name, barnabas)
+
+    def topic(self, partitions: int = 1, **configs: str) -> str:
+        """A new topic on both, with leaders."""
+        name = self.name()
+        settings = [{"name": k.replace("_", "."), "value": v} for k, v in configs.items()]
+        new = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        made = self.do(
+            ApiKey.CREATE_TOPICS,
+            7,
+            {"topics": [{**new, "configs": settings}], "timeout_ms": 10_000},
+        )
+        assert all(answer.topics[0].error_code == 0 for answer in made), made
+        self.remember(f"id of {name}", *(answer.topics[0].topic_id for answer in made))
+        self.await_leaders(name, partitions)
+        return name
+
+    def await_leaders(self, topic: str, partitions: int) -> None:
+        """Wait until both brokers serve all partitions: Kafka answers a creation before that."""
+        asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
+        values = {"replica_id": -1, "topics": [{"name": topic, "partitions": asked}]}
+
+        def is_led(side: Side) -> bool:
+            found = ask(side, ApiKey.LIST_OFFSETS, 5, values).topics[0].partitions
+            return all(each.error_code == ErrorCode.NONE for each in found)
+
+        self.until(is_led)
+
+    def settle(self) -> None:
+        """Wait until both brokers see all changes of metadata: a topic made after them is led."""
+        self.topic()
+
+    def produce(self, topic: str, records: bytes, partition: int = 0) -> None:
+        """Append a batch on both."""
+        for answer in self.do(ApiKey.PRODUCE, 9, produce(topic, records, partition)):
+            code = answer.responses[0].partition_responses[0].error_code
+            assert code == ErrorCode.NONE, ErrorCode(code)
+
+    def producer(self, name: str = "producer") -> None:
+        """A producer id on both, known by a name."""
+        for side in self.pair.sides():
+            side.remember(name, new_producer(side))
+
+    def _request(
+        self, build: Build, side: Side, api: ApiKey | None, version: int | None
+    ) -> tuple[Any, int]:
+        values = build(side) if callable(build) else build
+        chosen = self.version if version is None else version
+        return request(self.api if api is None else api, chosen, values), chosen
+
+
+def new_producer(side: Side) -> int:
+    """A producer id; Kafka says once in a thousand that it has to fetch more of them."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        made = ask(side, ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None})
+        if made.error_code == ErrorCode.NONE:
+            number: int = made.producer_id
+            return number
+        assert made.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, made
+        assert time.monotonic() < deadline, side.name
+        time.sleep(POLL_S)
+
+
+def _matches(pattern: str, path: str) -> bool:
+    """A `*` stands for anything."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), path) is not None
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}... ({len(text)} characters)"
+
+
+def advertised(side: Side) -> dict[int, tuple[int, int]]:
+    """First and last version of each API that a broker says it serves."""
+    found = ask(side, ApiKey.API_VERSIONS, 2, {}).api_keys
+    return {each.api_key: (each.min_version, each.max_version) for each in found}
+
+
+def ask(side: Side, api: ApiKey, version: int, values: Values) -> Any:
+    """A request and its answer, not compared."""
+    side.send(request(api, version, values), version)
+    outcome = side.receive()
+    assert isinstance(outcome, bytes), f"{side.name}: {outcome!r} to {api.name} v{version} {values}"
+    return read_answer(api, version, outcome)
+
+
+def batch(*values: bytes | None, **options: Any) -> bytes:
+    """A record batch; its bytes are the same for both brokers."""
+    builder = BatchBuilder(**options)
+    for value in values:
+        builder.append(NOW_MS, None, value)
+    return bytes(builder.build())
+
+
+def produce(
+    topic: str,
+    records: bytes | None,
+    partition: int = 0,
+    acks: int = -1,
+    topic_id: object = bytes(16),
+) -> Values:
+    """A Produce of one partition's records."""
+    data = [{"index": partition, "records": records}]
+    return {
+        "acks": acks,
+        "timeout_ms": 5000,
+        "topic_data": [{"name": topic, "topic_id": topic_id, "partition_data": data}],
+    }

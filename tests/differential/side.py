@@ -1,0 +1,140 @@
+"""One of the two brokers that are compared: its connections, and what only it calls by a name.
+
+Ids that a broker draws itself (topic ids, producer ids, fetch sessions, member ids) are kept here
+under the name that a case gives them. A request that is built for a side takes its own id, and an
+answer is compared by the names.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.headers import decode_response_header, encode_request
+from conformance.raw_client import RawClient
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Message
+
+Identity = bytes | int | str
+
+
+class Closed:
+    """The outcome that the broker closed the connection instead of answering."""
+
+    def __repr__(self) -> str:
+        return "connection closed"
+
+
+class Silent:
+    """The outcome that the request had no answer, and the next one on the connection had."""
+
+    def __repr__(self) -> str:
+        return "no answer"
+
+
+class TimedOut:
+    """The outcome that nothing came within the client's patience."""
+
+    def __repr__(self) -> str:
+        return "nothing came in time"
+
+
+CLOSED, SILENT, TIMED_OUT = Closed(), Silent(), TimedOut()
+Outcome = bytes | Closed | Silent | TimedOut
+
+
+class Side:
+    """A broker, by its address."""
+
+    def __init__(self, name: str, bootstrap: str) -> None:
+        self.name = name
+        self.bootstrap = bootstrap
+        self.port = int(bootstrap.rpartition(":")[2])
+        self._connections: dict[str, RawClient] = {}
+        self._numbers = itertools.count(1)
+        # What this broker drew -> what the case calls it, and back.
+        self._names: dict[tuple[type, Identity], str] = {}
+        self._values: dict[str, Identity] = {}
+
+    def remember(self, name: str, value: Identity) -> None:
+        """From now on the case speaks of `value` as `name`."""
+        self._names[type(value), value] = name
+        self._values[name] = value
+
+    def forget(self) -> None:
+        """A new case begins: no names, no connections but the first."""
+        self._names.clear()
+        self._values.clear()
+        for key in [key for key in self._connections if key]:
+            self._connections.pop(key).close()
+
+    def __getitem__(self, name: str) -> Identity:
+        return self._values[name]
+
+    def topic_id(self, topic: str) -> bytes:
+        """The id that this broker gave to a topic of the case."""
+        found = self._values[f"id of {topic}"]
+        assert isinstance(found, bytes)
+        return found
+
+    def number(self, name: str) -> int:
+        """An id that is a number."""
+        found = self._values[name]
+        assert isinstance(found, int)
+        return found
+
+    def text(self, name: str) -> str:
+        """An id that is a string."""
+        found = self._values[name]
+        assert isinstance(found, str)
+        return found
+
+    def name_of(self, value: Identity) -> Identity:
+        """What the case calls `value`; itself when the case has no name for it."""
+        known = self._names.get((type(value), value))
+        return value if known is None else f"<{known}>"
+
+    def send(self, request: Message, version: int, on: str = "") -> bytes:
+        """Send a request on the connection of that name; returns the whole frame's bytes."""
+        chunks = encode_request(next(self._numbers), "differential", request, version)
+        frame = b"".join(bytes(chunk) for chunk in chunks)
+        self.send_bytes(frame, on)
+        return frame
+
+    def send_bytes(self, data: bytes, on: str = "") -> None:
+        """Send anything."""
+        self._connection(on).send_bytes(data)
+
+    def receive(self, on: str = "") -> Outcome:
+        """The next answer on that connection, or what came instead."""
+        try:
+            frame = self._connection(on).receive_frame()
+        except TimeoutError:
+            self.close(on)
+            return TIMED_OUT
+        if frame is None:
+            self.close(on)
+            return CLOSED
+        return frame
+
+    def close(self, on: str = "") -> None:
+        """Close that connection; the next use opens another."""
+        client = self._connections.pop(on, None)
+        if client is not None:
+            client.close()
+
+    def close_all(self) -> None:
+        """The session ends."""
+        for key in list(self._connections):
+            self.close(key)
+
+    def _connection(self, on: str) -> RawClient:
+        if on not in self._connections:
+            self._connections[on] = RawClient(self.bootstrap)
+        return self._connections[on]
+
+
+def body_offset(api_key: int, version: int, frame: bytes) -> int:
+    """Where the message begins in an answer's frame."""
+    return decode_response_header(api_key, version, frame)[1]

@@ -1,0 +1,21 @@
+"""The same requests to Apache Kafka 4.4 and to Barnabas, answered the same, field by field."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from differential.all_cases import CASES
+
+if TYPE_CHECKING:
+    from differential.case import Case
+    from differential.scene import Pair
+
+pytestmark = pytest.mark.conformance
+
+
+@pytest.mark.parametrize("each", CASES, ids=str)
+def test_the_answers_are_the_same(each: Case, pair: Pair) -> None:
+    found = each.run(pair)
+    assert not found, "\n" + "\n".join(found)

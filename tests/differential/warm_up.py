@@ -1,0 +1,37 @@
+"""What comes a little after the start: the group coordinator and the first producer ids."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from differential.scene import ask, new_producer
+
+if TYPE_CHECKING:
+    from differential.scene import Pair
+    from differential.side import Side
+
+WAIT_S = 30.0
+# More than enough groups to meet each partition of the offsets topic.
+GROUPS = [f"warm-up-{number}" for number in range(12)]
+
+
+def warm_up(pair: Pair) -> None:
+    """Wait until both answer for all groups, and give out producer ids."""
+    deadline = time.monotonic() + WAIT_S
+    for side in pair.sides():
+        while not _is_ready(side):
+            assert time.monotonic() < deadline, f"{side.name}: no group coordinator"
+            time.sleep(0.05)
+        new_producer(side)
+
+
+def _is_ready(side: Side) -> bool:
+    found = ask(side, ApiKey.FIND_COORDINATOR, 4, {"coordinator_keys": GROUPS}).coordinators
+    if any(each.error_code != ErrorCode.NONE for each in found):
+        return False
+    groups = [{"group_id": name, "topics": None} for name in GROUPS]
+    answered = ask(side, ApiKey.OFFSET_FETCH, 8, {"groups": groups}).groups
+    return all(each.error_code == ErrorCode.NONE for each in answered)
