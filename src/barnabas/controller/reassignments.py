@@ -63,7 +63,7 @@ class ReassignmentControl:
                     answers.append(_answer(wanted.partition_index, ErrorCode.NONE, None))
                 except Refusal as refusal:
                     answers.append(
-                        _answer(wanted.partition_index, refusal.error_code, refusal.message)
+                        _answer(wanted.partition_index, refusal.error_code, refusal.message or None)
                     )
             topics.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
         response = AlterPartitionReassignmentsResponse(
@@ -107,8 +107,8 @@ class ReassignmentControl:
         self, image: ClusterImage, topic: TopicImage, partition: int, before: PartitionRegistration
     ) -> list[VersionedRecord]:
         if not _is_moving(before):
-            error = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-            raise Refusal(error, error.message)
+            # Without words, as Kafka does it.
+            raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         replicas = _settled(before)
         isr = tuple(replica for replica in before.isr if replica in replicas)
         rules = self._elections.rules(image, topic, before)

@@ -46,7 +46,7 @@ class DescribeUserScramCredentialsHandler:
         times = Counter(user.name for user in request.users or []) or dict.fromkeys(known, 1)
         return DescribeUserScramCredentialsResponse(
             error_code=ErrorCode.NONE,
-            error_message=None,
+            error_message="",
             results=[_result(user, count, known.get(user)) for user, count in times.items()],
         )
 
