@@ -138,9 +138,20 @@ COMMANDS: dict[str, Callable[[int, Path], list[str]]] = {
 }
 
 
+def compile_sources() -> None:
+    """Write the byte code of our modules, which an installed package has from the beginning."""
+    import compileall
+
+    import barnabas
+
+    compileall.compile_dir(Path(barnabas.__file__).parent, quiet=2)
+
+
 @contextmanager
 def running(name: str) -> Iterator[Broker]:
     """A broker by name, stopped and its directory removed at the end."""
+    if name == "barnabas":
+        compile_sources()
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as directory:
         place = Path(directory)
         yield from _kafka(place) if name == "kafka" else _own_process(name, place)

@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import platform
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -43,7 +44,8 @@ def measure(running: list[Broker], volume: int, console: Console) -> Figures:
         note("start to first answer, ms", broker, broker.start_ms)
         note("resident memory idle, MB", broker, broker.resident_mb())
         loads.create_topic(broker, "warm-up")
-        loads.produce(broker, "warm-up", 100, volume // 20)
+        # Java compiles what it has run often.
+        loads.produce(broker, "warm-up", 100, volume // 4)
     for number, (name, size, share, config) in enumerate(PRODUCE):
         total = int(volume * share) // size * size
         topic = f"load-{number}"
@@ -108,12 +110,15 @@ def main() -> None:
     """Command line: how much to send, what to leave out, where to keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=int, default=500, help="MB of values of a full load")
-    parser.add_argument("--brokers", default="barnabas,tansu", help="names, ours first")
+    parser.add_argument(
+        "--brokers", default="barnabas,tansu", help="names, ours first; kafka needs Java and Maven"
+    )
     parser.add_argument("--no-spark", action="store_true", help="leave the Spark read out")
     parser.add_argument("--json", type=Path, help="file to keep the figures in")
     options = parser.parse_args()
     names = options.brokers.split(",")
-    console = Console()
+    # Wide enough for all columns where the output is a file.
+    console = Console() if sys.stdout.isatty() else Console(width=150)
     volume = options.mb * GB // 1000
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(brokers.running(name)) for name in names]
