@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.loop import Runtime
     from barnabas.server.configuration import Configuration
     from barnabas.server.endpoint import Endpoint
+    from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.storage.log_directory import LogDirectory
 
 _log = logging.getLogger(__name__)
@@ -334,7 +335,18 @@ class Broker:
             quorum=self._quorum,
             quotas=self._quotas,
             conversions=ConversionQueue(runtime.timer),
+            rng=runtime.rng,
+            telemetry=self._make_telemetry(),
         )
+
+    def _make_telemetry(self) -> ClientTelemetry | None:
+        if self._config.string("barnabas.client.telemetry") == "none":
+            return None
+        from barnabas.server.telemetry.client_telemetry import ClientTelemetry
+        from barnabas.server.telemetry.receiver import LoggingReceiver
+
+        max_bytes = self._config.integer("telemetry.max.bytes")
+        return ClientTelemetry(self._cluster, self._runtime.clock, max_bytes, LoggingReceiver())
 
     def _make_registration(self) -> Registration:
         config = self._config

@@ -145,6 +145,21 @@ OBSERVATION_KEYS = [
         satisfying("HOST:PORT", _is_address),
     ),
     ConfigKey(
+        "telemetry.max.bytes",
+        I,
+        1 << 20,
+        "The most that one push of a client's metrics may have.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "barnabas.client.telemetry",
+        S,
+        "none",
+        "Where the metrics go that clients push: nowhere, so that none are asked for; or, as JSON,"
+        " into the log.",
+        one_of("none", "log"),
+    ),
+    ConfigKey(
         "barnabas.log.format",
         S,
         "text",

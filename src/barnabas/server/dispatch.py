@@ -12,7 +12,7 @@ from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.server.handlers.table import SERVED_APIS
+from barnabas.server.handlers.table import served_apis
 from barnabas.server.request import RequestContext
 from barnabas.server.request_statistics import BOUNDS_MS, RequestStatistics
 
@@ -36,8 +36,10 @@ class HandlerTable:
 
     __slots__ = ("_parts", "_ready", "served", "statistics")
 
-    def __init__(self, parts: ServerParts, served: Mapping[int, ServedApi] = SERVED_APIS) -> None:
-        self.served = served
+    def __init__(self, parts: ServerParts) -> None:
+        self.served: Mapping[int, ServedApi] = served_apis(
+            has_telemetry=parts.telemetry is not None
+        )
         self._parts = parts
         self._ready: dict[int, Entry] = {}
         self.statistics = RequestStatistics()

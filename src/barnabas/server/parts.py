@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
+    from barnabas.runtime.rng import Rng
     from barnabas.server.auto_topics import AutoTopics
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.conversion_queue import ConversionQueue
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.server.forwarding import Forwarding
     from barnabas.server.producer_ids import ProducerIds
     from barnabas.server.quotas.client_quotas import ClientQuotas
+    from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.log_manager import LogManager
 
@@ -47,3 +49,6 @@ class ServerParts:
     quorum: RaftDriver
     quotas: ClientQuotas
     conversions: ConversionQueue
+    rng: Rng
+    # None where nobody takes the metrics that clients push.
+    telemetry: ClientTelemetry | None

@@ -19,7 +19,7 @@ from barnabas.protocol.messages.api_versions import (
 )
 from barnabas.server.client_software import ClientSoftware
 from barnabas.server.features import SUPPORTED_FEATURES
-from barnabas.server.handlers.table import SERVED_APIS
+from barnabas.server.handlers.table import served_apis
 
 if TYPE_CHECKING:
     from barnabas.server.parts import ServerParts
@@ -36,12 +36,13 @@ def handler(parts: ServerParts) -> Handle:
 class ApiVersionsHandler:
     """Answers from the table of served APIs and the image's features."""
 
-    __slots__ = ("_cluster", "_cluster_id", "_node_id")
+    __slots__ = ("_cluster", "_cluster_id", "_node_id", "_served")
 
     def __init__(self, parts: ServerParts) -> None:
         self._cluster = parts.cluster
         self._cluster_id = parts.cluster_id
         self._node_id = parts.node_id
+        self._served = served_apis(has_telemetry=parts.telemetry is not None)
 
     def handle_api_versions(
         self, context: RequestContext, request: ApiVersionsRequest
@@ -59,7 +60,7 @@ class ApiVersionsHandler:
             error_code=ErrorCode.NONE,
             api_keys=[
                 ApiVersion(api_key=key, min_version=api.first_version, max_version=api.last_version)
-                for key, api in SERVED_APIS.items()
+                for key, api in self._served.items()
             ],
             supported_features=[
                 SupportedFeatureKey(

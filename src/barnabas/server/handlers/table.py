@@ -60,3 +60,16 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.LIST_CONFIG_RESOURCES: ServedApi(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "describe_topic_partitions"),
 }
+
+# Served where pushed metrics go somewhere only, as with Kafka (KIP-714).
+TELEMETRY_APIS: dict[int, ServedApi] = {
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: ServedApi(0, 0, "get_telemetry_subscriptions"),
+    ApiKey.PUSH_TELEMETRY: ServedApi(0, 0, "push_telemetry"),
+}
+
+
+def served_apis(*, has_telemetry: bool) -> dict[int, ServedApi]:
+    """What a broker serves, by API key."""
+    if not has_telemetry:
+        return SERVED_APIS
+    return dict(sorted({**SERVED_APIS, **TELEMETRY_APIS}.items()))

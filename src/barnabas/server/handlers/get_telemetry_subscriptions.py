@@ -1,0 +1,69 @@
+"""GetTelemetrySubscriptions: key 71, v0. Which metrics a client is to push (KIP-714).
+
+Served only where a receiver is configured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsResponse,
+)
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.server.telemetry.client_telemetry import ACCEPTED_COMPRESSIONS
+from barnabas.server.telemetry.pushing_client import pushing_client
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.get_telemetry_subscriptions import (
+        GetTelemetrySubscriptionsRequest,
+    )
+    from barnabas.server.parts import ServerParts
+    from barnabas.server.request import Handle, RequestContext
+
+
+def handler(parts: ServerParts) -> Handle:
+    """The handler of this API."""
+    return GetTelemetrySubscriptionsHandler(parts).handle_get_telemetry_subscriptions
+
+
+class GetTelemetrySubscriptionsHandler:
+    """Gives a client its id, and what the subscriptions that fit it ask for."""
+
+    __slots__ = ("_rng", "_telemetry")
+
+    def __init__(self, parts: ServerParts) -> None:
+        assert parts.telemetry is not None
+        self._telemetry = parts.telemetry
+        self._rng = parts.rng
+
+    def handle_get_telemetry_subscriptions(
+        self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    ) -> GetTelemetrySubscriptionsResponse:
+        """THROTTLING_QUOTA_EXCEEDED if it is asked for too often."""
+        instance_id = bytes(request.client_instance_id)
+        if instance_id == ZERO_UUID:
+            instance_id = self._rng.uuid()
+        found = self._telemetry.get(instance_id, pushing_client(context, instance_id))
+        if isinstance(found, ErrorCode):
+            return GetTelemetrySubscriptionsResponse(
+                error_code=found,
+                client_instance_id=ZERO_UUID,
+                subscription_id=0,
+                accepted_compression_types=[],
+                push_interval_ms=0,
+                telemetry_max_bytes=0,
+                delta_temporality=False,
+                requested_metrics=[],
+            )
+        return GetTelemetrySubscriptionsResponse(
+            error_code=ErrorCode.NONE,
+            client_instance_id=instance_id,
+            subscription_id=found.subscription_id,
+            accepted_compression_types=list(ACCEPTED_COMPRESSIONS),
+            push_interval_ms=found.push_interval_ms,
+            telemetry_max_bytes=self._telemetry.max_bytes,
+            delta_temporality=True,
+            requested_metrics=list(found.metrics),
+        )

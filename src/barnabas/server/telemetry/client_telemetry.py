@@ -1,0 +1,210 @@
+"""What each client is asked to push, and whether it may push now (Kafka: ClientMetricsManager)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.client_metrics_configs import (
+    ALL_METRICS,
+    CLIENT_METRICS_CONFIGS,
+    INTERVAL_MS,
+    INTERVAL_MS_DEFAULT,
+    MATCH,
+    METRICS,
+    ClientMatchError,
+    matches,
+    parse_match,
+)
+from barnabas.metadata.configs_image import CLIENT_METRICS
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.primitives import uuid_to_string
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.record.checksum import crc32c
+from barnabas.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
+from barnabas.record.errors import CorruptBatchError
+from barnabas.server.telemetry.otlp import OtlpError
+from barnabas.settings.key import ConfigError
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Mapping
+
+    from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
+    from barnabas.runtime.clock import Clock
+    from barnabas.server.cluster_view import ClusterView
+    from barnabas.server.telemetry.receiver import MetricsReceiver
+
+# As Kafka offers them, the best first.
+ACCEPTED_COMPRESSIONS = (ZSTD, LZ4, GZIP, SNAPPY)
+
+# Clients that are remembered; beyond, the one not heard of for the longest time is forgotten.
+_INSTANCES_MAX = 16_384
+# What a push may become: limits a bomb, and lets through what compresses well.
+_DECOMPRESSED_FACTOR = 16
+_NEVER = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A resource of type client metrics, parsed."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    match: Mapping[str, re.Pattern[str]]
+
+
+@dataclass(slots=True)
+class ClientInstance:
+    """One client as the broker knows it."""
+
+    # Of the subscriptions when this was worked out; another object means: work it out again.
+    subscriptions: tuple[Subscription, ...]
+    subscription_id: int
+    metrics: tuple[str, ...]
+    push_interval_ms: int
+    # Monotonic ms; -inf before the first one.
+    last_get_ms: float = _NEVER
+    last_push_ms: float = _NEVER
+    # Set by the client's last push: nothing may follow.
+    terminating: bool = False
+    last_error: ErrorCode = ErrorCode.NONE
+
+    def takes_get(self, now_ms: float) -> bool:
+        """Note that the subscription was asked for, unless that is too early."""
+        if now_ms - max(self.last_get_ms, self.last_push_ms) < self.push_interval_ms:
+            return False
+        self.last_get_ms = now_ms
+        return True
+
+    def takes_push(self, now_ms: float) -> bool:
+        """Note a push, unless it is too early; the first one after a get never is."""
+        if self.last_get_ms <= self.last_push_ms and (
+            now_ms - self.last_push_ms < self.push_interval_ms
+        ):
+            return False
+        self.last_push_ms = now_ms
+        return True
+
+
+class ClientTelemetry:
+    """Subscriptions come from the image; clients are known for as long as they are heard of."""
+
+    def __init__(
+        self, cluster: ClusterView, clock: Clock, max_bytes: int, receiver: MetricsReceiver
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        # telemetry.max.bytes
+        self.max_bytes = max_bytes
+        self._receiver = receiver
+        self._instances: OrderedDict[bytes, ClientInstance] = OrderedDict()
+        # The configs that the subscriptions were made of.
+        self._known: tuple[object, tuple[Subscription, ...]] = (None, ())
+
+    def get(self, instance_id: bytes, client: Mapping[str, str]) -> ClientInstance | ErrorCode:
+        """What the client is to push; THROTTLING_QUOTA_EXCEEDED if it asks too early."""
+        instance = self._instance(instance_id, client)
+        now_ms = self._clock.monotonic_ms()
+        may_ask_again = instance.last_error in (
+            ErrorCode.UNKNOWN_SUBSCRIPTION_ID,
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        )
+        if not instance.takes_get(now_ms):
+            if not may_ask_again:
+                return self._failed(instance, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+            instance.last_get_ms = now_ms
+        instance.last_error = ErrorCode.NONE
+        return instance
+
+    def push(self, request: PushTelemetryRequest, client: Mapping[str, str]) -> ErrorCode:
+        """Take what the client has pushed, or say why not."""
+        if request.client_instance_id == ZERO_UUID:
+            return ErrorCode.INVALID_REQUEST
+        instance = self._instance(request.client_instance_id, client)
+        error = self._problem_of(request, instance)
+        if error is not None:
+            return self._failed(instance, error)
+        instance.terminating = request.terminating
+        if len(request.metrics):
+            limit = self.max_bytes * _DECOMPRESSED_FACTOR
+            try:
+                metrics = decompress(request.compression_type, request.metrics, limit)
+                self._receiver.receive(client, request.terminating, bytes(metrics))
+            except (CorruptBatchError, OtlpError):
+                return self._failed(instance, ErrorCode.INVALID_RECORD)
+        instance.last_error = ErrorCode.NONE
+        return ErrorCode.NONE
+
+    def _problem_of(
+        self, request: PushTelemetryRequest, instance: ClientInstance
+    ) -> ErrorCode | None:
+        if instance.terminating:
+            return ErrorCode.INVALID_REQUEST
+        if not instance.takes_push(self._clock.monotonic_ms()) and not request.terminating:
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        if request.subscription_id != instance.subscription_id:
+            return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        if request.compression_type not in (NONE, *ACCEPTED_COMPRESSIONS):
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if len(request.metrics) > self.max_bytes:
+            return ErrorCode.TELEMETRY_TOO_LARGE
+        return None
+
+    def _failed(self, instance: ClientInstance, error: ErrorCode) -> ErrorCode:
+        instance.last_error = error
+        return error
+
+    def _instance(self, instance_id: bytes, client: Mapping[str, str]) -> ClientInstance:
+        """The client, with what the subscriptions of now ask of it."""
+        subscriptions = self._subscriptions()
+        instance = self._instances.get(instance_id)
+        if instance is None or instance.subscriptions is not subscriptions:
+            was_terminating = instance is not None and instance.terminating
+            instance = _new_instance(instance_id, client, subscriptions)
+            instance.terminating = was_terminating
+            self._instances[instance_id] = instance
+        self._instances.move_to_end(instance_id)
+        while len(self._instances) > _INSTANCES_MAX:
+            self._instances.popitem(last=False)
+        return instance
+
+    def _subscriptions(self) -> tuple[Subscription, ...]:
+        """Those of the image; the same object for as long as no config has changed."""
+        configs = self._cluster.image.configs
+        if self._known[0] is not configs:
+            found = tuple(
+                subscription
+                for kind, _, texts in configs
+                if kind == CLIENT_METRICS and (subscription := _parsed(texts)) is not None
+            )
+            kept = self._known[1] if found == self._known[1] else found
+            self._known = (configs, kept)
+        return self._known[1]
+
+
+def _parsed(texts: Mapping[str, str]) -> Subscription | None:
+    try:
+        config = CLIENT_METRICS_CONFIGS.parse(dict(texts))
+        match = parse_match(config.strings(MATCH))
+    except (ConfigError, ClientMatchError):
+        # The controller checked it; another, or an older one, may have allowed it.
+        return None
+    return Subscription(tuple(config.strings(METRICS)), config.integer(INTERVAL_MS), match)
+
+
+def _new_instance(
+    instance_id: bytes, client: Mapping[str, str], subscriptions: tuple[Subscription, ...]
+) -> ClientInstance:
+    """All subscriptions that fit the client, joined: the shortest interval holds."""
+    attributes = {**client, "client_instance_id": uuid_to_string(instance_id)}
+    fitting = [each for each in subscriptions if matches(each.match, attributes)]
+    metrics = tuple(sorted({metric for each in fitting for metric in each.metrics}))
+    if ALL_METRICS in metrics:
+        metrics = (ALL_METRICS,)
+    interval_ms = min([INTERVAL_MS_DEFAULT, *(each.interval_ms for each in fitting)])
+    text = f"{metrics}{interval_ms}".encode() + instance_id
+    # Signed, as the protocol has it.
+    subscription_id = crc32c(text) - (1 << 31)
+    return ClientInstance(subscriptions, subscription_id, metrics, interval_ms)

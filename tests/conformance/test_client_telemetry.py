@@ -1,0 +1,80 @@
+"""librdkafka pushes its metrics to a broker that takes them (KIP-714)."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
+
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.raw_client import RawClient
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLIENT_METRICS, SET = 16, 0
+WAIT_S = 20
+
+
+def subscribe(bootstrap: str) -> None:
+    """Ask every librdkafka for all metrics, often."""
+    configs = {
+        "metrics": "*",
+        "interval.ms": "100",
+        "match": "client_software_name=confluent-kafka-python.*|librdkafka.*",
+    }
+    resource = AlterConfigsResource(
+        resource_type=CLIENT_METRICS,
+        resource_name="all",
+        configs=[
+            AlterableConfig(name=key, config_operation=SET, value=value)
+            for key, value in configs.items()
+        ],
+    )
+    raw = RawClient(bootstrap)
+    response: Any = raw.ask(
+        IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1
+    )
+    raw.close()
+    assert response.responses[0].error_code == 0
+
+
+def pushes(log: Path) -> list[dict[str, Any]]:
+    """What the broker has written of pushes."""
+    marker = "barnabas.client_metrics: "
+    return [
+        json.loads(line.partition(marker)[2])
+        for line in log.read_text().splitlines()
+        if marker in line
+    ]
+
+
+def test_librdkafkas_metrics_come_to_the_log(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, {"barnabas.client.telemetry": "log"}) as broker:
+        subscribe(broker.bootstrap)
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "client.id": "telemetry-test",
+                "enable.metrics.push": True,
+            }
+        )
+        deadline = time.monotonic() + WAIT_S
+        found: list[dict[str, Any]] = []
+        while not any(push["metrics"] for push in found):
+            assert time.monotonic() < deadline, (found, broker.log_file.read_text())
+            producer.produce("t", b"value")
+            producer.poll(0.1)
+            found = pushes(broker.log_file)
+        producer.flush(5)
+        push = next(each for each in found if each["metrics"])
+        assert push["client_id"] == "telemetry-test"
+        names = {metric["name"] for each in found for metric in each["metrics"]}
+        assert any(name.startswith("org.apache.kafka.producer.") for name in names), names
