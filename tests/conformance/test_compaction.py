@@ -203,7 +203,7 @@ def test_a_kill_while_logs_are_compacted_loses_no_last_value(tmp_path: Path) -> 
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         config = AT_ONCE | {"segment.ms": "20"}
         admin.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(10)
-        for life in range(5):
+        for life in range(3):
             pairs = [(f"key-{number % 50}", f"{life}-{number}") for number in range(5000)]
             for first in range(0, 5000, 500):
                 produce(broker.bootstrap, "t", pairs[first : first + 500])
@@ -244,3 +244,46 @@ def test_kafkas_own_tool_reads_a_cleaned_log(
         offsets += [int(each) for each in re.findall(r"\| offset: (\d+)", dumped.stdout)]
     assert offsets == [each.offset() for each in found]
     assert horizons
+
+
+def test_committed_offsets_are_compacted_and_survive_a_kill(tmp_path: Path) -> None:
+    settings = {"log.cleaner.backoff.ms": "50", "offsets.topic.num.partitions": "1"}
+    with BrokerProcess(tmp_path, settings) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(10)
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+
+        def commit(first: int, end: int) -> None:
+            for offset in range(first, end):
+                where = TopicPartition("t", 0, offset)
+                assert consumer.commit(offsets=[where], asynchronous=False)[0].error is None
+
+        commit(0, 100)
+        alter_topic(admin, "__consumer_offsets", AT_ONCE)
+        directory = broker.data_directory / "__consumer_offsets-0"
+        deadline = time.monotonic() + DEADLINE_S
+        end = 100
+        while sum(log.stat().st_size for log in directory.glob("*.log")) > 4000:
+            assert time.monotonic() < deadline
+            commit(end, end + 1)
+            end += 1
+            time.sleep(0.1)
+        consumer.close()
+        broker.kill()
+        broker.start()
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+        (committed,) = consumer.committed([TopicPartition("t", 0)], 10)
+        consumer.close()
+        assert committed.offset == end - 1
+        checkpoint = (broker.data_directory / "cleaner-offset-checkpoint").read_text()
+        assert "__consumer_offsets 0 " in checkpoint
+
+
+def alter_topic(admin: AdminClient, topic: str, configs: dict[str, str]) -> None:
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in configs.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    for changed in admin.incremental_alter_configs([resource]).values():
+        changed.result(10)
