@@ -98,6 +98,18 @@ CATALOGUE: dict[str, MetricRow] = {
     names.LOG_START_OFFSET: MetricRow(G, _PARTITION, "First offset of a log."),
     names.LOG_END_OFFSET: MetricRow(G, _PARTITION, "End of a log, exclusive."),
     names.LOG_SEGMENTS: MetricRow(G, _PARTITION, "Segments of a log."),
+    names.CLEANER_RECOPY_PERCENT: MetricRow(G, (), "What the last compaction kept of a log."),
+    names.CLEANER_TIME_MAX: MetricRow(G, (), "How long the last compaction took."),
+    names.CLEANER_BUFFER_UTILIZATION: MetricRow(G, (), "How full its memory for keys was."),
+    names.CLEANER_COMPACTION_DELAY: MetricRow(
+        G, (), "How much longer than max.compaction.lag.ms records wait."
+    ),
+    names.CLEANER_DIRTY_PERCENT: MetricRow(G, (), "The uncompacted part of the dirtiest log."),
+    names.CLEANER_IDLE_TIME: MetricRow(G, (), "How long ago the cleaner looked for work."),
+    names.UNCLEANABLE_PARTITIONS: MetricRow(
+        G, ("logDirectory",), "Logs whose compaction failed; they stay as they are."
+    ),
+    names.UNCLEANABLE_BYTES: MetricRow(G, ("logDirectory",), "What was never compacted of those."),
     names.LOG_DIRECTORY_OFFLINE: MetricRow(G, ("logDirectory",), "1 if a directory has failed."),
     names.OFFLINE_LOG_DIRECTORIES: MetricRow(G, (), "Data directories that have failed."),
     names.REQUESTS: MetricRow(C, ("request", "version"), "Requests."),

@@ -301,7 +301,11 @@ class Broker:
             self._bound.append(listener.bind(runtime.sockets))
             self._listeners.append(listener)
         observed = ObservedParts(
-            handlers.statistics, self._listeners, self._controller, self._directories
+            handlers.statistics,
+            self._listeners,
+            self._controller,
+            self._directories,
+            self._logs.cleaner,
         )
         self._observation = Observation(runtime, parts, observed)
         address = self._config.optional_string("metrics.listener")

@@ -17,6 +17,7 @@ from barnabas.server.request_metrics import (
     quota_families,
     request_families,
 )
+from barnabas.storage.cleaner_gauges import cleaner_families
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.server.metrics_listener import MetricsListener
     from barnabas.server.parts import ServerParts
     from barnabas.server.request_statistics import RequestStatistics
+    from barnabas.storage.cleaner import LogCleaner
 
 # Kafka's numbers of a broker's states.
 STARTING = 1
@@ -43,6 +45,7 @@ class ObservedParts:
     listeners: Sequence[Listener]
     controller: Controller
     directories: DataDirectories
+    cleaner: LogCleaner
 
 
 class Observation:
@@ -66,6 +69,7 @@ class Observation:
             lambda: quota_families(parts.quotas),
             cluster.families,
             lambda: directory_families(observed.directories),
+            lambda: cleaner_families(observed.cleaner, observed.directories.logs),
             lambda: session_families(parts.fetch_sessions),
             lambda: group_families(parts.groups),
             self._process.families,

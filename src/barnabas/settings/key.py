@@ -129,7 +129,8 @@ class ConfigKey:
             return "true" if value else "false"
         if isinstance(value, list):
             return ",".join(value)
-        return str(value)
+        # Java writes exponents with E.
+        return str(value).replace("e+", "E") if isinstance(value, float) else str(value)
 
 
 def _type_words(kind: ConfigType) -> str:

@@ -73,6 +73,7 @@ class Pass:
     to_clean: LogToClean
     # Of the log, when it began.
     cut_count: int
+    started_ms: float = 0.0
     work: Cancellable | None = None
     # Told by the work.
     built: MapBuilt | None = None
@@ -92,8 +93,12 @@ class CleanerStatistics:
     # Of the last scan: Kafka's max-dirty-percent, as a part of 1, and max-compaction-delay.
     dirty_ratio_max: float = 0.0
     compaction_delay_ms_max: int = 0
-    # Of the last pass.
+    # When that began, of the monotonic clock.
+    last_run_ms: float = 0.0
+    # Of the last pass: how full the map was, which part of what it read was kept, how long it took.
     map_utilization: float = 0.0
+    kept_ratio: float = 0.0
+    duration_ms: float = 0.0
 
 
 class LogCleaner:
@@ -147,6 +152,23 @@ class LogCleaner:
     def in_progress(self) -> list[TopicPartition]:
         """The logs that are being compacted."""
         return list(self._passes)
+
+    @property
+    def idle_ms(self) -> float:
+        """How long ago it looked for work."""
+        return self._doors.clock.monotonic_ms() - self.statistics.last_run_ms
+
+    def uncleanable_in(self, directory: LogDirectory) -> list[int]:
+        """Bytes that were never compacted, of each log of a directory whose compaction failed."""
+        found = []
+        now_ms = self._doors.clock.wall_ms()
+        for partition in self.uncleanable:
+            log = self._logs.logs.get(partition)
+            if log is not None and self._logs.directory_of(partition) is directory:
+                last_clean = self.checkpoints.get(directory, partition)
+                offsets = cleanable_offsets(log, last_clean, now_ms)
+                found.append(log_to_clean(log, offsets, now_ms).cleanable_bytes)
+        return found
 
     # -- what others do to a log -------------------------------------------------------------
 
@@ -203,6 +225,7 @@ class LogCleaner:
     def _scan(self) -> None:
         """Look at all logs, a few per turn; begin with the dirtiest, if any is worth it."""
         self._is_scanning = True
+        self.statistics.last_run_ms = self._doors.clock.monotonic_ms()
         self.statistics.dirty_ratio_max = 0.0
         self.statistics.compaction_delay_ms_max = 0
         waiting = [tp for tp, log in self._logs.logs.items() if log.config.is_compacted]
@@ -274,6 +297,7 @@ class LogCleaner:
             job = self._job(cleaning)
         except (KafkaStorageError, OSError):
             return
+        cleaning.started_ms = self._doors.clock.monotonic_ms()
         self._passes[cleaning.partition] = cleaning
         task = OffloadTask(
             clean, job, config.log_cleaner_io_max_bytes_per_second / config.log_cleaner_threads
@@ -339,7 +363,7 @@ class LogCleaner:
         built, stats = cleaning.built, cleaning.stats
         assert built is not None
         assert stats is not None
-        self._count(built, stats)
+        self._count(built, stats, cleaning.started_ms)
         # The new names must be as durable as the checkpoint that tells of them.
         disk, directory = self._doors.disk, cleaning.log.directory
         cleaning.work = None
@@ -400,7 +424,7 @@ class LogCleaner:
             # They are removed when the log is opened again, too.
             _log.warning("Files of a compaction stay behind in %s: %s", directory, error)
 
-    def _count(self, built: MapBuilt, stats: CleaningStats) -> None:
+    def _count(self, built: MapBuilt, stats: CleaningStats, started_ms: float) -> None:
         before = self.statistics
         self.statistics = replace(
             before,
@@ -410,6 +434,8 @@ class LogCleaner:
             bytes_read=before.bytes_read + stats.bytes_read,
             bytes_kept=before.bytes_kept + stats.bytes_kept,
             map_utilization=built.utilization,
+            kept_ratio=stats.bytes_kept / stats.bytes_read if stats.bytes_read else 0.0,
+            duration_ms=self._doors.clock.monotonic_ms() - started_ms,
         )
 
 

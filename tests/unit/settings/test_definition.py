@@ -118,6 +118,7 @@ def test_values_are_shown_as_kafka_shows_them() -> None:
     parsed = DEFINITION.parse({"cleanup.policy": "compact, delete"})
     assert parsed.text("cleanup.policy") == "compact,delete"
     assert parsed.text("preallocate") == "false"
+    assert DEFINITION.key("min.cleanable.dirty.ratio").format(1.5e308) == "1.5E308"
     assert parsed.text("rack") is None
 
 

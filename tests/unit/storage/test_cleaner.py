@@ -568,3 +568,38 @@ def test_compaction_needs_a_compacted_log() -> None:
     bench.put((b"a", b"1"), (b"a", b"2"))
     bench.seal_and_clean()
     assert bench.offsets() == [0, 1]
+
+
+# -- what it shows --------------------------------------------------------------------------------
+
+
+def shown(bench: CleanerBench) -> dict[str, float]:
+    from barnabas.storage.cleaner_gauges import cleaner_families
+
+    families = cleaner_families(bench.cleaner, [bench.data_directory])
+    return {each.name.rpartition(":")[2]: value for each in families for _, value in each.samples}
+
+
+def test_what_was_done_is_shown_under_kafkas_names() -> None:
+    config = CleanerConfig(
+        log_cleaner_dedupe_buffer_size=160 * 4, log_cleaner_io_buffer_load_factor=1.0
+    )
+    bench = CleanerBench(COMPACTED, config)
+    for number in range(20):
+        bench.put((b"k%d" % (number % 2), bytes(100)))
+    bench.seal_and_clean()
+    bench.clock.now_ms = 3000
+    found = shown(bench)
+    assert found["cleaner-recopy-percent"] == 10
+    assert found["max-buffer-utilization-percent"] == 50
+    assert found["time-since-last-run-ms"] == 3000
+    assert found["max-dirty-percent"] == 0
+    assert (found["uncleanable-partitions-count"], found["uncleanable-bytes"]) == (0, 0)
+
+
+def test_uncleanable_logs_are_shown_with_what_was_never_compacted() -> None:
+    bench = filled()
+    bench.cleaner.uncleanable.add(PARTITION)
+    found = shown(bench)
+    assert found["uncleanable-partitions-count"] == 1
+    assert found["uncleanable-bytes"] == bench.log.size
