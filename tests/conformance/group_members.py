@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 
-WAIT_S = 20
+WAIT_S = 60
 # Long enough for two busy cores, short enough for a test to wait for.
 SESSION_MS = 1_500
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}

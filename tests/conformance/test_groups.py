@@ -64,17 +64,17 @@ def numbers(group_bootstrap: str, group_admin: AdminClient) -> str:
 
 def make_numbers(bootstrap: str, admin: AdminClient) -> str:
     name = f"numbers-{os.getpid()}-{next(_numbers)}"
-    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
     await_leaders(admin, name, PARTITIONS)
     produce(bootstrap, name, range(100 * PARTITIONS))
     return name
 
 
 def produce(bootstrap: str, topic: str, values: range) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 200})
     for value in values:
         producer.produce(topic, str(value), partition=value % PARTITIONS)
-    assert producer.flush(10) == 0
+    assert producer.flush(30) == 0
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_members_go_on_while_their_broker_is_stopped_and_killed(tmp_path: Path) 
         members = Kcats(broker.bootstrap, tmp_path)
         try:
             for _ in range(3):
-                members.start("g", topic, session_timeout_ms="10000")
+                members.start("g", topic, session_timeout_ms="30000")
             before = await_members(admin, "g", 3, PARTITIONS)
             watch = OffsetWatch(admin, "g")
             for number, end in enumerate((broker.stop, broker.kill, broker.kill), 1):
@@ -221,7 +221,7 @@ def test_what_was_acknowledged_as_committed_is_there_after_a_kill(tmp_path: Path
     with BrokerProcess(tmp_path, SETTINGS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topic = make_numbers(broker.bootstrap, admin)
-        options = {"group.id": "g", "enable.auto.commit": False}
+        options = {"group.id": "g", "enable.auto.commit": False, "reconnect.backoff.max.ms": 200}
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, **options})
         consumer.assign([TopicPartition(topic, 0)])
         for offset in range(1, 31):
