@@ -46,14 +46,19 @@ def produce(
     raw: RawClient, topic: str, records: bytes, version: int, acks: int = 1
 ) -> PartitionProduceResponse:
     """The answer for partition 0."""
+    request = produce_request(topic, records, acks)
+    return raw.ask(request, version).responses[0].partition_responses[0]
+
+
+def produce_request(topic: str, records: bytes, acks: int = 1) -> ProduceRequest:
+    """Records for partition 0."""
     data = PartitionProduceData(index=0, records=memoryview(bytearray(records)))
-    request = ProduceRequest(
+    return ProduceRequest(
         transactional_id=None,
         acks=acks,
         timeout_ms=5000,
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
-    return raw.ask(request, version).responses[0].partition_responses[0]
 
 
 def fetch(

@@ -31,12 +31,13 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.record.builder import build_batch
 from barnabas.record.compression import compress
 from barnabas.record.conversion import entries, read_records
 from barnabas.record.legacy import write_message, write_message_set
 from barnabas.record.record import Record
-from conformance.old_requests import batch, fetch, list_offsets, produce, rows
+from conformance.old_requests import batch, fetch, list_offsets, produce, produce_request, rows
 from conformance.raw_client import RawClient
 from jvm.kafka_process import KafkaProcess
 
@@ -105,6 +106,21 @@ def test_new_batches_are_converted_for_old_consumers(
     ]
     # Uncompressed records before the offset are left out, a compressed batch is whole.
     assert read(raw, topic, 6, version)[0].offset == (4 if compression else 6)
+
+
+@pytest.mark.parametrize("compression", [0, 3])
+def test_large_sets_of_pipelined_requests_keep_their_order(
+    raw: RawClient, topic: str, compression: int
+) -> None:
+    large = write_message_set(1, rows(4000, NOW), compression)
+    for records in (large, SET, large):
+        raw.send(produce_request(topic, records), 2)
+    answers = [raw.receive(ProduceRequest, 2).responses[0] for _ in range(3)]
+    assert [each.partition_responses[0].base_offset for each in answers] == [0, 4000, 4003]
+    for version in (0, 3):
+        found = [record.offset for record in read(raw, topic, 0, version)]
+        assert found == list(range(len(found)))
+        assert len(found) >= 4000
 
 
 @pytest.mark.parametrize("first", [0, 100])

@@ -22,8 +22,8 @@ from barnabas.record.legacy import Message, inner_messages, messages
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-# Records between two steps: one or two milliseconds' work.
-RECORDS_PER_STEP = 500
+# Records between two steps: about one millisecond of work.
+RECORDS_PER_STEP = 250
 
 
 def up_conversion(
