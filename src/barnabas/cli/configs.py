@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from barnabas.cli.completing import complete_config_keys
 from barnabas.cli.output import (
     EXIT_FAILED,
     client_options,
@@ -103,7 +104,7 @@ class Shown(NamedTuple):
 )
 @type_argument
 @click.argument("name")
-@click.argument("keys", nargs=-1, metavar="[KEY...]")
+@click.argument("keys", nargs=-1, metavar="[KEY...]", shell_complete=complete_config_keys)
 @click.option("-a", "--all", "is_all", is_flag=True, help="Values at their default too.")
 @click.option("-s", "--sources", is_flag=True, help="Every place where a value is set.")
 @click.option("--docs", is_flag=True, help="What the keys mean.")
@@ -212,7 +213,13 @@ def _entry_json(entry: ConfigEntry, shown: Shown) -> dict[str, Any]:
 )
 @type_argument
 @click.argument("name")
-@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument(
+    "pairs",
+    nargs=-1,
+    required=True,
+    metavar="KEY=VALUE...",
+    shell_complete=complete_config_keys,
+)
 @click.option("--dry-run", is_flag=True, help="Have the values checked, change nothing.")
 @client_options
 def set_configs(
@@ -235,7 +242,9 @@ def set_configs(
 )
 @type_argument
 @click.argument("name")
-@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@click.argument(
+    "keys", nargs=-1, required=True, metavar="KEY...", shell_complete=complete_config_keys
+)
 @click.option("--dry-run", is_flag=True, help="Have the change checked, change nothing.")
 @client_options
 def unset_configs(

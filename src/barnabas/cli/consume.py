@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from barnabas.cli.completing import complete_groups, complete_topics
 from barnabas.cli.output import (
     client_options,
     connected,
@@ -77,7 +78,9 @@ def parse_place(text: str) -> Start:
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument(
+    "topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
+)
 @click.option(
     "--from",
     "place",
@@ -98,7 +101,12 @@ def parse_place(text: str) -> Start:
 )
 @click.option("-n", "--max-records", type=click.IntRange(1), help="End after so many.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="End where the topics now end.")
-@click.option("-g", "--group", help="Start where this group was, and commit its offsets.")
+@click.option(
+    "-g",
+    "--group",
+    shell_complete=complete_groups,
+    help="Start where this group was, and commit its offsets.",
+)
 @click.option("-f", "--format", "template", help="A template for each record (see below).")
 @click.option("-k", "--key", "with_key", is_flag=True, help="Keys before the values, and a tab.")
 @click.option("--headers", "with_headers", is_flag=True, help="Headers before that, and a tab.")

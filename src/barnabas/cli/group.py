@@ -33,6 +33,10 @@ COMMANDS: dict[str, LazyCommand] = {
         "barnabas.cli.doctor.commands", "doctor", "Find out what is wrong, and what to do."
     ),
     "top": LazyCommand("barnabas.cli.top.commands", "top", "Watch rates, lag and load, live."),
+    "quotas": LazyCommand("barnabas.cli.quotas", "quotas", "List, set and unset client quotas."),
+    "completion": LazyCommand(
+        "barnabas.cli.completion", "completion", "Print the completion script of a shell."
+    ),
     "version": LazyCommand("barnabas.cli.version", "version", "Show the version and what it is."),
 }
 

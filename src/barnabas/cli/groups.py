@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.completing import complete_groups
 from barnabas.cli.groups_reset import reset_group
 from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.tables import bad, dim, echo_line, echo_table, good, strong, warn
@@ -76,7 +77,9 @@ def list_groups(
 
 
 @groups.command("describe", epilog="\b\nExamples:\n  barnabas groups describe billing --members\n")
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
+)
 @click.option("--members", is_flag=True, help="The members too, with what they read.")
 @client_options
 def describe_groups(
@@ -198,7 +201,9 @@ def _group_json(group: GroupProgress) -> dict[str, Any]:
 
 
 @groups.command("delete", epilog="\b\nExamples:\n  barnabas groups delete billing --yes\n")
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @client_options
 def delete_groups(
@@ -217,7 +222,7 @@ def delete_groups(
     "delete-offsets",
     epilog="\b\nExamples:\n  barnabas groups delete-offsets billing orders:0,1 refunds\n",
 )
-@click.argument("group")
+@click.argument("group", shell_complete=complete_groups)
 @click.argument("specs", nargs=-1, required=True, metavar="TOPIC[:PARTITION,...]...")
 @client_options
 def delete_offsets(

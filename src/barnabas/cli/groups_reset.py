@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from barnabas.cli.completing import complete_groups, complete_topics
 from barnabas.cli.output import (
     EXIT_FAILED,
     client_options,
@@ -63,8 +64,15 @@ class Move(NamedTuple):
 
 
 @click.command("reset", epilog=EXAMPLES)
-@click.argument("group")
-@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC[:PARTITION,...]")
+@click.argument("group", shell_complete=complete_groups)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:PARTITION,...]",
+    shell_complete=complete_topics,
+)
 @click.option("--all-topics", is_flag=True, help="All topics that the group has offsets of.")
 @click.option("--to-earliest", is_flag=True, help="The first record there is.")
 @click.option("--to-latest", is_flag=True, help="The end.")

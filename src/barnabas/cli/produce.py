@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from barnabas.cli.completing import complete_topics
 from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Options(NamedTuple):
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE...]")
 @click.option("-k", "--key-separator", help="What stands between key and value in a line.")
 @click.option("--key", help="The key of every record.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.completing import complete_topics
 from barnabas.cli.output import (
     EXIT_FAILED,
     client_options,
@@ -83,7 +84,9 @@ def list_topics(
 
 
 @topics.command("describe", epilog="\b\nExamples:\n  barnabas topics describe flights --json\n")
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
+)
 @click.option("--all-configs", is_flag=True, help="Configs at their default too.")
 @client_options
 def describe_topics(
@@ -205,7 +208,9 @@ def create_topics(
 
 
 @topics.command("delete", epilog="\b\nExamples:\n  barnabas topics delete flights --yes\n")
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--if-exists", is_flag=True, help="No error if a topic is not there.")
 @client_options
@@ -230,7 +235,7 @@ def delete_topics(
     "alter",
     epilog="\b\nExamples:\n  barnabas topics alter flights --config retention.ms=3600000\n",
 )
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", metavar="TOPIC", shell_complete=complete_topics)
 @click.option("-p", "--partitions", type=click.IntRange(1), help="Raise their number to this.")
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Of the topic.")
 @click.option("--delete-config", "deleted", multiple=True, metavar="KEY", help="Back to default.")

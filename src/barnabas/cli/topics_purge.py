@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.completing import complete_topics
 from barnabas.cli.output import (
     EXIT_FAILED,
     client_options,
@@ -34,7 +35,13 @@ Examples:
 
 
 @click.command("purge", epilog=EXAMPLES)
-@click.argument("specs", nargs=-1, required=True, metavar="TOPIC[:PARTITION,...]...")
+@click.argument(
+    "specs",
+    nargs=-1,
+    required=True,
+    metavar="TOPIC[:PARTITION,...]...",
+    shell_complete=complete_topics,
+)
 @click.option("--all", "is_all", is_flag=True, help="All records there are.")
 @click.option("--before-offset", type=click.IntRange(0), metavar="N", help="Those below it.")
 @click.option("--before-time", metavar="ISO|MS", help="Those before the first as late as that.")

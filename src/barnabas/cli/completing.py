@@ -1,0 +1,69 @@
+"""What stands behind TAB: names of topics and groups, and config keys.
+
+A broker that does not answer at once has no say: completing must never hang or complain.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from barnabas.cli.output import DEFAULT_BOOTSTRAP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import click
+
+    from barnabas.client.facade import Client
+
+__all__ = ["complete_config_keys", "complete_groups", "complete_topics"]
+
+_TIMEOUT_MS = 500
+
+
+def complete_topics(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of topics that begin so; internal ones only if an underscore was typed."""
+    internal = incomplete.startswith("_")
+    return _asked(ctx, incomplete, lambda client: client.topics(internal=internal))
+
+
+def complete_groups(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of groups that begin so."""
+    return _asked(
+        ctx, incomplete, lambda client: [group.group_id for group in client.admin.list_groups()]
+    )
+
+
+def complete_config_keys(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Keys of the resource type that was named; those of topics and brokers are known here."""
+    kind = ctx.params.get("kind")
+    if kind == "topic":
+        from barnabas.storage.config import TOPIC_CONFIGS as KEYS
+    elif kind == "broker":
+        from barnabas.server.configuration import BROKER_KEYS as KEYS
+    else:
+        return []
+    return _beginning((key.name for key in KEYS), incomplete)
+
+
+def _asked(
+    ctx: click.Context, incomplete: str, ask: Callable[[Client], Iterable[str]]
+) -> list[str]:
+    from barnabas.client.errors import ClientError
+    from barnabas.client.facade import Client
+
+    address = ctx.params.get("bootstrap") or os.environ.get("BARNABAS_BOOTSTRAP")
+    limits = dict.fromkeys(
+        ("default_api_timeout_ms", "request_timeout_ms", "socket_connection_setup_timeout_ms"),
+        _TIMEOUT_MS,
+    )
+    try:
+        with Client(address or DEFAULT_BOOTSTRAP, **limits) as client:
+            return _beginning(ask(client), incomplete)
+    except ClientError:
+        return []
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    return sorted(name for name in names if name.startswith(incomplete))

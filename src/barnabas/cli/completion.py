@@ -1,0 +1,34 @@
+"""`barnabas completion`: what makes a shell complete commands, options, topics, groups and keys."""
+
+from __future__ import annotations
+
+import click
+
+EXAMPLES = """\b
+Examples:
+  barnabas completion bash > ~/.local/share/bash-completion/completions/barnabas
+  barnabas completion zsh > ~/.zfunc/_barnabas
+  barnabas completion fish > ~/.config/fish/completions/barnabas.fish
+
+\b
+Once, for the shell that runs:
+  eval "$(barnabas completion bash)"
+Topics and groups are asked from BARNABAS_BOOTSTRAP, or 127.0.0.1:9092, for half a second at most.
+"""
+
+_VARIABLE = "_BARNABAS_COMPLETE"
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for SHELL."""
+    from click.shell_completion import get_completion_class
+
+    from barnabas.cli.group import group
+
+    found = get_completion_class(shell)
+    assert found is not None, shell
+    made = found(group, {}, "barnabas", _VARIABLE)
+    # Not `source()`: it runs bash to see its version, and warns where there is no bash.
+    click.echo(made.source_template % made.source_vars())

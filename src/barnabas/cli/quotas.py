@@ -1,0 +1,172 @@
+"""`barnabas quotas`: who may produce, fetch and ask how much (KIP-546)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from barnabas.cli.output import client_options, connected, echo_json, key_values
+from barnabas.cli.tables import echo_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.client.admin.quotas import QuotaEntity
+
+EXAMPLES = """\b
+Examples:
+  barnabas quotas list
+  barnabas quotas set --client-id loader producer_byte_rate=1048576
+  barnabas quotas set --default-user consumer_byte_rate=10485760 request_percentage=50
+  barnabas quotas set --ip 192.0.2.7 connection_creation_rate=10
+  barnabas quotas unset --client-id loader producer_byte_rate
+
+\b
+Keys: producer_byte_rate, consumer_byte_rate (bytes per second), request_percentage (of one thread's
+time), controller_mutation_rate (changed partitions per second); of an IP: connection_creation_rate.
+A user and a client id together are one entity; a default holds where nothing closer is set.
+"""
+
+F = TypeVar("F", bound="Callable[..., object]")
+_TYPES = ("user", "client-id", "ip")
+
+
+def entity_options(command: F) -> F:
+    """The options that name an entity."""
+    for kind in reversed(_TYPES):
+        words = f"The {kind} of that name."
+        default = f"default_{kind.replace('-', '_')}"
+        command = click.option(
+            f"--default-{kind}", default, is_flag=True, help=f"Every {kind} without its own."
+        )(command)
+        command = click.option(f"--{kind}", metavar="NAME", help=words)(command)
+    return command
+
+
+def entity(given: dict[str, object]) -> dict[str, str | None]:
+    """The entity's parts, None for a default.
+
+    Raises:
+        click.UsageError: a name and the default of one type, or an IP with something else.
+    """
+    parts: dict[str, str | None] = {}
+    for kind in _TYPES:
+        attribute = kind.replace("-", "_")
+        name, default = given[attribute], given[f"default_{attribute}"]
+        if name is not None and default:
+            raise click.UsageError(f"give --{kind} or --default-{kind}, not both")
+        if name is not None or default:
+            parts[kind] = None if name is None else str(name)
+    if "ip" in parts and len(parts) > 1:
+        raise click.UsageError("an IP is an entity of its own: no user or client id beside it")
+    return parts
+
+
+@click.group(epilog=EXAMPLES)
+def quotas() -> None:
+    """List, set and take away client quotas."""
+
+
+@quotas.command("list", epilog="\b\nExamples:\n  barnabas quotas list --client-id loader\n")
+@entity_options
+@click.option("--strict", is_flag=True, help="Entities of exactly these parts.")
+@client_options
+def list_quotas(
+    strict: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+    **given: object,
+) -> None:
+    """List quotas, of all entities or of those that are named."""
+    with connected(bootstrap, properties) as client:
+        found = client.admin.describe_quotas(entity(given), strict=strict)
+        if as_json:
+            listed = [{"entity": dict(who), "quotas": values} for who, values in found.items()]
+            echo_json(listed)
+            return
+        rows = [
+            (_words(who), key, _number(value))
+            for who, values in sorted(found.items(), key=lambda item: _words(item[0]))
+            for key, value in sorted(values.items())
+        ]
+        echo_table(("entity", "quota", "value"), rows)
+
+
+@quotas.command(
+    "set",
+    epilog="\b\nExamples:\n  barnabas quotas set --user ann --client-id x request_percentage=20\n",
+)
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@entity_options
+@click.option("--dry-run", is_flag=True, help="Have the values checked, change nothing.")
+@client_options
+def set_quotas(
+    pairs: Sequence[str],
+    dry_run: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+    **given: object,
+) -> None:
+    """Set quotas of one entity."""
+    changes: dict[str, float | None] = {}
+    for key, text in key_values(pairs, "set").items():
+        try:
+            changes[key] = float(text)
+        except ValueError:
+            raise click.UsageError(f"{key}={text}: the value is no number") from None
+    _alter(given, changes, (bootstrap, properties, as_json), dry_run=dry_run)
+
+
+@quotas.command(
+    "unset",
+    epilog="\b\nExamples:\n  barnabas quotas unset --default-user consumer_byte_rate\n",
+)
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@entity_options
+@click.option("--dry-run", is_flag=True, help="Have the change checked, change nothing.")
+@client_options
+def unset_quotas(
+    keys: Sequence[str],
+    dry_run: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+    **given: object,
+) -> None:
+    """Take quotas of one entity away."""
+    options = (bootstrap, properties, as_json)
+    _alter(given, dict.fromkeys(keys), options, dry_run=dry_run)
+
+
+def _alter(
+    given: dict[str, object],
+    changes: dict[str, float | None],
+    options: tuple[str, Sequence[str], bool],
+    *,
+    dry_run: bool,
+) -> None:
+    who: QuotaEntity = tuple(sorted(entity(given).items()))
+    if not who:
+        raise click.UsageError("whose? Give --user, --client-id, --ip, or one of --default-...")
+    bootstrap, properties, as_json = options
+    with connected(bootstrap, properties) as client:
+        client.admin.alter_quotas(who, changes, validate_only=dry_run)
+        if as_json:
+            echo_json({"entity": dict(who), "changes": changes, "executed": not dry_run})
+            return
+        done = "would change" if dry_run else "changed"
+        words = [f"{k} unset" if v is None else f"{k}={_number(v)}" for k, v in changes.items()]
+        click.echo(f"{done} {_words(who)}: {', '.join(words)}")
+
+
+def _words(who: QuotaEntity) -> str:
+    order = {kind: index for index, kind in enumerate(_TYPES)}
+    parts = sorted(who, key=lambda part: order.get(part[0], len(_TYPES)))
+    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in parts)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)
