@@ -60,10 +60,11 @@ def handler(parts: ServerParts) -> Handle:
 class FetchHandler:
     """Opens the session, hands what can be read to the replicas, answers with what has news."""
 
-    __slots__ = ("_cluster", "_max_bytes", "_old", "_replicas", "_sessions")
+    __slots__ = ("_cluster", "_max_bytes", "_old", "_quotas", "_replicas", "_sessions")
 
     def __init__(self, parts: ServerParts) -> None:
         self._cluster = parts.cluster
+        self._quotas = parts.quotas
         self._replicas = parts.replicas
         self._sessions = parts.fetch_sessions
         self._max_bytes = parts.config.integer("fetch.max.bytes")
@@ -101,7 +102,7 @@ class FetchHandler:
         max_bytes = min(request.max_bytes, self._max_bytes)
         if version < MAGIC_2_SINCE:
             max_bytes = bytes_limit(request, max_bytes)
-        if context.quotas.is_active and replica_id < 0:
+        if self._quotas.is_active and replica_id < 0:
             max_bytes = within_quota(context, max_bytes)
         return FetchParams(
             version=version,
