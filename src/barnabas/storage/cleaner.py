@@ -299,9 +299,8 @@ class LogCleaner:
             return
         cleaning.started_ms = self._doors.clock.monotonic_ms()
         self._passes[cleaning.partition] = cleaning
-        task = OffloadTask(
-            clean, job, config.log_cleaner_io_max_bytes_per_second / config.log_cleaner_threads
-        )
+        rate = config.log_cleaner_io_max_bytes_per_second / config.log_cleaner_threads
+        task = OffloadTask(clean, job, max(1.0, rate))
         _log.debug("Compacting %s: %s", log.topic_partition, cleaning.to_clean)
         cleaning.work = self._offload.submit(
             task,

@@ -81,7 +81,7 @@ class BatchFilter:
         self._stats.records_kept += len(kept)
         if not kept:
             return _without_records(header) if is_needed else None
-        has_tombstone = any(record.value is None for record in kept)
+        has_tombstone = None in [record.value for record in kept]
         horizon = self._new_horizon(header) if has_tombstone else None
         if len(kept) == len(records):
             return block if horizon is None else _rebuilt(batch, header, kept, horizon)
@@ -121,23 +121,19 @@ class BatchFilter:
     def _kept(
         self, records: Sequence[CompiledRecord], header: BatchHeader
     ) -> Sequence[CompiledRecord]:
+        latest_offset = self._offsets.latest_offset
+        if header.last_offset <= latest_offset:
+            kept = self._offsets.latest(records)
+        else:
+            # What lies behind the end of the pass is not looked at.
+            seen = [record for record in records if record.offset <= latest_offset]
+            kept = [*self._offsets.latest(seen), *records[len(seen) :]]
         horizon = header.delete_horizon
-        are_tombstones_over = horizon is not None and horizon <= self._job.now_ms
-        latest_offset, last_offset_of = self._offsets.latest_offset, self._offsets.get
-        kept: list[CompiledRecord] = []
-        for record in records:
-            offset = record.offset
-            if offset <= latest_offset:
-                key = record.key
-                if key is None:
-                    self._stats.keyless += 1
-                    continue
-                if offset < last_offset_of(key):
-                    continue
-                if are_tombstones_over and record.value is None:
-                    continue
-            kept.append(record)
-        return kept
+        if horizon is None or horizon > self._job.now_ms:
+            return kept
+        return [
+            record for record in kept if record.value is not None or record.offset > latest_offset
+        ]
 
 
 def _without_records(header: BatchHeader) -> bytearray:

@@ -64,6 +64,7 @@ def clean(disk: Disk, job: CleaningJob) -> Iterator[object]:
     sources = [source for source in job.sources if source.base_offset < end_offset]
     for group in group_segments(disk, job, sources):
         yield from _Cleaning(disk, job, group, stats).run(batch_filter, transactions)
+    stats.keyless = offsets.keyless
     yield stats
 
 
@@ -98,11 +99,12 @@ def _take(
     block, position, header = batch
     if header.is_control:
         transactions.on_control_batch(block, position, header)
-    elif not transactions.on_batch(header) and header.record_count:
-        for record in batch_records(block, position, header):
-            key, offset = record.key, record.offset
-            if key is not None and offset >= start and not offsets.put(key, offset):
-                return False
+    elif (
+        not transactions.on_batch(header)
+        and header.record_count
+        and not offsets.put(batch_records(block, position, header), start)
+    ):
+        return False
     offsets.latest_offset = header.last_offset
     return True
 
