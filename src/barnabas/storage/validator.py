@@ -12,6 +12,7 @@ from barnabas.record.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_FLAG,
+    CREATE_TIME,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -24,6 +25,7 @@ from barnabas.record.batch import (
     check_crc,
     read_header,
     set_log_append_time,
+    set_max_timestamp,
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.checksum import crc32c
@@ -108,13 +110,18 @@ def validate(
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
         UnsupportedCompressionTypeError
     """
+    claims = 0
     try:
         found = read_batches(records)
+        for _, header in found:
+            claims |= header.attributes
     except UnsupportedMagicError:
         records = memoryview(_converted(records, config, now_ms))
         found = read_batches(records)
     for _, header in found:
         _check(header, config, origin)
+    if claims & TIMESTAMP_TYPE_FLAG and origin is not _RAFT:
+        found = _without_claims(records, found, config)
     if origin is _CLIENT and (
         config.is_compacted or config.message_timestamp_before_max_ms != LONG_MAX
     ):
@@ -146,12 +153,7 @@ def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None
         raise UnsupportedCompressionTypeError(f"there is no compression {header.compression}")
     if origin is _RAFT:
         return
-    if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
-        raise RecordTooLargeError(
-            f"a batch has {header.size} bytes, max.message.bytes is {config.max_message_bytes}"
-        )
-    if config.message_timestamp_type == _CREATE_TIME and attributes & TIMESTAMP_TYPE_FLAG:
-        raise InvalidTimestampError("a producer must not claim log append time")
+    _check_size(header, config)
     if origin is _CLIENT:
         if attributes & CONTROL_FLAG:
             raise InvalidRecordError("clients must not write control records")
@@ -159,6 +161,26 @@ def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None
             raise InvalidRecordError(f"the base offset is {header.base_offset}, not 0")
         if header.producer_id >= 0 and header.base_sequence < 0:
             raise InvalidRecordError(f"producer {header.producer_id} sent no sequence")
+
+
+def _check_size(header: BatchHeader, config: LogConfig) -> None:
+    if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"a batch has {header.size} bytes, max.message.bytes is {config.max_message_bytes}"
+        )
+
+
+def _without_claims(records: memoryview, found: Batches, config: LogConfig) -> Batches:
+    """What a producer says of log append time is taken off, or refused where that holds."""
+    for position, header in found:
+        if not header.attributes & TIMESTAMP_TYPE_FLAG:
+            continue
+        if config.has_log_append_time:
+            problem = "a producer must not claim log append time"
+            errors = tuple((index, problem) for index in range(header.record_count))
+            raise InvalidTimestampError(problem, errors)
+        set_max_timestamp(records, position, CREATE_TIME, header.max_timestamp)
+    return [(position, read_header(records, position)) for position, _ in found]
 
 
 def _check_records(
@@ -225,7 +247,11 @@ def _recompressed(
         else:
             output += _rebuilt(records, position, header, target, config)
     made = memoryview(output)
-    return made, list(batches(made))
+    kept = list(batches(made))
+    for _, header in kept:
+        if not header.is_control:
+            _check_size(header, config)
+    return made, kept
 
 
 def _rebuilt(

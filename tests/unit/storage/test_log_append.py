@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.record.batch import read_header
+from barnabas.record.batch import check_crc, read_header
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig
@@ -149,10 +149,23 @@ def test_log_append_time_replaces_the_producers_time() -> None:
     assert [record.timestamp for record in all_records(bench.log)] == [NOW_MS, NOW_MS]
 
 
-def test_a_producer_that_claims_log_append_time_is_refused() -> None:
+def test_a_producer_that_claims_log_append_time_is_not_believed() -> None:
     bench = Bench()
+    bench.append(batch([b"a"], timestamp_type=1, log_append_time_ms=NOW_MS))
+    stored = content(read(bench.log))
+    assert read_header(stored).timestamp_type == 0
+    assert check_crc(stored, 0, read_header(stored))
+    bench = Bench(LogConfig(message_timestamp_type="LogAppendTime"))
     with pytest.raises(InvalidTimestampError):
         bench.append(batch([b"a"], timestamp_type=1, log_append_time_ms=NOW_MS))
+
+
+def test_a_batch_that_grows_beyond_the_limit_when_it_is_unpacked_is_refused() -> None:
+    packed = batch([bytes(10_000)], compression=1)
+    bench = Bench(LogConfig(max_message_bytes=2000, compression_type="uncompressed"))
+    with pytest.raises(RecordTooLargeError):
+        bench.append(packed)
+    Bench(LogConfig(max_message_bytes=2000)).append(packed)
 
 
 @pytest.mark.parametrize(

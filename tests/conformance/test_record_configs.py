@@ -1,0 +1,186 @@
+"""Topic configs that change or refuse what is produced: time, compression, sizes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.record.batch import (
+    ATTRIBUTES_POSITION,
+    TIMESTAMP_TYPE_FLAG,
+    BatchHeader,
+    batches,
+    check_crc,
+    set_crc,
+)
+from barnabas.record.builder import BatchBuilder
+from barnabas.record.compression import CODES, NAMES
+from barnabas.record.reader import records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.record.record import Record
+    from conformance.raw_client import RawClient
+
+MINUTE_MS = 60_000
+NO_TIMESTAMP = -1
+
+
+def batch(
+    stamps: Sequence[int], size: int = 100, compression: int = 0, key: bytes | None = b"k"
+) -> bytearray:
+    """One record per timestamp."""
+    builder = BatchBuilder(compression=compression)
+    for index, at in enumerate(stamps):
+        builder.append(at, key, bytes([65 + index]) * size)
+    return bytearray(builder.build())
+
+
+def produce(raw: RawClient, topic: str, records: bytes | bytearray) -> Any:
+    data = PartitionProduceData(index=0, records=bytes(records))
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=5000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    response: Any = raw.ask(request, 9)
+    return response.responses[0].partition_responses[0]
+
+
+def error_of(raw: RawClient, topic: str, records: bytes | bytearray) -> str:
+    return ErrorCode(produce(raw, topic, records).error_code).name
+
+
+def stored(raw: RawClient, topic: str) -> list[tuple[BatchHeader, list[Record]]]:
+    """What the topic has, every checksum right."""
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
+    topics = [FetchTopic(topic=topic, partitions=[partition])]
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 24, topics=topics)
+    response: Any = raw.ask(request, 11)
+    data = bytes(response.responses[0].partitions[0].records or b"")
+    found = list(batches(data))
+    assert all(check_crc(data, position, header) for position, header in found)
+    return [(header, list(records_of(data, position, header))) for position, header in found]
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@pytest.mark.parametrize("wanted", ["uncompressed", *NAMES[1:]])
+def test_a_topic_keeps_everything_in_its_own_compression(
+    raw: RawClient, make_topic: Callable[..., str], wanted: str
+) -> None:
+    topic, now = make_topic(1, compression_type=wanted), now_ms()
+    stamps = [now - 5, now - 3, now - 4]
+    for code in range(len(NAMES)):
+        assert produce(raw, topic, batch(stamps, 200, code)).base_offset == 3 * code
+    found = stored(raw, topic)
+    code = CODES["none" if wanted == "uncompressed" else wanted]
+    assert [header.compression for header, _ in found] == [code] * len(NAMES)
+    assert [header.base_offset for header, _ in found] == [0, 3, 6, 9, 12]
+    assert {header.max_timestamp for header, _ in found} == {now - 3}
+    records = [record for _, each in found for record in each]
+    assert [record.offset for record in records] == list(range(15))
+    assert [record.timestamp for record in records] == stamps * 5
+
+
+def test_a_topic_without_one_keeps_what_comes(raw: RawClient, topic: str) -> None:
+    sent = [batch([now_ms()], 200, code) for code in range(len(NAMES))]
+    for each in sent:
+        assert error_of(raw, topic, each) == "NONE"
+    assert [header.compression for header, _ in stored(raw, topic)] == list(range(len(NAMES)))
+
+
+def test_compression_levels_are_obeyed(raw: RawClient, make_topic: Callable[..., str]) -> None:
+    words = b" ".join(b"word%d" % (number * number % 977) for number in range(3000))
+    sizes = {}
+    for level in ("1", "9"):
+        topic = make_topic(1, compression_type="gzip", compression_gzip_level=level)
+        builder = BatchBuilder()
+        builder.append(now_ms(), b"k", words)
+        assert error_of(raw, topic, builder.build()) == "NONE"
+        ((header, records),) = stored(raw, topic)
+        assert records[0].value == words
+        sizes[level] = header.size
+    assert sizes["9"] < sizes["1"]
+
+
+@pytest.mark.parametrize("compression", [0, 1, 4])
+def test_the_brokers_time_replaces_the_producers(
+    raw: RawClient, make_topic: Callable[..., str], compression: int
+) -> None:
+    topic, now = make_topic(1, message_timestamp_type="LogAppendTime"), now_ms()
+    stamps = [now - 10**9, now + 10**9, 5]
+    answer = produce(raw, topic, batch(stamps, compression=compression))
+    assert answer.error_code == ErrorCode.NONE
+    ((header, records),) = stored(raw, topic)
+    assert abs(answer.log_append_time_ms - now) < MINUTE_MS
+    assert {record.timestamp for record in records} == {answer.log_append_time_ms}
+    assert header.timestamp_type == 1
+    assert header.compression == compression
+
+
+def test_a_producer_cannot_claim_the_brokers_time(
+    raw: RawClient, make_topic: Callable[..., str], topic: str
+) -> None:
+    claim = batch([now_ms()])
+    attributes = claim[ATTRIBUTES_POSITION + 1] | TIMESTAMP_TYPE_FLAG
+    claim[ATTRIBUTES_POSITION + 1] = attributes
+    set_crc(claim, 0, len(claim))
+    other = make_topic(1, message_timestamp_type="LogAppendTime")
+    assert error_of(raw, other, claim) == "INVALID_TIMESTAMP"
+    assert error_of(raw, topic, claim) == "NONE"
+    ((header, _),) = stored(raw, topic)
+    assert header.timestamp_type == 0
+
+
+@pytest.mark.parametrize("compression", [0, 1])
+def test_times_out_of_range_are_refused_and_named(
+    raw: RawClient, make_topic: Callable[..., str], compression: int
+) -> None:
+    topic = make_topic(
+        1, message_timestamp_before_max_ms="20000", message_timestamp_after_max_ms="20000"
+    )
+    now = now_ms()
+    for stamps in ([now], [now - 1000, now + 1000], [NO_TIMESTAMP]):
+        assert error_of(raw, topic, batch(stamps, compression=compression)) == "NONE"
+    stamps = [now, now - MINUTE_MS, now + MINUTE_MS]
+    answer = produce(raw, topic, batch(stamps, compression=compression))
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [each.batch_index for each in answer.record_errors] == [1, 2]
+
+
+def test_a_time_an_hour_ahead_is_refused_unless_told_otherwise(raw: RawClient, topic: str) -> None:
+    assert error_of(raw, topic, batch([now_ms() + 59 * MINUTE_MS])) == "NONE"
+    assert error_of(raw, topic, batch([now_ms() + 61 * MINUTE_MS])) == "INVALID_TIMESTAMP"
+    assert error_of(raw, topic, batch([5])) == "NONE"
+
+
+def test_batches_are_measured_as_they_come_and_as_they_are_kept(
+    raw: RawClient, make_topic: Callable[..., str]
+) -> None:
+    now = now_ms()
+    small = make_topic(1, max_message_bytes="2000")
+    fitting = next(made for size in range(2000, 0, -1) if len(made := batch([now], size)) <= 2000)
+    assert len(fitting) == 2000
+    assert error_of(raw, small, fitting) == "NONE"
+    assert error_of(raw, small, batch([now], 2001)) == "MESSAGE_TOO_LARGE"
+    assert error_of(raw, small, batch([now], 10_000, compression=1)) == "NONE"
+    unpacked = make_topic(1, max_message_bytes="2000", compression_type="uncompressed")
+    assert error_of(raw, unpacked, batch([now], 10_000, compression=1)) == "MESSAGE_TOO_LARGE"
+    packed = make_topic(1, max_message_bytes="2000", compression_type="gzip")
+    assert error_of(raw, packed, batch([now], 10_000)) == "MESSAGE_TOO_LARGE"
+    segments = make_topic(1, segment_bytes="1048576", max_message_bytes="5000000")
+    assert error_of(raw, segments, batch([now], 1_100_000)) == "RECORD_LIST_TOO_LARGE"
