@@ -123,7 +123,7 @@ class PowerLossWalk:
             (2, self.delete_records),
             (1, self.delete_topic),
             (1, lambda: self.create(f"t{next(self.numbers)}", self.rng.choice([0, 1, 7]))),
-            (0, self.move),
+            (2, self.move),
         ]
         weights = [weight for weight, _ in steps]
         self.rng.choices([action for _, action in steps], weights)[0]()

@@ -223,6 +223,12 @@ class Partition:
         info.leader_high_watermark_change = self.maybe_increment_high_watermark()
         return info
 
+    def on_moved(self, log: Log) -> None:
+        """The replica lies in another directory now, in a log with the same records, all synced."""
+        self.log = log
+        self.sync_required_from = NOTHING_TO_SYNC
+        self.maybe_increment_high_watermark()
+
     def on_synced(self, end_offset: int) -> bool:
         """Everything below `end_offset` has been synced.
 

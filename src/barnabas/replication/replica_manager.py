@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.storage.append_info import AppendOrigin
     from barnabas.storage.config import LogConfig
+    from barnabas.storage.log import Log
     from barnabas.storage.read_result import FetchIsolation
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
@@ -366,12 +367,20 @@ class ReplicaManager:
             return
         partition.syncing = True
         synced_to = partition.log.log_end_offset
-        partition.log.flush_async(partial(self._on_synced, partition, synced_to))
+        log = partition.log
+        log.flush_async(partial(self._on_synced, partition, (log, synced_to)))
 
-    def _on_synced(self, partition: Partition, synced_to: int, error: BaseException | None) -> None:
+    def _on_synced(
+        self, partition: Partition, synced: tuple[Log, int], error: BaseException | None
+    ) -> None:
         partition.syncing = False
         key = partition.topic_partition
-        if error is not None:
+        log, synced_to = synced
+        if log is not partition.log:
+            # Moved to another directory meanwhile, where it was synced.
+            if partition.sync_required_from != NOTHING_TO_SYNC:
+                self._sync(partition)
+        elif error is not None:
             # Never tried again: what the disk has of it is unknown.
             _log.error("sync of %s failed: %s", key, error)
             if self._online.get(key) is partition:

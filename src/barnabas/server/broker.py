@@ -24,6 +24,7 @@ from barnabas.raft.config import RaftConfig
 from barnabas.raft.opening import RaftOpening, open_raft
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.fetch_session_cache import FetchSessionCache
+from barnabas.replication.log_dir_moves import LogDirMoves
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.server.alter_partition_sender import ForwardedAlterPartition
@@ -283,7 +284,9 @@ class Broker:
             self._replicas,
             self._groups,
         )
+        self._moves = LogDirMoves(self._replicas, self._logs, assignments, self._doors)
         self._follower.add_listener(assignments.on_changes)
+        self._follower.add_listener(self._moves.on_changes)
 
     def _bind(self) -> None:
         """Listen on every endpoint; connections wait until `_serve`."""
@@ -325,6 +328,7 @@ class Broker:
             forwarding=self._forwarding,
             logs=self._logs,
             disk=runtime.disk,
+            log_dir_moves=self._moves,
             replicas=self._replicas,
             fetch_sessions=FetchSessionCache(
                 config.integer("max.incremental.fetch.session.cache.slots"),
@@ -390,6 +394,7 @@ class Broker:
         """Its partitions answer KAFKA_STORAGE_ERROR, and the others go on while they can."""
         _log.error("%s", describe_directory_failure(directory.path, error))
         self._replicas.on_directory_failed(directory.path)
+        self._moves.on_directory_failed()
         if directory is self._directories.metadata or not any(
             each.is_online for each in self._logs.directories
         ):

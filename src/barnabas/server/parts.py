@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.raft.driver import RaftDriver
     from barnabas.replication.fetch_session_cache import FetchSessionCache
+    from barnabas.replication.log_dir_moves import LogDirMoves
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
@@ -40,6 +41,7 @@ class ServerParts:
     forwarding: Forwarding
     logs: LogManager
     disk: Disk
+    log_dir_moves: LogDirMoves
     replicas: ReplicaManager
     fetch_sessions: FetchSessionCache
     auto_topics: AutoTopics

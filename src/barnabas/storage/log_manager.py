@@ -1,7 +1,7 @@
 """All logs of a broker (Kafka's LogManager): opening, placing, moving, deleting, checkpoints.
 
-Logs are opened in slices, one per turn of the loop, so that ten thousand partitions, or one large
-one that was not closed, never hold it; files are written and removed off the loop.
+Logs are opened in slices, so that neither ten thousand of them nor a large one that was not closed
+hold the loop; files are written and removed off it.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ class LogManager:
             directory.recovery_points.write(self._recovery_points(directory))
             directory.log_start_offsets.write(self._log_start_offsets(directory))
             directory.high_watermarks.write(self._high_watermarks(directory))
-            self._young.unmark(self.logs)
+            self._young.unmark(self._log_in)
             write_marker(self._doors.disk, directory.path, broker_epoch)
         elif directory.was_stopped_cleanly:
             # Stopped while it was being opened: what was not opened is as clean as before.
@@ -307,12 +307,6 @@ class LogManager:
                 log.assign_topic_id(topic_id)
             return log
         directory = self._directory_for(partition, directory_id)
-        try:
-            path = f"{directory.path}/{partition.directory_name}"
-            self._young.mark(partition, path, directory)
-        except OSError as error:
-            self._take_offline(directory, error)
-            raise KafkaStorageError(f"{directory.path}: {error}") from error
         log = self._create(f"{directory.path}/{partition.directory_name}", partition, topic_id,
                            config)  # fmt: skip
         self.logs[partition] = log
@@ -341,7 +335,20 @@ class LogManager:
             topic_id,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
         )
+        directory = next(each for each in self.directories if each.holds(path))
+        try:
+            self._young.mark(partition, path, directory)
+        except OSError as error:
+            self._take_offline(directory, error)
+            raise KafkaStorageError(f"{path}: {error}") from error
         return Log.open(path, config, self._doors, opening)
+
+    def _log_in(self, partition: TopicPartition, directory: LogDirectory) -> Log | None:
+        """The log of a partition, or its future replica, in that directory."""
+        if self._directory_of.get(partition) is directory:
+            return self.logs[partition]
+        found = self._future_directory_of.get(partition) is directory
+        return self.futures[partition] if found else None
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
         """Cut a log, and let the recovery points on disk follow; returns whether it was cut."""
@@ -399,8 +406,7 @@ class LogManager:
     @property
     def offline_paths(self) -> list[str]:
         """The data directories that cannot be used."""
-        failed = [each.path for each in self.directories if not each.is_online]
-        return [*self._offline_paths, *failed]
+        return [*self._offline_paths, *(d.path for d in self.directories if not d.is_online)]
 
     @property
     def offline_directory_ids(self) -> list[bytes]:
@@ -443,7 +449,7 @@ class LogManager:
         return next((each for each in self.directories if each.path == path), None)
 
     def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """Make the partition's log in that directory, should it be made."""
+        """Make the partition's log there, should it be made."""
         if partition not in self.logs and len(self._preferred) < _PREFERRED_MAX:
             self._preferred[partition] = directory
 
@@ -495,7 +501,9 @@ class LogManager:
         self._directory_of[partition] = directory
         self._delete_later(log)
         log.sync_name()
-        self.checkpoint_all()
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
         return future
 
     def _forget_future(self, partition: TopicPartition) -> Log:
@@ -505,12 +513,6 @@ class LogManager:
 
     # -- checkpoints -------------------------------------------------------------------------
 
-    def checkpoint_all(self) -> None:
-        """Write them all."""
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_high_watermarks()
-
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points, off the loop."""
         for directory in self._online():
@@ -519,7 +521,7 @@ class LogManager:
     def checkpoint_log_start_offsets(self) -> None:
         """Write the log start offsets that are not simply where the first segment begins."""
         try:
-            self._young.unmark(self.logs)
+            self._young.unmark(self._log_in)
         except OSError as error:
             self._on_disk_failure(error.filename or "", error)
         for directory in self._online():

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.runtime.disk import Disk
     from barnabas.storage.log import Log
     from barnabas.storage.log_directory import LogDirectory
@@ -27,7 +29,7 @@ class YoungLogs:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         # With the number of writes of each checkpoint that were begun when the mark was set.
-        self._marked: dict[TopicPartition, tuple[LogDirectory, tuple[int, ...]]] = {}
+        self._marked: dict[tuple[TopicPartition, LogDirectory], tuple[int, ...]] = {}
 
     def mark(self, partition: TopicPartition, path: str, directory: LogDirectory) -> None:
         """Before a log is made in `path`: mark it if a checkpoint has an entry of its name."""
@@ -39,19 +41,23 @@ class YoungLogs:
     def note(self, partition: TopicPartition, directory: LogDirectory) -> None:
         """The log has a mark."""
         started = tuple(each.started for each in directory.checkpoints)
-        self._marked[partition] = (directory, started)
+        self._marked[partition, directory] = started
 
-    def unmark(self, logs: dict[TopicPartition, Log]) -> None:
-        """Take the marks from logs whose checkpoints were all begun and written since."""
-        for partition, (directory, started) in list(self._marked.items()):
-            log = logs.get(partition)
+    def unmark(self, find: Callable[[TopicPartition, LogDirectory], Log | None]) -> None:
+        """Take the marks from logs whose checkpoints were all begun and written since.
+
+        Args:
+            find: the log of a partition, or its future replica, in a directory.
+        """
+        for (partition, directory), started in list(self._marked.items()):
+            log = find(partition, directory)
             if log is None:
-                del self._marked[partition]
+                del self._marked[partition, directory]
             elif all(
                 each.written > before
                 for each, before in zip(directory.checkpoints, started, strict=True)
             ):
-                del self._marked[partition]
+                del self._marked[partition, directory]
                 path = f"{log.directory}/{FILE_NAME}"
                 if self._disk.exists(path):
                     self._disk.remove(path)

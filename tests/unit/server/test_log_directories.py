@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.record.conversion import read_records
 from barnabas.runtime.rng import SeededRng
 from barnabas.server.log_directories import DirectoryPaths, open_data_directories
 from barnabas.sim.disk import DiskFault
@@ -250,3 +262,143 @@ def test_the_metadata_log_may_have_a_directory_of_its_own() -> None:
     broker.host.disk.faults.append(DiskFault(ONE, ("write", "sync")))
     broker.produce("t", b"x")
     assert not broker.failures
+
+
+def alter(broker: SimulatedBroker, topic: str, path: str, partition: int = 0) -> int:
+    asked = AlterReplicaLogDirTopic(name=topic, partitions=[partition])
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[asked])])
+    return broker.ask(request, 2).results[0].partitions[0].error_code
+
+
+def other(path: str) -> str:
+    return TWO if path == ONE else ONE
+
+
+def values(broker: SimulatedBroker, topic: str) -> list[bytes | None]:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[partition])]
+    )
+    records = broker.ask(request, 11).responses[0].partitions[0].records
+    return [record.value for record in read_records(bytes(records))]
+
+
+def moved(broker: SimulatedBroker, topic: str, path: str) -> bool:
+    return directory_of(broker, topic) == path
+
+
+def test_a_replica_moves_to_another_directory_while_it_is_written_to() -> None:
+    broker = filled()
+    source = directory_of(broker, "a")
+    target = other(source)
+    large = [bytes([65 + number]) * 600_000 for number in range(6)]
+    for value in large:
+        broker.produce("a", value)
+    assert alter(broker, "a", target) == 0
+    (future,) = [
+        each
+        for result in describe(broker, "a")
+        for topic in result.topics
+        for each in topic.partitions
+        if each.is_future_key
+    ]
+    assert future.offset_lag > 0
+    expected = [b"1", b"2", *large]
+    while not moved(broker, "a", target):
+        value = b"%d" % len(expected)
+        assert broker.produce("a", value).base_offset == len(expected)
+        expected.append(value)
+    broker.produce("a", b"behind")
+    assert values(broker, "a") == [*expected, b"behind"]
+    assert broker.world.run_until(
+        lambda: (
+            registration(broker, "a").directory_of(1)
+            == next(each.id for each in broker.broker._logs.directories if each.path == target)
+        )
+    )
+    assert "a-0" not in broker.host.disk.list(source)
+    assert len(names(broker, source, "-delete")) == 1
+    broker.stop()
+    broker.restart()
+    assert moved(broker, "a", target)
+    assert values(broker, "a") == [*expected, b"behind"]
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("after_ms", [0, 1, 2, 4, 8, 16, 30])
+def test_a_move_goes_on_after_a_kill_at_any_moment(after_ms: int, power: bool) -> None:
+    broker = SimulatedBroker(3 + after_ms, log_dirs=f"{ONE},{TWO}")
+    broker.make_topic("a", flush_messages="1")
+    expected = [bytes([65 + number]) * 300_000 for number in range(10)]
+    for value in expected:
+        assert broker.produce("a", value).error_code == 0
+    target = other(directory_of(broker, "a"))
+    assert alter(broker, "a", target) == 0
+    broker.world.run_for(after_ms)
+    (broker.host.lose_power if power else broker.host.kill)()
+    broker.restart()
+    # Whatever the loss of power left of the copy, the move can be asked for again.
+    assert alter(broker, "a", target) == 0
+    assert broker.world.run_until(lambda: moved(broker, "a", target))
+    assert values(broker, "a") == expected
+    assert not broker.broker._logs.futures
+
+
+def test_a_move_is_given_up_for_another_directory() -> None:
+    broker = filled()
+    source = directory_of(broker, "a")
+    broker.produce("a", bytes(900_000))
+    assert alter(broker, "a", other(source)) == 0
+    assert alter(broker, "a", source) == 0
+    assert not broker.broker._logs.futures
+    broker.world.run_for(1000)
+    assert moved(broker, "a", source)
+    assert registration(broker, "a").directory_of(1) == next(
+        each.id for each in broker.broker._logs.directories if each.path == source
+    )
+
+
+def test_moves_that_cannot_be_are_refused() -> None:
+    broker = filled()
+    broker.make_topic("x" * 220)
+    assert alter(broker, "a", "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert alter(broker, "nowhere", ONE) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert alter(broker, "a", ONE, 7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert alter(broker, "x" * 220, ONE) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    kept = lying_in(broker, ONE)[0]
+    broker.host.disk.faults.append(DiskFault(TWO, ("write", "sync")))
+    broker.produce(lying_in(broker, TWO)[0], b"x")
+    assert alter(broker, kept, TWO) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert alter(broker, kept, ONE) == 0
+
+
+def test_a_directory_is_remembered_for_a_topic_that_is_still_to_be() -> None:
+    broker = two_directories()
+    assert alter(broker, "soon", TWO) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.make_topic("soon")
+    assert moved(broker, "soon", TWO)
+
+
+def test_a_target_that_fails_leaves_the_replica_where_it_is() -> None:
+    broker = filled()
+    topic = lying_in(broker, ONE)[0]
+    broker.produce(topic, bytes(900_000))
+    assert alter(broker, topic, TWO) == 0
+    broker.host.disk.faults.append(DiskFault(TWO, ("write", "sync")))
+    broker.world.run_for(500)
+    assert broker.produce(topic, b"4").base_offset == 3
+    assert moved(broker, topic, ONE)
+
+
+def test_deleted_records_stay_deleted_by_a_move() -> None:
+    broker = filled()
+    broker.produce("a", b"3", b"4", b"5")
+    target = other(directory_of(broker, "a"))
+    asked = DeleteRecordsTopic(
+        name="a", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)]
+    )
+    assert broker.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=1000), 2).topics
+    assert alter(broker, "a", target) == 0
+    assert broker.world.run_until(lambda: moved(broker, "a", target))
+    log = broker.broker._logs.logs[TopicPartition("a", 0)]
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (3, 5, 5)

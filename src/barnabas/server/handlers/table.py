@@ -49,6 +49,7 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.DELETE_GROUPS: ServedApi(0, 3, "delete_groups"),
     ApiKey.OFFSET_DELETE: ServedApi(0, 0, "offset_delete"),
     ApiKey.DESCRIBE_CLUSTER: ServedApi(0, 2, "describe_cluster"),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ServedApi(0, 2, "alter_replica_log_dirs"),
     ApiKey.DESCRIBE_LOG_DIRS: ServedApi(0, 5, "describe_log_dirs"),
     ApiKey.DESCRIBE_PRODUCERS: ServedApi(0, 0, "describe_producers"),
     ApiKey.ELECT_LEADERS: ServedApi(0, 2, "elect_leaders"),

@@ -1,0 +1,220 @@
+"""Moves of replicas to other data directories (KIP-113; Kafka's ReplicaAlterLogDirsManager).
+
+A future replica is filled from the log. When it has all, the controller is told its directory, then
+the rest is copied and both change places in one turn: A copying, B assigning, C finishing. What a
+restart finds goes on from A; what it finds between the two renames of C, the log manager settles.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.storage.errors import StorageError
+from barnabas.storage.log_copy import LogCopy
+from barnabas.storage.topic_partition import DIRECTORY_NAME_MAX, TopicIdPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.replication.partition import Partition
+    from barnabas.replication.partition_registry import LeadershipChanges
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log import Log
+    from barnabas.storage.log_directory import LogDirectory
+    from barnabas.storage.log_manager import LogManager
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+# Between tries while the controller does not take the new directory.
+_RETRY_MS = 1_000
+
+
+class DirectoryAssigner(Protocol):
+    """The way to the controller."""
+
+    def assign(
+        self, where: TopicIdPartition, directory: bytes, on_done: Callable[[bool], None]
+    ) -> None:
+        """Tell it where a replica lies; `on_done` gets whether it has taken it."""
+        ...
+
+
+class _Stage(Enum):
+    COPYING = auto()
+    ASSIGNING = auto()
+    FINISHING = auto()
+
+
+class _Move:
+    __slots__ = ("copy", "directory", "partition", "stage")
+
+    def __init__(self, partition: Partition, directory: LogDirectory) -> None:
+        self.partition = partition
+        self.directory = directory
+        self.stage = _Stage.COPYING
+        self.copy: LogCopy
+
+
+class LogDirMoves:
+    """At most one move of a partition is under way."""
+
+    __slots__ = ("_assigner", "_doors", "_logs", "_moves", "_replicas")
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        assigner: DirectoryAssigner,
+        doors: LogDoors,
+    ) -> None:
+        self._replicas = replicas
+        self._logs = logs
+        self._assigner = assigner
+        self._doors = doors
+        self._moves: dict[TopicPartition, _Move] = {}
+
+    def alter(self, key: TopicPartition, path: str) -> ErrorCode:
+        """Move the partition's replica to the data directory `path`, in the background.
+
+        Returns:
+            NONE when the move has begun, is under way, or is not needed; else
+            INVALID_TOPIC_EXCEPTION (the name is too long), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR,
+            INVALID_REPLICA_ASSIGNMENT (cordoned), UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE
+            (the directory is remembered for when there is one).
+        """
+        if len(key.future_directory_name(bytes(16)).encode()) > DIRECTORY_NAME_MAX:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        directory = self._logs.directory_at(path)
+        if directory is None or not directory.is_online:
+            known = path in self._logs.offline_paths
+            return ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.LOG_DIR_NOT_FOUND
+        if directory.is_cordoned and self._logs.directory_of(key) is not directory:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        partition = self._replicas.partition(key)
+        if isinstance(partition, ErrorCode):
+            self._logs.prefer(key, directory)
+            is_elsewhere = partition is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else partition
+        try:
+            return self._begin(partition, directory)
+        except StorageError as error:
+            _log.error("cannot move %s to %s: %s", key, path, error)
+            return error.error_code
+
+    def _begin(self, partition: Partition, directory: LogDirectory) -> ErrorCode:
+        key = partition.topic_partition
+        going_to = self._logs.future_directory_of(key)
+        if going_to is directory:
+            return ErrorCode.NONE
+        if going_to is not None:
+            self._give_up(key)
+        if self._logs.directory_of(key) is directory:
+            return ErrorCode.NONE
+        if self._logs.has_offline_directories:
+            # One that is offline may hold a future replica of it already.
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._logs.create_future(key, directory)
+        self._start(partition)
+        return ErrorCode.NONE
+
+    def on_changes(self, changes: LeadershipChanges) -> None:
+        """Metadata has changed: go on with what a restart interrupted, forget what is gone."""
+        for key in changes.deleted:
+            self._forget(key)
+        for partition in (*changes.leaders, *changes.followers):
+            key = partition.topic_partition
+            move = self._moves.get(key)
+            if move is not None and move.partition is not partition:
+                self._forget(key)
+            if key in self._logs.futures and key not in self._moves:
+                self._start(partition)
+
+    def on_directory_failed(self) -> None:
+        """Logs have gone with it: moves from or to it end."""
+        for key, move in list(self._moves.items()):
+            if self._logs.futures.get(key) is not move.copy.future or (
+                self._logs.logs.get(key) is not move.copy.source
+            ):
+                self._forget(key)
+
+    def _start(self, partition: Partition) -> None:
+        key = partition.topic_partition
+        directory = self._logs.future_directory_of(key)
+        assert directory is not None
+        move = self._moves[key] = _Move(partition, directory)
+        move.copy = LogCopy(
+            partition.log,
+            self._logs.futures[key],
+            self._doors,
+            lambda: self._on_caught_up(move),
+            lambda error: self._on_failed(move, error),
+        )
+        move.copy.start()
+
+    def _forget(self, key: TopicPartition) -> None:
+        move = self._moves.pop(key, None)
+        if move is not None:
+            move.copy.cancel()
+
+    def _give_up(self, key: TopicPartition) -> None:
+        """Somebody wants it elsewhere: what was copied goes, and where it lies is told anew."""
+        move = self._moves.get(key)
+        self._forget(key)
+        self._logs.delete_future(key)
+        current = self._logs.directory_of(key)
+        if move is not None and move.stage is not _Stage.COPYING and current is not None:
+            where = TopicIdPartition(move.partition.topic_id, *key)
+            self._assigner.assign(where, current.id, lambda _: None)
+
+    def _is_current(self, move: _Move) -> bool:
+        return self._moves.get(move.partition.topic_partition) is move
+
+    def _on_failed(self, move: _Move, error: StorageError) -> None:
+        if self._is_current(move):
+            key = move.partition.topic_partition
+            _log.error("the move of %s to %s has failed: %s", key, move.directory.path, error)
+            self._forget(key)
+
+    def _on_caught_up(self, move: _Move) -> None:
+        if not self._is_current(move):
+            return
+        if move.stage is _Stage.FINISHING:
+            self._finish(move)
+            return
+        move.stage = _Stage.ASSIGNING
+        # So that little is left to be synced in the turn of the change.
+        move.copy.future.flush_async(lambda _: self._assign(move))
+
+    def _assign(self, move: _Move) -> None:
+        if not self._is_current(move):
+            return
+        partition = move.partition
+        where = TopicIdPartition(partition.topic_id, *partition.topic_partition)
+
+        def done(accepted: bool) -> None:
+            if not self._is_current(move):
+                return
+            if accepted:
+                move.stage = _Stage.FINISHING
+                move.copy.start()
+            else:
+                self._doors.timer.call_later(_RETRY_MS, lambda: self._assign(move))
+
+        self._assigner.assign(where, move.directory.id, done)
+
+    def _finish(self, move: _Move) -> None:
+        """Both logs end at the same offset in this very turn."""
+        key = move.partition.topic_partition
+        try:
+            log: Log = self._logs.replace_with_future(key)
+        except StorageError as error:
+            self._on_failed(move, error)
+            return
+        self._forget(key)
+        move.partition.on_moved(log)
+        self._replicas.wake(key)
