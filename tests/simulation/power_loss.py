@@ -360,7 +360,7 @@ class PowerLossWalk:
         """The last batch is known as a duplicate where it is still there; then go on."""
         if topic.last is not None and topic.last[0] + len(topic.last[1][1]) == end:
             base_offset, batch = topic.last
-            if base_offset in topic.values:
+            if base_offset >= topic.log_start_offset:
                 answer = self.send(topic, batch)
                 if (answer.error_code, answer.base_offset) != (0, base_offset):
                     raise ViolationError(

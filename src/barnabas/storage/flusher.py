@@ -37,7 +37,11 @@ def sync_files(
             file.sync()
         finally:
             file.close()
-    disk.sync_directory(directory)
+    try:
+        disk.sync_directory(directory)
+    except FileNotFoundError:
+        # Renamed meanwhile: to be deleted, or, synced before, to take another log's place.
+        return
     # The log's own directory may be as new as the names in it.
     disk.sync_directory(directory.rpartition("/")[0] or ".")
 
