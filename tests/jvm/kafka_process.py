@@ -33,6 +33,7 @@ class KafkaProcess:
         settings: broker keys, over those that make a small single node.
         jars: the folder of tests/jvm whose versions are used.
         machine: options of Java for memory, compiler and collector.
+        features: levels that a new directory is formatted with, instead of Kafka's newest.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class KafkaProcess:
         settings: Mapping[str, str] | None = None,
         jars: str = "kafka",
         machine: Sequence[str] = QUICK,
+        features: Mapping[str, int] | None = None,
     ) -> None:
         self.directory = directory
         self.data_directory = directory / "data"
@@ -50,6 +52,7 @@ class KafkaProcess:
         self.port, self._controller_port = _free_ports(2)
         self._java = java_command(jars, log_level="INFO", machine=machine)
         self._settings = dict(settings or {})
+        self._features = dict(features or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -97,6 +100,8 @@ class KafkaProcess:
         if (self.data_directory / "meta.properties").exists():
             return
         words = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
+        for name, level in self._features.items():
+            words += ["--feature", f"{name}={level}"]
         with self.log_file.open("ab") as log:
             subprocess.run(
                 [*self._java, *words, "-c", str(self._properties)],
