@@ -47,6 +47,9 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
     },
     "list_offsets: read-committed": {"answer 6 *": _IGNORED},
     "metadata: by-id": {"answer 5 *": _TOLD},
+    "produce: a-transactional-batch-with-an-id-that-has-no-transaction": {
+        "answer 1 *": "there are no transactions yet: refused, where Kafka says to try again"
+    },
     "produce: compressed-bytes-that-are-not": {"*": _OPAQUE},
     "produce: headers-that-lie": {"answer 3 *": _TOLD},
     "produce: lengths-that-lie": {"answer 6 *": _TOLD},

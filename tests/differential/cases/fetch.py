@@ -51,6 +51,19 @@ def offsets_out_of_range(scene: Scene) -> None:
 
 
 @case(FETCH)
+def offsets_below_the_log_s_start(scene: Scene) -> None:
+    topic = scene.topic()
+    for _ in range(3):
+        scene.produce(topic, batch(b"a"))
+    cut = [{"partition_index": 0, "offset": 2}]
+    asked = {"topics": [{"name": topic, "partitions": cut}], "timeout_ms": 5000}
+    scene.compare(asked, ApiKey.DELETE_RECORDS, 2)
+    for offset in range(4):
+        scene.compare(of(topic, offset))
+        scene.compare(of(topic, offset, last_fetched_epoch=0))
+
+
+@case(FETCH)
 def limits_of_bytes(scene: Scene) -> None:
     topic = scene.topic()
     for _ in range(3):

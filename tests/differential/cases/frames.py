@@ -7,19 +7,22 @@ closed, and every byte of an answer that is not an echo of something drawn.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_bytes
+from barnabas.protocol.headers import encode_request_header
+from barnabas.protocol.schema import STRING, Array, Struct, is_flexible
 from barnabas.server.handlers.table import SERVED_APIS
 from differential.case import CASES, Case, case
-from differential.request import request
 from differential.scene import Scene
 
 VERSIONS = ApiKey.API_VERSIONS
-# A request of each API without parts: whole, and small.
 _LIST_OFFSETS, _OF_NOTHING = struct.pack(">hhi", 2, 1, 5), struct.pack(">ii", -1, 0)
-_SMALLEST = {ApiKey.FIND_COORDINATOR: {"key": "a"}}
+CUTS = 6
+MARK = b"@@@"
 
 
 def framed(body: bytes) -> bytes:
@@ -59,26 +62,74 @@ def client_ids(scene: Scene) -> None:
 
 
 def _cut(scene: Scene) -> None:
-    """Bodies that end too soon, and bytes behind the end."""
-    for data in _frames(scene, (1, 2, 3)):
-        scene.compare_bytes(data)
+    """Bodies that end too soon, in several places."""
+    header, body = _parts(scene, filled(request_class(scene.api), scene.version))
+    for size in sorted({len(body) * step // CUTS for step in range(CUTS)}):
+        scene.compare_bytes(framed(header + body[:size]))
 
 
-def _frames(scene: Scene, cuts: tuple[int, ...]) -> list[bytes]:
-    made = request(scene.api, scene.version, _SMALLEST.get(scene.api, {}))
-    chunks = encode_request(1, "cut", made, scene.version)
-    whole = b"".join(bytes(chunk) for chunk in chunks)[4:]
-    header = len(whole) - len(_body(scene))
-    return [framed(whole[:-cut]) for cut in cuts if len(whole) - cut >= header]
+def _null(scene: Scene) -> None:
+    """Each text that must be there is not."""
+    made = filled(request_class(scene.api), scene.version)
+    flexible = is_flexible(type(made), scene.version)
+    there = (b"\x04" if flexible else b"\0\3") + MARK
+    absent = b"\0" if flexible else b"\xff\xff"
+    for owner, name in _texts(made, scene.version):
+        value = getattr(owner, name)
+        setattr(owner, name, [MARK.decode()] if isinstance(value, list) else MARK.decode())
+        header, body = _parts(scene, made)
+        setattr(owner, name, value)
+        assert body.count(there) == 1, (name, body)
+        scene.compare_bytes(framed(header + body.replace(there, absent)))
 
 
-def _body(scene: Scene) -> bytes:
-    from barnabas.protocol.codec import encode_bytes
+def filled(cls: type[Struct], version: int) -> Any:
+    """A struct with one item in each list."""
+    values = {}
+    for each in cls.__fields__:
+        values[each.name] = each.default()
+        if not each.is_in(version):
+            continue
+        kind = each.kind
+        if isinstance(kind, Array):
+            element = kind.element
+            is_struct = isinstance(element, type) and issubclass(element, Struct)
+            item = filled(element, version) if is_struct else _plain(element)
+            values[each.name] = [item]
+        elif kind is STRING:
+            values[each.name] = "a"
+    return cls(**values)
 
-    made = request(scene.api, scene.version, _SMALLEST.get(scene.api, {}))
-    return encode_bytes(made, scene.version)
+
+def _plain(kind: Any) -> object:
+    return "a" if kind is STRING else kind.implicit_default
+
+
+def _texts(struct: Struct, version: int) -> Iterator[tuple[Struct, str]]:
+    """Where texts stand that may not be null."""
+    for each in struct.__fields__:
+        if not each.is_in(version) or each.tag is not None:
+            continue
+        kind = each.kind
+        if kind is STRING and not each.is_nullable(version):
+            yield struct, each.name
+        elif isinstance(kind, Array):
+            if kind.element is STRING:
+                yield struct, each.name
+            for item in getattr(struct, each.name):
+                if isinstance(item, Struct):
+                    yield from _texts(item, version)
+
+
+def _parts(scene: Scene, made: Any) -> tuple[bytes, bytes]:
+    header = encode_request_header(scene.api, scene.version, 1, "cut")
+    return header, encode_bytes(made, scene.version)
 
 
 for _api in SERVED_APIS:
-    assert request_class(_api)
-    CASES.append(Case(ApiKey(_api), "a-body-cut-short", _cut))
+    # The first versions of ApiVersions have nothing to cut.
+    _versions = frozenset(range(3, 6)) if _api == VERSIONS else frozenset()
+    CASES.append(Case(ApiKey(_api), "a-body-cut-short", _cut, _versions))
+    if _api != VERSIONS:
+        # A client that asks for the versions may name itself badly and is told so, not cut off.
+        CASES.append(Case(ApiKey(_api), "null-where-a-text-must-be", _null))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
 from differential.case import case
-from differential.scene import Scene
+from differential.scene import Scene, ask
 from differential.side import Side
 
 if TYPE_CHECKING:
@@ -266,3 +267,70 @@ def groups_are_deleted(scene: Scene) -> None:
     scene.compare({"groups_names": []})
     scene.compare({"groups_names": [group]})
     scene.compare({"groups_names": [group]})
+
+
+def subscribed(topic: str) -> bytes:
+    """What a consumer says of itself when it joins: it reads one topic."""
+    name = topic.encode()
+    return struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
+
+
+@case(JOIN)
+def a_second_member_makes_the_first_join_again(scene: Scene) -> None:
+    group = stable(scene)
+    answers = scene.do(JOIN, 9, joining(group))
+    scene.remember("second", *(answer.member_id for answer in answers))
+    scene.send(joining(group, "second"), on="second")
+    scene.until(
+        lambda side: ask(side, HEARTBEAT, 4, beating(group, "member")(side)).error_code != 0
+    )
+    scene.compare(beating(group, "member"), HEARTBEAT, 4)
+    scene.compare(syncing(group, "member"), SYNC, 5)
+    scene.compare({"groups": [group]}, DESCRIBE, 5)
+    scene.compare(joining(group, "member"))
+    scene.answer(on="second")
+    scene.send(syncing(group, "second", 2), SYNC, 5, on="second")
+    scene.compare(assigning(group, "member", 2), SYNC, 5)
+    scene.answer(SYNC, 5, on="second")
+    scene.compare(beating(group, "second", 1), HEARTBEAT, 4)
+    scene.compare(beating(group, "second", 2), HEARTBEAT, 4)
+    scene.compare(leaving(group, "second"), LEAVE, 5)
+    scene.compare(beating(group, "member", 2), HEARTBEAT, 4)
+
+
+@case(ApiKey.OFFSET_COMMIT)
+def members_commit_with_their_generation(scene: Scene) -> None:
+    topic, group = scene.topic(), stable(scene)
+
+    def commit(member: str, generation: int, **more: Any) -> Callable[[Side], Values]:
+        return lambda side: {
+            "group_id": group,
+            "member_id": _id(side, member),
+            "generation_id_or_member_epoch": generation,
+            "topics": [
+                {
+                    "name": topic,
+                    "topic_id": side.topic_id(topic),
+                    "partitions": [{"committed_offset": 3, "committed_metadata": ""}],
+                }
+            ],
+            **more,
+        }
+
+    scene.compare(commit("member", 1))
+    for generation in (0, 2, -1):
+        scene.compare(commit("member", generation))
+    scene.compare(commit("somebody", 1))
+    scene.compare(commit("", 1))
+    scene.compare(commit("", -1))
+    scene.compare(commit("member", 1, group_instance_id="one"))
+
+
+@case(ApiKey.OFFSET_DELETE)
+def offsets_of_a_topic_that_is_read_stay(scene: Scene) -> None:
+    topic, other, group = scene.topic(), scene.topic(), scene.name("group")
+    joined(scene, group, protocols=[{"name": "range", "metadata": subscribed(topic)}])
+    scene.do(SYNC, 5, assigning(group, "member"))
+    for name in (topic, other):
+        named = {"name": name, "partitions": [{"partition_index": 0}]}
+        scene.compare({"group_id": group, "topics": [named]})

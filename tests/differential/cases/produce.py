@@ -392,3 +392,24 @@ def sequenced(topic: str, sequence: int, epoch: int) -> Callable[[Side], Values]
         return produce(topic, records, topic_id=side.topic_id(topic))
 
     return values
+
+
+@case(PRODUCE)
+def a_transactional_batch_with_an_id_that_has_no_transaction(scene: Scene) -> None:
+    topic = scene.topic()
+    scene.producer()
+
+    def values(side: Side) -> Values:
+        records = batch(
+            b"a",
+            producer_id=side.number("producer"),
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+        return {
+            **produce(topic, records, topic_id=side.topic_id(topic)),
+            "transactional_id": "no-transaction",
+        }
+
+    scene.compare(values)
