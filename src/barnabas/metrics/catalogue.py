@@ -110,6 +110,7 @@ CATALOGUE: dict[str, MetricRow] = {
         G, ("logDirectory",), "Logs whose compaction failed; they stay as they are."
     ),
     names.UNCLEANABLE_BYTES: MetricRow(G, ("logDirectory",), "What was never compacted of those."),
+    names.LOG_FLUSH_TIME: MetricRow(S, (), "Time that syncs of logs took off the loop, ms."),
     names.LOG_DIRECTORY_OFFLINE: MetricRow(G, ("logDirectory",), "1 if a directory has failed."),
     names.OFFLINE_LOG_DIRECTORIES: MetricRow(G, (), "Data directories that have failed."),
     names.REQUESTS: MetricRow(C, ("request", "version"), "Requests."),

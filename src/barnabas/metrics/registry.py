@@ -137,13 +137,18 @@ def _label(name: str, tags: Tags) -> str:
     return name + "{" + ",".join(f"{tag}={value}" for tag, value in tags) + "}"
 
 
+def summary_of(histogram: Histogram) -> Summary:
+    """Count, sum and Kafka's percentiles."""
+    quantiles = {fraction: histogram.percentile(fraction) for fraction in QUANTILES}
+    return Summary(histogram.count, histogram.total, quantiles)
+
+
 def _reading(metric: Metric) -> float | Summary:
     match metric:
         case Gauge():
             return metric.value()
         case Histogram():
-            quantiles = {fraction: metric.percentile(fraction) for fraction in QUANTILES}
-            return Summary(metric.count, metric.total, quantiles)
+            return summary_of(metric)
         case _:
             return metric.count
 

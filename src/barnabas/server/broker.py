@@ -308,6 +308,7 @@ class Broker:
             self._listeners,
             self._controller,
             self._directories,
+            self._doors.flush_times,
             self._logs.cleaner,
         )
         self._observation = Observation(runtime, parts, observed)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from barnabas import __version__
 from barnabas.coordinator.group.group_gauges import group_families
 from barnabas.metrics import names
-from barnabas.metrics.registry import MetricsRegistry
+from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricsRegistry, summary_of
 from barnabas.replication.replica_gauges import publish_replica_metrics
 from barnabas.server.cluster_metrics import ClusterMetrics, directory_families, session_families
 from barnabas.server.process_metrics import ProcessMetrics
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.controller.controller import Controller
+    from barnabas.metrics.histogram import Histogram
     from barnabas.runtime.loop import Runtime
     from barnabas.server.listener import Listener
     from barnabas.server.log_directories import DataDirectories
@@ -45,6 +47,8 @@ class ObservedParts:
     listeners: Sequence[Listener]
     controller: Controller
     directories: DataDirectories
+    # How long syncs of logs took, ms.
+    flush_times: Histogram
     cleaner: LogCleaner
 
 
@@ -71,6 +75,7 @@ class Observation:
             lambda: directory_families(observed.directories),
             lambda: cleaner_families(observed.cleaner, observed.directories.logs),
             lambda: session_families(parts.fetch_sessions),
+            lambda: [MetricFamily(names.LOG_FLUSH_TIME, [((), summary_of(observed.flush_times))])],
             lambda: group_families(parts.groups),
             self._process.families,
         ):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from barnabas.metrics.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +38,8 @@ class LogDoors:
     on_disk_failure: Callable[[str, OSError], None] = _ignore_failure
     # Where logs are compacted; None: on the loop, in slices.
     offload: Offload | None = None
+    # How long syncs took that ran off the loop, ms.
+    flush_times: Histogram = field(default_factory=Histogram)
 
 
 @dataclass(frozen=True, slots=True)

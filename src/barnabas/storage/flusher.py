@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.metrics.histogram import Histogram
+    from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.executor import Executor
 
@@ -85,11 +87,14 @@ class Flushable(Protocol):
 class Flusher:
     """At most one sync of a log is under way."""
 
-    __slots__ = ("_executor", "_is_running", "_log", "_waiting")
+    __slots__ = ("_clock", "_executor", "_is_running", "_log", "_times", "_waiting")
 
-    def __init__(self, log: Flushable, executor: Executor) -> None:
+    def __init__(self, log: Flushable, executor: Executor, clock: Clock, times: Histogram) -> None:
+        """`times` is told how long each sync took, in ms."""
         self._log = log
         self._executor = executor
+        self._clock = clock
+        self._times = times
         self._is_running = False
         # Who wants to know of the next sync.
         self._waiting: list[Callable[[BaseException | None], None]] = []
@@ -116,7 +121,13 @@ class Flusher:
             self._finish(end_offset, cuts, waiting, error)
             return
         self._is_running = True
-        self._executor.submit(work, lambda _, error: self._finish(end_offset, cuts, waiting, error))
+        started_ms = self._clock.monotonic_ms()
+
+        def on_done(_: None, error: BaseException | None) -> None:
+            self._times.update(self._clock.monotonic_ms() - started_ms)
+            self._finish(end_offset, cuts, waiting, error)
+
+        self._executor.submit(work, on_done)
 
     def _finish(
         self,

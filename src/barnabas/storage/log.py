@@ -65,7 +65,7 @@ class Log(ReadableLog):
         loaded: LoadedLog,
     ) -> None:
         super().__init__(directory, config, doors, opening, loaded)
-        self._flusher = Flusher(self, doors.executor)
+        self._flusher = Flusher(self, doors.executor, doors.clock, doors.flush_times)
         # How often the log was cut since it was opened.
         self.cut_count = 0
         self.last_flush_ms = doors.clock.monotonic_ms()

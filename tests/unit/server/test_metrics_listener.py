@@ -116,6 +116,15 @@ def test_connections_are_told_by_listener_and_software() -> None:
     assert seen[metrics + "incoming_byte_total"][labels(**where)] > 0
 
 
+def test_syncs_of_logs_are_timed() -> None:
+    broker = observed()
+    broker.make_topic("t", flush_messages="1")
+    before = values(broker)["kafka_log_logflushstats_logflushrateandtimems_count"][labels()]
+    broker.produce("t", b"a")
+    after = values(broker)["kafka_log_logflushstats_logflushrateandtimems_count"][labels()]
+    assert after > before
+
+
 def test_errors_are_counted_by_their_names() -> None:
     broker = observed()
     answer = broker.produce("absent", b"a")
