@@ -135,8 +135,7 @@ def pause_and_resume(client: ClientProgram) -> None:
 def errors(client: ClientProgram, out_of_range: object = 1) -> None:
     """Errors have the names that clients know."""
     topic = make_topic(client, max_message_bytes="2000")
-    missing = new_name("missing")
-    found = client.call("errors", topic=topic, missing=missing)
+    found = client.call("errors", topic=topic)
     assert found == {"too_large": MESSAGE_TOO_LARGE, "out_of_range": out_of_range}
 
 
@@ -191,7 +190,8 @@ def static_membership(client: ClientProgram, **options: Any) -> None:
 
 def cooperative(client: ClientProgram, **options: Any) -> None:
     """With the cooperative protocol a member keeps what it does not have to give away."""
-    group = Group(client, partitions=9, strategy="cooperative-sticky", **options)
+    settings = {"strategy": "cooperative-sticky", "session_timeout_ms": 20_000, **options}
+    group = Group(client, partitions=9, **settings)
     with group:
         first = group.start()
         group.settle(1)

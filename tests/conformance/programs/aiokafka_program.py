@@ -145,7 +145,7 @@ async def pause(bootstrap, topic, count):
     return {"paused": paused, "resumed": shown()}
 
 
-async def errors(bootstrap, topic, missing):
+async def errors(bootstrap, topic):
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
     await producer.start()
     too_large = 0

@@ -151,7 +151,7 @@ def pause(bootstrap, topic, count):
     return {"paused": paused, "resumed": shown()}
 
 
-def errors(bootstrap, topic, missing):
+def errors(bootstrap, topic):
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     too_large = code_of(producer.send(topic, b"x" * 5000).get, 10)
     producer.close()

@@ -143,7 +143,7 @@ def pause(bootstrap, topic, count):
     return {"paused": paused, "resumed": got}
 
 
-def errors(bootstrap, topic, missing):
+def errors(bootstrap, topic):
     found = {}
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(

@@ -379,6 +379,22 @@ def test_offset_queries_check_leader_and_epoch(three) -> None:
     assert debugging.error is ErrorCode.NONE
 
 
+def old_offsets(replicas: ReplicaSet, timestamp: int, isolation=FetchIsolation.HIGH_WATERMARK):
+    return replicas.manager.offsets_before(PARTITION, timestamp, 10, isolation)
+
+
+def test_offsets_of_the_old_kind_end_where_the_asker_may_see(three) -> None:
+    log = three.manager.partition(PARTITION).log
+    three.produce(b"a")
+    log.roll()
+    three.produce(b"b")
+    assert old_offsets(three, -1) == [0, 0], "the high watermark, and the first segment"
+    assert old_offsets(three, -1, FetchIsolation.LOG_END) == [2, 1, 0]
+    assert old_offsets(three, -2) == [0]
+    three.change(leader=2)
+    assert old_offsets(three, -1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_the_end_of_an_epoch(alone) -> None:
     alone.produce(b"a", b"b")
     alone.change(leader=LEADER)
