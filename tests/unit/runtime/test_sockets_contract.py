@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from barnabas.runtime.disk import File, FileSlice
-from barnabas.runtime.sockets import Stream
+from barnabas.runtime.loop_stream import LoopStream
+from barnabas.runtime.sockets import ListenOptions, Stream
 from barnabas.runtime.stepper import LoopStepper
 from unit.runtime.streams import Place, Recorder, real_place, sim_place
 
@@ -181,3 +183,27 @@ def test_an_attempt_without_time_fails(place: Place) -> None:
     assert isinstance(failures[0], TimeoutError)
     assert handler.stream is None
     listening.close()
+
+
+def test_accepted_connections_have_the_buffers_of_their_listener() -> None:
+    stepper = LoopStepper()
+    place = real_place(stepper)
+    accepted: list[Recorder] = []
+
+    def accept() -> Recorder:
+        accepted.append(Recorder())
+        return accepted[-1]
+
+    options = ListenOptions(backlog=5, send_buffer_bytes=20_000, receive_buffer_bytes=30_000)
+    listening = place.runtime.sockets.listen("127.0.0.1", 0, accept, options)
+    client = Recorder()
+    place.runtime.sockets.connect("127.0.0.1", listening.port, client, lambda _: None, 5000)
+    place.until(lambda: bool(accepted and accepted[0].stream is not None))
+    stream = accepted[0].stream
+    assert isinstance(stream, LoopStream)
+    assert stream._transport is not None
+    end = stream._transport.get_extra_info("socket")
+    # Linux doubles what is asked for.
+    assert end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (20_000, 40_000)
+    assert end.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (30_000, 60_000)
+    stepper.close()

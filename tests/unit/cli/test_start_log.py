@@ -1,0 +1,64 @@
+"""The broker's log: quiet, or JSON; and its limit of open files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from barnabas.cli.start_log import JsonFormatter
+from barnabas.cli.start_options import StartOptions
+
+LIMITED = """
+import logging, resource
+logging.basicConfig(format="%(message)s")
+from barnabas.cli.open_files import raise_open_files_limit
+resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
+print(raise_open_files_limit(), resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+def limited(soft: int, hard: int) -> tuple[str, str]:
+    """What a process with such limits says on both outputs."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED.format(soft=soft, hard=hard)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip(), done.stderr.strip()
+
+
+def test_the_limit_of_open_files_is_raised_to_what_is_allowed() -> None:
+    assert limited(256, 5000) == ("5000 (5000, 5000)", "")
+
+
+def test_a_low_limit_is_warned_of() -> None:
+    out, warning = limited(256, 300)
+    assert out.startswith("300 ")
+    assert "At most 300 files" in warning
+
+
+def test_a_line_of_json_holds_what_a_line_of_text_does() -> None:
+    try:
+        raise ValueError("because\nof this")
+    except ValueError:
+        record = logging.LogRecord(
+            "barnabas.x", logging.ERROR, "f", 1, "failed: %s", ("€",), sys.exc_info()
+        )
+    text = JsonFormatter().format(record)
+    assert "\n" not in text
+    line = json.loads(text)
+    assert (line["level"], line["logger"], line["message"]) == ("ERROR", "barnabas.x", "failed: €")
+    assert line["timestamp"].endswith("+00:00")
+    assert "because" in line["exception"]
+
+
+@pytest.mark.parametrize("form", [["--metrics", "h:1"], ["--metrics=h:1"]])
+def test_the_options_are_read_without_click(form: list[str]) -> None:
+    options = StartOptions.parse([*form, "--log-format", "json", "--log-level=debug"])
+    assert options is not None
+    assert (options.metrics, options.log_format, options.log_level) == ("h:1", "json", "debug")
