@@ -67,6 +67,8 @@ class Dumper:
             if not names:
                 raise click.UsageError(f"{path} holds no segments (*.log)")
             for name in names:
+                if self._left == 0:
+                    break
                 self.dump(f"{path}/{name}")
             return
         show = self._reader(os.path.basename(path))  # noqa: PTH119
@@ -74,6 +76,8 @@ class Dumper:
             echo_line(strong(path))
         try:
             show(path)
+        except FileNotFoundError:
+            self._fail(path, "it went away while it was looked at")
         except (CorruptSnapshotError, CheckpointError, ValueError) as error:
             self._fail(path, str(error))
 

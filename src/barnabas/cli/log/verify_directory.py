@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.log.paths import partition_directories
@@ -46,12 +47,13 @@ class Verified(NamedTuple):
 def bytes_to_read(path: str) -> int:
     """The size of all segments, for a progress bar."""
     disk = RealDisk()
-    return sum(
-        disk.size(f"{partition.path}/{name}")
-        for partition in partition_directories(path)
-        for name in disk.list(partition.path)
-        if name.endswith(".log")
-    )
+    total = 0
+    for partition in partition_directories(path):
+        with contextlib.suppress(FileNotFoundError):
+            for name in disk.list(partition.path):
+                if name.endswith(".log"):
+                    total += disk.size(f"{partition.path}/{name}")
+    return total
 
 
 def verify(
@@ -71,7 +73,11 @@ def verify(
     offsets = _checkpoints(top, findings, tell=not is_partition)
     compacted = frozenset((tp[0], tp[1]) for tp in offsets[CLEANER_OFFSETS])
     options = VerifyOptions(deep, is_running, advance, compacted)
-    facts = {part: verify_partition(part, options, findings) for part in inside}
+    facts = {}
+    for part in inside:
+        # A running broker may have deleted the partition by now.
+        with contextlib.suppress(FileNotFoundError):
+            facts[part] = verify_partition(part, options, findings)
     if not is_partition:
         _check_identity(disk, path, findings)
         if is_running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,20 +71,17 @@ def verify_partition(
     bases = sorted(b for n in names if (b := offset_of(n, LOG_SUFFIX)) is not None)
     facts: list[SegmentFacts] = []
     for base in bases:
-        check = SegmentCheck(partition.path, base, findings)
-        found = check.run(
-            is_last=base == bases[-1],
-            is_running=options.is_running,
-            deep=options.deep,
-            advance=options.advance,
-        )
+        found = _check_segment(partition, base, options, findings, is_last=base == bases[-1])
+        if found is None:
+            continue
         _check_seam(partition, facts, found, options, findings)
         facts.append(found)
     if not bases:
         remedy = "start the broker: it makes an empty log; records come from other replicas only"
         findings.problem(partition.path, "there is no segment (*.log)", remedy)
     _check_orphans(partition, names, set(bases), findings)
-    _check_epochs(partition, facts, findings)
+    if not options.is_running:
+        _check_epochs(partition, facts, findings)
     _check_snapshots(partition, names, findings)
     if partition.topic == METADATA_TOPIC:
         _check_metadata_files(partition, findings)
@@ -96,6 +94,39 @@ def verify_partition(
         len(facts),
         sum(each.batches for each in facts),
     )
+
+
+def _check_segment(
+    partition: PartitionDirectory,
+    base: int,
+    options: VerifyOptions,
+    findings: Findings,
+    *,
+    is_last: bool,
+) -> SegmentFacts | None:
+    """Check one segment; again if a running broker replaced its file meanwhile.
+
+    Returns:
+        None if the broker deleted it meanwhile.
+    """
+    before = len(findings.all)
+    while True:
+        check = SegmentCheck(partition.path, base, findings)
+        try:
+            file_id = os.stat(check.path).st_ino  # noqa: PTH116
+            found = check.run(
+                is_last=is_last,
+                is_running=options.is_running,
+                deep=options.deep,
+                advance=options.advance,
+            )
+            is_same = os.stat(check.path).st_ino == file_id  # noqa: PTH116
+        except FileNotFoundError:
+            del findings.all[before:]
+            return None
+        if is_same:
+            return found
+        del findings.all[before:]
 
 
 def _check_seam(

@@ -179,6 +179,8 @@ class SegmentCheck:
             relative = int.from_bytes(content[at : at + 4], "big", signed=True)
             position = int.from_bytes(content[at + 4 : at + 8], "big", signed=True)
             offset = self._base_offset + relative
+            if is_running and self._is_newer(offset):
+                return
             entry = f"entry {at // _OFFSET_ENTRY_BYTES} ({offset} at {position})"
             wrong = None
             if relative <= before[0] or position <= before[1]:
@@ -189,6 +191,10 @@ class SegmentCheck:
                 self._findings.problem(path, f"{entry} {wrong}", _REBUILD)
                 return
             before = (relative, position)
+
+    def _is_newer(self, offset: int) -> bool:
+        """Whether it may have been written after the batches were read."""
+        return not self._last_offsets or offset > self._last_offsets[-1]
 
     def _leads_to(self, offset: int, position: int) -> bool:
         """Whether a scan from `position` on finds `offset` and all behind it."""
@@ -206,6 +212,8 @@ class SegmentCheck:
             stamp = int.from_bytes(content[at : at + 8], "big", signed=True)
             relative = int.from_bytes(content[at + 8 : at + 12], "big", signed=True)
             offset = self._base_offset + relative
+            if is_running and self._is_newer(offset):
+                return
             entry = f"entry {at // _TIME_ENTRY_BYTES} ({offset} at time {stamp})"
             wrong = None
             if stamp <= before[0] or relative < before[1]:
