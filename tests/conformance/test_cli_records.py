@@ -52,6 +52,25 @@ def test_a_number_of_records_from_an_offset_or_the_end(shell: Shell) -> None:
     assert shell.ok("consume", shell.topic, "-o", "-2", "-e") == "3\n4\n"
 
 
+def test_from_takes_places_times_and_how_long_ago(shell: Shell) -> None:
+    old = {"value": "old", "timestamp": 1_000_000_000_000}
+    shell.ok("produce", shell.topic, "--from-json", stdin=json.dumps(old))
+    shell.ok("produce", shell.topic, "-k", ":", "-H", "h=1", stdin="k:new\n")
+    places = {
+        "beginning": "old\nnew\n",
+        "end": "",
+        "1": "new\n",
+        "-1": "new\n",
+        "2001-01-01": "old\nnew\n",
+        "2002-01-01T00:00": "new\n",
+        "1h": "new\n",
+    }
+    for place, expected in places.items():
+        assert shell.ok("consume", shell.topic, "--from", place, "-e") == expected, place
+    with_key = shell.ok("consume", shell.topic, "--from", "1", "-e", "--key", "--headers")
+    assert with_key == "h=1\tk\tnew\n"
+
+
 def test_a_group_goes_on_where_it_was(shell: Shell) -> None:
     shell.ok("produce", shell.topic, stdin="0\n1\n2\n")
     words = ("consume", shell.topic, "-g", shell.topic, "--from-beginning", "-e")
