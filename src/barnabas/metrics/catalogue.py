@@ -38,6 +38,8 @@ CATALOGUE: dict[str, MetricRow] = {
     names.TOTAL_FETCH_REQUESTS: MetricRow(C, _TOPIC, "Partitions of fetch requests."),
     names.FAILED_PRODUCE_REQUESTS: MetricRow(C, _TOPIC, "Appends that failed on our side."),
     names.FAILED_FETCH_REQUESTS: MetricRow(C, _TOPIC, "Reads that failed on our side."),
+    names.PRODUCE_CONVERSIONS: MetricRow(C, _TOPIC, "Records converted for old producers."),
+    names.FETCH_CONVERSIONS: MetricRow(C, _TOPIC, "Records converted for old consumers."),
     names.ISR_SHRINKS: MetricRow(C, (), "In-sync replicas that fell behind."),
     names.ISR_EXPANDS: MetricRow(C, (), "Replicas that caught up."),
     names.FAILED_ISR_UPDATES: MetricRow(C, (), "Changes of an ISR that the controller refused."),

@@ -19,6 +19,8 @@ TOTAL_PRODUCE_REQUESTS: Final = "kafka.server:BrokerTopicMetrics:TotalProduceReq
 TOTAL_FETCH_REQUESTS: Final = "kafka.server:BrokerTopicMetrics:TotalFetchRequestsPerSec"
 FAILED_PRODUCE_REQUESTS: Final = "kafka.server:BrokerTopicMetrics:FailedProduceRequestsPerSec"
 FAILED_FETCH_REQUESTS: Final = "kafka.server:BrokerTopicMetrics:FailedFetchRequestsPerSec"
+PRODUCE_CONVERSIONS: Final = "kafka.server:BrokerTopicMetrics:ProduceMessageConversionsPerSec"
+FETCH_CONVERSIONS: Final = "kafka.server:BrokerTopicMetrics:FetchMessageConversionsPerSec"
 
 ISR_SHRINKS: Final = "kafka.server:ReplicaManager:IsrShrinksPerSec"
 ISR_EXPANDS: Final = "kafka.server:ReplicaManager:IsrExpandsPerSec"

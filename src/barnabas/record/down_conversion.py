@@ -165,6 +165,17 @@ class _Batch:
         return offset
 
 
+def record_count(buffer: Buffer) -> int:
+    """Records of the batches of magic 2 that are converted, by their headers."""
+    count = 0
+    for position, _, found in entries(buffer):
+        if found == MAGIC_V2:
+            header = read_header(buffer, position)
+            if not header.is_control and header.compression != ZSTD:
+                count += header.record_count
+    return count
+
+
 def down_convert(
     buffer: Buffer,
     magic: int,

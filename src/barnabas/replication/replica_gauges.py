@@ -25,6 +25,8 @@ _TOPIC_COUNTS = {
     names.TOTAL_FETCH_REQUESTS: "fetch_requests",
     names.FAILED_PRODUCE_REQUESTS: "failed_produce_requests",
     names.FAILED_FETCH_REQUESTS: "failed_fetch_requests",
+    names.PRODUCE_CONVERSIONS: "produce_conversions",
+    names.FETCH_CONVERSIONS: "fetch_conversions",
 }
 # Counts of ReplicaMetrics.
 _COUNTS = {

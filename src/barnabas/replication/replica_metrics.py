@@ -12,8 +12,10 @@ class TopicCounts:
         "bytes_rejected",
         "failed_fetch_requests",
         "failed_produce_requests",
+        "fetch_conversions",
         "fetch_requests",
         "messages_in",
+        "produce_conversions",
         "produce_requests",
     )
 
@@ -29,6 +31,9 @@ class TopicCounts:
         # Failures that are the broker's own: storage and the unexpected.
         self.failed_produce_requests = 0
         self.failed_fetch_requests = 0
+        # Records that an old producer sent, or an old consumer got, in their own format.
+        self.produce_conversions = 0
+        self.fetch_conversions = 0
 
     def add(self, other: TopicCounts) -> None:
         """Take over what another one counted."""

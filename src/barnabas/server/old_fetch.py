@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.record.down_conversion import down_conversion
+from barnabas.record.down_conversion import down_conversion, record_count
 from barnabas.record.errors import CorruptBatchError, UnsupportedConversionError
 from barnabas.replication.results import FetchResult, failed_fetch
 
@@ -87,7 +87,7 @@ class OldFetch:
                 _read(result)
         offsets = {where: data.fetch_offset for where, data in asked}
         held_bytes = sum(len(result.records) for _, result in adapted)
-        steps = _steps(adapted, offsets, 1 if version >= _MAGIC_1_SINCE else 0)
+        steps = self._steps(adapted, offsets, 1 if version >= _MAGIC_1_SINCE else 0)
         self._queue.submit(steps, steps, on_done, held_bytes)
 
     def _adapted(self, version: int, where: TopicIdPartition, result: FetchResult) -> FetchResult:
@@ -102,24 +102,26 @@ class OldFetch:
             return failed_fetch(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return result
 
+    def _steps(
+        self, answered: list[Answered], offsets: dict[TopicIdPartition, int], magic: int
+    ) -> Generator[None, None, list[Answered]]:
+        converted: list[Answered] = []
+        for where, result in answered:
+            source = result.records
+            if source:
+                assert isinstance(source, bytes)
+                try:
+                    result.records = yield from down_conversion(source, magic, offsets[where])
+                    counts = self._replicas.metrics.topics[where.topic]
+                    counts.fetch_conversions += record_count(source)
+                except UnsupportedConversionError:
+                    result = failed_fetch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+                except CorruptBatchError:
+                    result = failed_fetch(ErrorCode.CORRUPT_MESSAGE)
+            converted.append((where, result))
+        return converted
+
 
 def _read(result: FetchResult) -> None:
     if not isinstance(result.records, bytes):
         result.records = result.records.read()
-
-
-def _steps(
-    answered: list[Answered], offsets: dict[TopicIdPartition, int], magic: int
-) -> Generator[None, None, list[Answered]]:
-    converted: list[Answered] = []
-    for where, result in answered:
-        if result.records:
-            assert isinstance(result.records, bytes)
-            try:
-                result.records = yield from down_conversion(result.records, magic, offsets[where])
-            except UnsupportedConversionError:
-                result = failed_fetch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            except CorruptBatchError:
-                result = failed_fetch(ErrorCode.CORRUPT_MESSAGE)
-        converted.append((where, result))
-    return converted

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.record.batch import read_header
 from barnabas.record.compression import CODES
 from barnabas.record.errors import (
     CorruptBatchError,
@@ -96,7 +97,11 @@ class OldProduce:
             return ErrorCode.INVALID_RECORD, str(error)
         except CorruptBatchError as error:
             return ErrorCode.CORRUPT_MESSAGE, str(error)
-        return None if batch is None else memoryview(batch)
+        if batch is None:
+            return None
+        counts = self._replicas.metrics.topics[key.topic]
+        counts.produce_conversions += read_header(batch).record_count
+        return memoryview(batch)
 
 
 def _copy(records: Records | None) -> bytearray:
