@@ -1,10 +1,12 @@
 """What all tests share beside `barnabas.testing`: Apache Kafka, its tools and its jars.
 
-Where Java or Maven is missing, tests that ask for these are skipped, with CI=true they fail.
+Where Java or Maven is missing, tests that ask for these are skipped, with CI=true they fail. The
+number of skipped tests is printed, and any is a failure with CI=true.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +18,20 @@ from jvm.kafka_process import KafkaProcess
 from jvm.maven import class_path
 
 TOOLS = "org.apache.kafka.tools."
+
+
+def _skipped(config: pytest.Config) -> int:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return 0 if reporter is None else len(reporter.stats.get("skipped", []))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if os.environ.get("CI") == "true" and _skipped(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"skipped: {_skipped(terminalreporter.config)}")
 
 
 @pytest.fixture(scope="session")

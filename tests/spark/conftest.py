@@ -22,8 +22,6 @@ Row = tuple[bytes | None, bytes | None]
 NUMBERS = itertools.count()
 # Retention at work while a test waits for it.
 SETTINGS = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "100"}
-# What Barnabas does not serve yet is shown on Apache Kafka alone.
-collect_ignore = [] if os.environ.get("KAFKA_BOOTSTRAP") else ["test_transactions.py"]
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,28 @@
-"""Transactions as the source sees them; collected when KAFKA_BOOTSTRAP names a Kafka."""
+"""Transactions as the source sees them, on Apache Kafka: Barnabas does not serve them yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
+from barnabas.client.facade import Client
+from jvm.kafka_process import KafkaProcess
+
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def bootstrap(reference_broker: KafkaProcess) -> str:
+    return reference_broker.bootstrap
+
+
+@pytest.fixture(scope="module")
+def client(bootstrap: str) -> Iterator[Client]:
+    with Client(bootstrap) as made:
+        yield made
 
 
 def test_aborted_transactions_are_left_out_with_read_committed(
