@@ -10,7 +10,7 @@ from barnabas.cli.doctor.dangerous import dangers
 from barnabas.cli.doctor.directory import check_space
 from barnabas.cli.doctor.probe import Peer, knock, responder
 from barnabas.client.admin.configs import ConfigResource, ResourceType
-from barnabas.client.errors import ClientError, DisconnectedError, NoBrokersError
+from barnabas.client.errors import ClientError
 from barnabas.client.versions import CLIENT_VERSIONS
 from barnabas.protocol.api_keys import ApiKey
 
@@ -64,7 +64,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     """Look at everything that the brokers tell about themselves."""
     try:
         cluster = client.describe_cluster()
-    except (DisconnectedError, NoBrokersError) as error:
+    except ClientError as error:
         diagnosis.wrong(
             f"the broker does not answer requests: {error}",
             "the listener may want authentication (SASL), which this client does not speak yet",

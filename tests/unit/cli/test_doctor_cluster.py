@@ -1,0 +1,180 @@
+"""`barnabas doctor` on what a cluster tells of itself: clocks, partitions, disks, log-ins."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from click.testing import CliRunner
+
+from barnabas.cli.doctor.address import examine_cluster
+from barnabas.cli.doctor.commands import doctor
+from barnabas.cli.doctor.diagnosis import Diagnosis
+from barnabas.cli.doctor.directory import check_space
+from barnabas.client.admin.cluster_info import (
+    ClusterDescription,
+    QuorumDescription,
+    QuorumReplica,
+    Versions,
+)
+from barnabas.client.admin.configs import ConfigEntry
+from barnabas.client.admin.log_dirs import LogDirectory
+from barnabas.client.errors import broker_error
+from barnabas.client.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import decode_request_header, encode_response
+from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+GIB = 1 << 30
+SERVED = {int(api): (0, 20) for api in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA)}
+
+
+class ToldCluster:
+    """A client whose cluster says what the test wants."""
+
+    def __init__(self, node: NodeInfo) -> None:
+        self.brokers = (node,)
+        self.ahead_ms = 0.0
+        self.partitions: dict[int, PartitionInfo] = {}
+        self.apis = {**SERVED, int(ApiKey.LIST_OFFSETS): (1, 5)}
+        self.directories = [LogDirectory("/data", None, 100 * GIB, 50 * GIB, {})]
+        self.configs: list[ConfigEntry] = []
+        self.admin = SimpleNamespace(
+            describe_versions=lambda _node: Versions(self.apis, {}, {}),
+            describe_quorum=self._quorum,
+            describe_log_dirs=lambda nodes: dict.fromkeys(nodes, self.directories),
+            describe_configs=lambda resources: dict.fromkeys(resources, self.configs),
+        )
+
+    def describe_cluster(self) -> ClusterDescription:
+        return ClusterDescription("c", 1, self.brokers)
+
+    def describe_topics(self) -> dict[str, TopicInfo]:
+        return {"t": TopicInfo("t", bytes(16), False, self.partitions)}
+
+    def _quorum(self) -> QuorumDescription:
+        now = int(time.time() * 1000 + self.ahead_ms)
+        return QuorumDescription(1, 1, 5, (QuorumReplica(1, 5, now, now),), ())
+
+
+def answer(connection: socket.socket, *, requests: int) -> None:
+    """Answer ApiVersions so many times, then close."""
+    for _ in range(requests):
+        head = connection.recv(4, socket.MSG_WAITALL)
+        if len(head) < 4:
+            return
+        frame = connection.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
+        api_key, version, correlation_id, _client, _ = decode_request_header(frame)
+        if api_key != ApiKey.API_VERSIONS:
+            return
+        apis = [
+            ApiVersion(api_key=int(api), min_version=0, max_version=3)
+            for api in (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER)
+        ]
+        response = ApiVersionsResponse(error_code=0, api_keys=apis)
+        chunks = encode_response(correlation_id, response, min(version, 3))
+        connection.sendall(b"".join(bytes(chunk) for chunk in chunks))  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def versions_only() -> Iterator[NodeInfo]:
+    """A listener that speaks Kafka up to ApiVersions, as one that wants authentication does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection, contextlib.suppress(OSError):
+                    answer(connection, requests=2)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield NodeInfo(1, "127.0.0.1", server.getsockname()[1])
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+
+
+def wrong(change: Any = lambda _cluster: None) -> list[tuple[str, str]]:
+    """What is wrong with a cluster that was changed so, and the remedies."""
+    with versions_only() as node:
+        cluster: Any = ToldCluster(node)
+        change(cluster)
+        diagnosis = Diagnosis()
+        examine_cluster(cluster, node.host, node.port, diagnosis)
+    return [(f.what, f.remedy) for f in diagnosis.findings if f.verdict == "wrong"]
+
+
+def test_nothing_is_wrong_with_a_cluster_that_is_well() -> None:
+    assert wrong() == []
+
+
+def test_a_clock_that_is_off() -> None:
+    def change(cluster: ToldCluster) -> None:
+        cluster.ahead_ms = -90_000
+
+    ((what, remedy),) = wrong(change)
+    assert what == "controller 1's clock is 90 s behind ours"
+    assert "NTP" in remedy
+
+
+def test_partitions_without_a_leader_or_a_replica() -> None:
+    def change(cluster: ToldCluster) -> None:
+        cluster.partitions = {
+            0: PartitionInfo(0, -1, 3, (1, 2), ()),
+            1: PartitionInfo(1, 1, 3, (1, 2), (1,)),
+            2: PartitionInfo(2, 1, 3, (1, 2), (1, 2)),
+        }
+
+    (offline, _), (under, _) = wrong(change)
+    assert offline == "1 partition(s) have no leader: t-0"
+    assert under == "1 partition(s) lack replicas in sync: t-1"
+
+
+def test_a_lost_directory_and_a_full_disk() -> None:
+    def change(cluster: ToldCluster) -> None:
+        lost = broker_error(ErrorCode.KAFKA_STORAGE_ERROR, "log directory /b")
+        cluster.directories = [
+            LogDirectory("/a", None, 100 * GIB, 2 * GIB, {}),
+            LogDirectory("/b", lost, -1, -1, {}),
+        ]
+
+    (full, remedy), (lost, _) = wrong(change)
+    assert full == "broker 1, /a: 2.0 of 100.0 GiB free"
+    assert "topics purge" in remedy
+    assert "has lost /b" in lost
+
+
+def test_a_broker_that_is_too_old() -> None:
+    def change(cluster: ToldCluster) -> None:
+        cluster.apis[int(ApiKey.FETCH)] = (0, 3)
+
+    ((what, _),) = wrong(change)
+    assert what == "broker 1 shares no version of FETCH 0-3 with this client"
+
+
+def test_little_space_is_wrong_in_bytes_and_in_part() -> None:
+    for total, free, is_well in ((8 * GIB, GIB // 2, False), (8 * GIB, 2 * GIB, True)):
+        diagnosis = Diagnosis()
+        check_space("/data", total, free, diagnosis)
+        assert diagnosis.is_well is is_well
+
+
+def test_a_listener_that_wants_authentication_is_told() -> None:
+    with versions_only() as node:
+        words = [node.address, "--json", "-X", "default.api.timeout.ms=300"]
+        done = CliRunner().invoke(doctor, words)
+    assert done.exit_code == 1, done.output
+    last = json.loads(done.output)["findings"][-1]
+    assert last["verdict"] == "wrong"
+    assert "SASL" in last["remedy"]
