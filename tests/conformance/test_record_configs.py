@@ -184,3 +184,15 @@ def test_batches_are_measured_as_they_come_and_as_they_are_kept(
     assert error_of(raw, packed, batch([now], 10_000)) == "MESSAGE_TOO_LARGE"
     segments = make_topic(1, segment_bytes="1048576", max_message_bytes="5000000")
     assert error_of(raw, segments, batch([now], 1_100_000)) == "RECORD_LIST_TOO_LARGE"
+
+
+@pytest.mark.parametrize("wanted", ["producer", "gzip", "uncompressed"])
+def test_a_batch_that_unpacks_to_too_much_is_refused(
+    raw: RawClient, make_topic: Callable[..., str], wanted: str
+) -> None:
+    settings = {"max.decompressed.message.bytes": "1000", "compression.type": wanted}
+    topic, now = make_topic(1, **settings), now_ms()
+    assert error_of(raw, topic, batch([now], 2000)) == "NONE"
+    for code in range(1, len(NAMES)):
+        assert error_of(raw, topic, batch([now], 2000, code)) == "INVALID_RECORD"
+        assert error_of(raw, topic, batch([now], 100, code)) == "NONE"

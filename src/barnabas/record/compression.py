@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import cramjam
 
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.errors import CorruptBatchError, DecompressedTooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,8 +100,8 @@ def decompress(code: int, data: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX)
     raise CorruptBatchError(f"unknown compression code {code}")
 
 
-def _too_large(max_bytes: int) -> CorruptBatchError:
-    return CorruptBatchError(f"records decompress to more than {max_bytes} bytes")
+def _too_large(max_bytes: int) -> DecompressedTooLargeError:
+    return DecompressedTooLargeError(f"records decompress to more than {max_bytes} bytes")
 
 
 def _decompress_growing(

@@ -7,6 +7,10 @@ class CorruptBatchError(ValueError):
     """Bytes that are not the record batch, message set or control record they should be."""
 
 
+class DecompressedTooLargeError(CorruptBatchError):
+    """Records that decompress to more bytes than they may."""
+
+
 class UnsupportedMagicError(CorruptBatchError):
     """A batch in another message format than the one that the caller can read.
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 INT_MAX = 0x7FFF_FFFF
+# The largest array of Java: Kafka's default, and its way to say "no limit".
+DECOMPRESSED_BYTES_MAX = INT_MAX - 8
 DOUBLE_MAX = 1.7976931348623157e308
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
@@ -62,6 +64,7 @@ class LogConfig:
     flush_ms: int = LONG_MAX
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
+    max_decompressed_message_bytes: int = DECOMPRESSED_BYTES_MAX
     max_message_bytes: int = 1_048_588
     # Whether old consumers are served by conversion; Kafka had it up to 3.9.
     message_downconversion_enable: bool = True
@@ -188,6 +191,10 @@ TOPIC_CONFIGS = ConfigDefinition(
         _topic_key("max.compaction.lag.ms", _LONG, LONG_MAX,
                    "How long a record may stay uncompacted.",
                    _POSITIVE, _same("log.cleaner.max.compaction.lag.ms")),
+        _topic_key("max.decompressed.message.bytes", _INT, DECOMPRESSED_BYTES_MAX,
+                   "What the records of a compressed batch may have when they are decompressed."
+                   " Less than the default has every compressed batch decompressed to be measured.",
+                   between(1, DECOMPRESSED_BYTES_MAX), _same("max.decompressed.message.bytes")),
         _topic_key("max.message.bytes", _INT, 1_048_588, "Largest batch that is taken.",
                    _NOT_NEGATIVE, _same("message.max.bytes")),
         _topic_key("message.downconversion.enable", _BOOLEAN, True,

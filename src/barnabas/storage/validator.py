@@ -30,10 +30,11 @@ from barnabas.record.batch import (
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.checksum import crc32c
 from barnabas.record.compression import CODES, GZIP, LZ4, ZSTD
+from barnabas.record.errors import DecompressedTooLargeError
 from barnabas.record.reader import layouts, records_of, records_payload
 from barnabas.record.up_conversion import to_v2
 from barnabas.storage.append_info import AppendOrigin
-from barnabas.storage.config import LONG_MAX
+from barnabas.storage.config import DECOMPRESSED_BYTES_MAX, LONG_MAX
 from barnabas.storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -122,6 +123,8 @@ def validate(
         _check(header, config, origin)
     if claims & TIMESTAMP_TYPE_FLAG and origin is not _RAFT:
         found = _without_claims(records, found, config)
+    if config.max_decompressed_message_bytes != DECOMPRESSED_BYTES_MAX and origin is _CLIENT:
+        _check_decompressed(records, found, config)
     if origin is _CLIENT and (
         config.is_compacted or config.message_timestamp_before_max_ms != LONG_MAX
     ):
@@ -168,6 +171,18 @@ def _check_size(header: BatchHeader, config: LogConfig) -> None:
         raise RecordTooLargeError(
             f"a batch has {header.size} bytes, max.message.bytes is {config.max_message_bytes}"
         )
+
+
+def _check_decompressed(records: memoryview, found: Batches, config: LogConfig) -> None:
+    """Refuse batches whose records are larger than the topic wants them, once decompressed."""
+    for position, header in found:
+        if header.compression:
+            try:
+                records_payload(records, position, header, config.max_decompressed_message_bytes)
+            except DecompressedTooLargeError as error:
+                raise InvalidRecordError(str(error)) from None
+            except CorruptBatchError as error:
+                raise CorruptRecordError(str(error)) from None
 
 
 def _without_claims(records: memoryview, found: Batches, config: LogConfig) -> Batches:

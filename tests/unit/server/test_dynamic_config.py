@@ -106,6 +106,7 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
         of_connections("by_address"),
         {"10.0.0.1": 5},
     ),
+    "max.decompressed.message.bytes": ("5", of_log("max_decompressed_message_bytes"), 5),
     "message.max.bytes": ("5000", of_log("max_message_bytes"), 5000),
     "min.insync.replicas": ("2", of_log("min_insync_replicas"), 2),
     "producer.id.expiration.ms": (

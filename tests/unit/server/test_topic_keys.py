@@ -84,6 +84,14 @@ def takes_large(broker: SimulatedBroker) -> bool:
     return error_of(broker, value=bytes(3000)) == ErrorCode.NONE
 
 
+def takes_packed(broker: SimulatedBroker) -> bool:
+    builder = BatchBuilder(compression=1)
+    builder.append(broker.host.clock.wall_ms(), b"k", bytes(3000))
+    request = produce_request("t", bytes(builder.build()))
+    answer = broker.ask(request, 9).responses[0].partition_responses[0]
+    return bool(answer.error_code == ErrorCode.NONE)
+
+
 def takes_time(offset_ms: int) -> Callable[[SimulatedBroker], bool]:
     def look(broker: SimulatedBroker) -> bool:
         at = broker.host.clock.wall_ms() + offset_ms
@@ -156,6 +164,7 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any, Any]] = {
     "flush.ms": ("200", is_synced_later, False, True),
     "index.interval.bytes": ("5", of_log("index_interval_bytes"), 4096, 5),
     "max.compaction.lag.ms": ("5", of_log("max_compaction_lag_ms"), (1 << 63) - 1, 5),
+    "max.decompressed.message.bytes": ("2000", takes_packed, True, False),
     "max.message.bytes": ("2000", takes_large, True, False),
     "message.downconversion.enable": (
         "false",
