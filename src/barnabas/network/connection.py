@@ -76,11 +76,16 @@ _PUT_OFF = 64
 class ResponseSlot:
     """The place of one response among the connection's; answered exactly once."""
 
-    __slots__ = ("_chunks", "_connection", "is_answered")
+    __slots__ = ("_chunks", "_connection", "_held_since_ms", "_on_released", "is_answered")
+
+    # Set when it is held back.
+    _held_since_ms: float
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._chunks: Sequence[Chunk] = ()
+        # Who wants to know for how long the answer was held back.
+        self._on_released: Callable[[float], None] | None = None
         # Whether `complete` or `skip` was called; never goes back.
         self.is_answered = False
 
@@ -90,6 +95,16 @@ class ResponseSlot:
         self.is_answered = True
         self._chunks = chunks
         self._connection._on_answered(self)
+
+    def complete_in_turn(
+        self, chunks: Sequence[Chunk], on_released: Callable[[float], None]
+    ) -> None:
+        """As `complete`; `on_released` is told for how many ms earlier requests held it back.
+
+        It is not called for an answer that leaves at once.
+        """
+        self._on_released = on_released
+        self.complete(chunks)
 
     def skip(self) -> None:
         """No answer is due (acks=0)."""
@@ -247,6 +262,7 @@ class Connection(FramedHandler):
             # The connection is gone, and with it everybody's slots.
             return
         if slots[0] is not slot:
+            slot._held_since_ms = self._clock.monotonic_ms()
             self._held_bytes += sum(map(len, slot._chunks))
             if self._held_bytes > self._limits.held_bytes_max:
                 self._pause(_HELD)
@@ -263,7 +279,10 @@ class Connection(FramedHandler):
         ready = list(first._chunks)
         first._chunks = ()
         while slots and slots[0].is_answered:
-            chunks = slots.popleft()._chunks
+            released = slots.popleft()
+            chunks = released._chunks
+            if released._on_released is not None:
+                released._on_released(self._clock.monotonic_ms() - released._held_since_ms)
             self._held_bytes -= sum(map(len, chunks))
             ready.extend(chunks)
         if ready:

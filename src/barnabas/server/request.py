@@ -117,7 +117,7 @@ class RequestContext:
             statistics.response_bytes += 4 + int.from_bytes(chunks[0][:4])  # type: ignore[index]
         if self._parked_ms:
             self._count_parked()
-        self._slot.complete(chunks)
+        self._slot.complete_in_turn(chunks, statistics.on_released)
 
     def respond_nothing(self) -> None:
         """The request has no answer (Produce with acks=0)."""

@@ -92,11 +92,13 @@ class ApiStatistics:
         "has_throttle_time",
         "immediate",
         "name",
+        "on_released",
         "parked_local",
         "parked_total",
         "remote",
         "request_bytes",
         "response_bytes",
+        "response_queue",
         "throttle",
         "versions",
     )
@@ -122,6 +124,10 @@ class ApiStatistics:
         self.parked_local = Times()
         self.remote = Times()
         self.parked_total = Times()
+        # Of answers that earlier requests of their connection held back.
+        self.response_queue = Times()
+        # Bound once, since it is handed over with every answer.
+        self.on_released: Callable[[float], None] = self.response_queue.add
         # Of requests that were over a quota: how long their client has to wait.
         self.throttle = Times()
 
