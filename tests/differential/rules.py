@@ -60,10 +60,6 @@ def _positive(value: Any, side: Side) -> object:
     return "above 0" if value > 0 else value
 
 
-def _any(value: Any, side: Side) -> object:
-    return "any"
-
-
 def _records(value: Any, side: Side) -> object:
     """Batches as bytes, but those that the broker stamped without time and checksum."""
     if value is None:
@@ -87,7 +83,11 @@ RULES = (
     Rule(r"log_dir", _presence, "each has its own directory"),
     Rule(r"total_bytes|usable_bytes", _positive, "the disk, which both fill"),
     Rule(r"port", _port, "both listen on a free port"),
-    Rule(r"\w*timestamp\w*|log_append_time_ms", _time, "the answers come one after the other"),
+    Rule(
+        r"last_fetch_timestamp|last_caught_up_timestamp|log_append_time_ms",
+        _time,
+        "the brokers' own clocks, asked one after the other",
+    ),
     Rule(
         r"error_message|message|batch_index_error_message",
         _presence,
