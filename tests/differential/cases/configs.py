@@ -58,6 +58,43 @@ def some_of_a_broker_s_configs(scene: Scene) -> None:
         scene.compare(describing(BROKER, name, *keys, include_synonyms=True))
 
 
+# Where each of the two runs, and what only its cluster has.
+_OF_THE_PROCESS = {
+    "advertised.listeners",
+    "broker.id",
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "node.id",
+    "process.roles",
+}
+
+
+@case(DESCRIBE)
+def all_of_a_broker_s_configs_that_barnabas_has(scene: Scene) -> None:
+    asked = describing(BROKER, "1", include_synonyms=True)
+    kafka, barnabas = (
+        {each.name: each for each in answer.results[0].configs}
+        for answer in scene.do(DESCRIBE, scene.version, asked)
+    )
+    assert len(barnabas) > 50
+    shown = [name for name in barnabas if name in kafka and name not in _OF_THE_PROCESS]
+    assert len(shown) > 50
+    fields = ("value", "read_only", "config_source", "is_sensitive", "config_type", "synonyms")
+    scene.note(
+        *(
+            {
+                f"{name} {field}": repr(getattr(each[name], field))
+                for name in shown
+                for field in fields
+            }
+            for each in (kafka, barnabas)
+        )
+    )
+
+
 @case(DESCRIBE)
 def several_resources(scene: Scene) -> None:
     topic = scene.topic()
