@@ -15,7 +15,7 @@ from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
-from barnabas.server.config import LISTENER_KEYS, NODE_KEYS, SERVER_KEYS
+from barnabas.server.config import LISTENER_KEYS, NODE_KEYS, PROTECTION_KEYS, SERVER_KEYS
 from barnabas.server.configuration import BROKER_KEYS
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigKey
@@ -48,12 +48,18 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         for key in SERVER_KEYS
         if key not in NODE_KEYS
         and key not in LISTENER_KEYS
+        and key not in PROTECTION_KEYS
         and key.name not in QUOTA_KEYS
         and key.name not in CONNECTION_KEYS
     ]
     found = [
         ("The node", "Who it is and where it keeps its data.", list(NODE_KEYS)),
         ("Listeners", "Where it listens and what clients are told.", list(LISTENER_KEYS)),
+        (
+            "Protection",
+            "There is none yet: a file that asks for it is refused rather than served without.",
+            list(PROTECTION_KEYS),
+        ),
         ("Connections", "How many there may be, and how fast they come.", list(CONNECTION_KEYS)),
         ("Requests", "What requests may ask for.", requests),
         (
@@ -82,7 +88,10 @@ def document() -> str:
     for title, sentence, keys in areas():
         parts.append(f"\n### {title}\n\n{sentence}\n\n{markdown_table(ConfigDefinition(keys))}")
     parts.append(f"\n## Topic keys\n\n{_with_synonyms(TOPIC_CONFIGS)}")
-    words = "`barnabas configs set group NAME KEY=VALUE`."
+    words = (
+        "`barnabas configs set group NAME KEY=VALUE`. They are checked, kept and shown; the "
+        "consumer protocol (KIP-848) that they are for is not served yet."
+    )
     parts.append(f"\n## Group keys\n\n{words}\n\n{markdown_table(GROUP_CONFIGS)}")
     words = "Of a subscription: `barnabas configs set client-metrics NAME KEY=VALUE`."
     table = markdown_table(CLIENT_METRICS_CONFIGS)

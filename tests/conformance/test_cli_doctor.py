@@ -169,6 +169,7 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
         ("num.partitions=0", "num.partitions: '0' is not allowed", "correct num.partitions"),
         ("listeners=SSL://127.0.0.1:0", "PLAINTEXT listeners only", "correct listeners"),
         ("listeners=PLAINTEXT://192.0.2.1:9", "cannot be listened on", "does not have"),
+        ("authorizer.class.name=x.Y", "there is no authorisation yet", "correct authorizer"),
     ],
 )
 def test_a_wrong_line(written: Callable[[str], Path], line: str, what: str, remedy: str) -> None:
@@ -194,6 +195,14 @@ def test_a_line_that_is_allowed_and_worth_a_note(written: Callable[[str], Path],
     key = line.partition("=")[0]
     assert is_well
     assert any(verdict == "note" and key in what for verdict, what, _ in findings), findings
+
+
+def test_only_listeners_that_are_opened_are_judged(written: Callable[[str], Path]) -> None:
+    open_to_all = "connections on every interface"
+    for port, is_noted in (("CONTROLLER://:0", False), ("OTHER://0.0.0.0:0", True)):
+        listeners = f"listeners=PLAINTEXT://127.0.0.1:0,{port}"
+        _, findings = examine(written(f"{listeners}\nadvertised.listeners=OTHER://h:1"))
+        assert any(open_to_all in what for _, what, _ in findings) == is_noted
 
 
 def test_directories_of_two_clusters_and_of_another_node(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 
 import pytest
 
-pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+from jvm.maven import need
 
 WAIT_S = 30
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _installed() -> None:
+    need("kcat")
 
 
 def kcat(bootstrap: str, *words: str, text: str = "") -> str:

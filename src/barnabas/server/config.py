@@ -32,6 +32,17 @@ def _roles_are_known(value: ConfigValue) -> bool:
     return isinstance(value, list) and sorted(value) == ["broker", "controller"]
 
 
+def _is_protocol_map(value: ConfigValue) -> bool:
+    return isinstance(value, list) and all(
+        len(entry.split(":")) == 2 and all(part.strip() for part in entry.split(":"))
+        for entry in value
+    )
+
+
+def _is_empty(value: ConfigValue) -> bool:
+    return not value
+
+
 def _is_buffer_size(value: ConfigValue) -> bool:
     return isinstance(value, int) and (value == -1 or value >= 1)
 
@@ -74,6 +85,32 @@ NODE_KEYS = [
         not_empty(),
     ),
 ]
+
+# What a configuration that asks for protection says: it is refused, as nothing would give it.
+PROTECTION_KEYS = [
+    ConfigKey(
+        "listener.security.protocol.map",
+        LIST,
+        [f"{name}:{name}" for name in ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")],
+        "The security protocol of each listener, NAME:PROTOCOL each; only PLAINTEXT is opened.",
+        satisfying("NAME:PROTOCOL,...", _is_protocol_map),
+    ),
+    ConfigKey(
+        "security.inter.broker.protocol",
+        S,
+        "PLAINTEXT",
+        "The security protocol that brokers use among themselves.",
+        one_of("PLAINTEXT"),
+    ),
+    ConfigKey(
+        "authorizer.class.name",
+        S,
+        "",
+        "Who decides what clients may do; there is no authorisation yet: everybody may do all.",
+        satisfying("empty (there is no authorisation yet; take the key out to let everybody "
+                   "do everything)", _is_empty),
+    ),
+]  # fmt: skip
 
 LISTENER_KEYS = [
     ConfigKey(
@@ -201,7 +238,9 @@ REQUEST_KEYS = [
 ]
 
 SERVER_KEYS = (
-    ConfigDefinition([*NODE_KEYS, *LISTENER_KEYS, *REQUEST_KEYS, *OBSERVATION_KEYS])
+    ConfigDefinition(
+        [*NODE_KEYS, *LISTENER_KEYS, *PROTECTION_KEYS, *REQUEST_KEYS, *OBSERVATION_KEYS]
+    )
     | QUOTA_KEYS
     | CONNECTION_KEYS
 )

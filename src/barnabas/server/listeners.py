@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
 
 _FORM = "NAME://HOST:PORT, for example PLAINTEXT://127.0.0.1:9092"
+_PLAINTEXT = "PLAINTEXT"
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104
 
 
@@ -18,8 +19,10 @@ def bound_endpoints(config: ParsedConfig) -> list[Endpoint]:
     """What to listen on, the controller's listeners left out.
 
     Raises:
-        ConfigError: text that is no endpoint, a name used twice, a protocol that is not spoken.
+        ConfigError: text that is no endpoint, a name used twice, a protocol that is not spoken,
+            an inter-broker listener that is not there.
     """
+    protocols = _protocols(config)
     controllers = {name.upper() for name in config.strings("controller.listener.names")}
     endpoints: list[Endpoint] = []
     for text in config.strings("listeners"):
@@ -28,14 +31,50 @@ def bound_endpoints(config: ParsedConfig) -> list[Endpoint]:
             continue
         if endpoint.name in {known.name for known in endpoints}:
             raise ConfigError("listeners", text, "each listener name once")
-        if endpoint.name.startswith(("SSL", "SASL")):
-            raise ConfigError("listeners", text, "PLAINTEXT listeners only")
+        if _protocol(config, protocols, endpoint.name) != _PLAINTEXT:
+            raise ConfigError(
+                "listeners",
+                text,
+                "PLAINTEXT listeners only (TLS and SASL are not there yet; to do without, give the "
+                "listener PLAINTEXT in listener.security.protocol.map)",
+            )
         endpoints.append(endpoint)
     if not endpoints:
         raise ConfigError(
             "listeners", ",".join(config.strings("listeners")), "at least one listener for clients"
         )
+    _check_inter_broker_listener(config, endpoints)
     return endpoints
+
+
+def _protocols(config: ParsedConfig) -> dict[str, str]:
+    """Listener's name to security protocol, both in capitals."""
+    pairs = (entry.split(":") for entry in config.strings("listener.security.protocol.map"))
+    return {name.strip().upper(): protocol.strip().upper() for name, protocol in pairs}
+
+
+def _protocol(config: ParsedConfig, protocols: dict[str, str], name: str) -> str:
+    """The security protocol of a listener; without a map, names mean nothing: PLAINTEXT.
+
+    Raises:
+        ConfigError: the map is given and says nothing of the listener.
+    """
+    known = protocols.get(name)
+    if known is not None:
+        return known
+    key = "listener.security.protocol.map"
+    if key in config.given:
+        raise ConfigError(key, ",".join(config.strings(key)), f"a protocol for listener {name} too")
+    return "SSL" if name.startswith(("SSL", "SASL")) else _PLAINTEXT
+
+
+def _check_inter_broker_listener(config: ParsedConfig, endpoints: list[Endpoint]) -> None:
+    name = config.optional_string("inter.broker.listener.name")
+    names = [endpoint.name for endpoint in endpoints]
+    if name is not None and name.upper() not in names:
+        raise ConfigError(
+            "inter.broker.listener.name", name, f"a name of listeners: {', '.join(names)}"
+        )
 
 
 def advertised_endpoints(config: ParsedConfig, bound: list[Endpoint]) -> list[Endpoint]:

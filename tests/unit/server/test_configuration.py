@@ -62,12 +62,37 @@ def test_a_bad_value_is_an_error_that_names_key_value_and_range() -> None:
         ("advertised.listeners", "nonsense"),
         ("process.roles", "broker"),
         ("controller.quorum.voters", "2@h:9093"),
+        ("inter.broker.listener.name", "NOPE"),
+        ("listener.security.protocol.map", "PLAINTEXT"),
+        ("listener.security.protocol.map", "OTHER:PLAINTEXT"),
+        ("security.inter.broker.protocol", "SSL"),
+        ("authorizer.class.name", "org.example.StandardAuthorizer"),
     ],
 )
 def test_what_this_node_cannot_be_is_refused(key: str, value: str) -> None:
     with pytest.raises(ConfigError) as raised:
         read_configuration({key: value})
     assert raised.value.key == key
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "sasl_ssl"])
+def test_a_listener_that_is_to_be_protected_is_not_opened_without(protocol: str) -> None:
+    given = {
+        "listeners": "PLAINTEXT://h:9092,PUBLIC://h:9094",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT, PUBLIC:{protocol}",
+    }
+    with pytest.raises(ConfigError, match="PUBLIC://h:9094"):
+        read_configuration(given)
+
+
+def test_a_listener_may_have_any_name_that_is_mapped_to_plaintext() -> None:
+    configuration = read_configuration(
+        {
+            "listeners": "SSL_LATER://h:9092,CONTROLLER://h:9093",
+            "listener.security.protocol.map": "SSL_LATER:PLAINTEXT,SSL:SSL",
+        }
+    )
+    assert configuration.endpoints == [Endpoint("SSL_LATER", "h", 9092)]
 
 
 def test_a_single_nodes_quorum_may_name_this_node() -> None:

@@ -102,7 +102,14 @@ def _limits(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             ),
             "raise socket.request.max.bytes",
         )
-    if any(mark in values.get("listeners", "") for mark in _EVERY_INTERFACE):
+    # A single node opens no listener for controllers.
+    controllers = values.get("controller.listener.names", "").upper().split(",")
+    opened = [
+        text
+        for text in values.get("listeners", "").split(",")
+        if text.partition("://")[0].strip().upper() not in controllers
+    ]
+    if any(mark in text for text in opened for mark in _EVERY_INTERFACE):
         yield (
             "listeners takes connections on every interface, without authentication",
             "name an address of the inner network, or keep others out by a firewall",
