@@ -212,7 +212,9 @@ class Registration:
         if let_in and not self._unfenced:
             self._unfenced = True
             self._on_unfenced()
-        interval_ms = self._registrant.heartbeat_interval_ms if let_in else _RETRY_MS
+        # A broker that is refused after it was let in (unregistered, say) has nothing to hurry for.
+        hurries = not let_in and not (response.error_code and self._unfenced)
+        interval_ms = _RETRY_MS if hurries else self._registrant.heartbeat_interval_ms
         self._later(interval_ms, self._heartbeat)
 
     def _later(self, delay_ms: float, action: Callable[[], None]) -> None:

@@ -14,6 +14,7 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.record.conversion import read_records
 from barnabas.server.broker import Broker
 from barnabas.server.configuration import read_configuration
@@ -209,3 +210,14 @@ def test_the_controller_registers_itself_anew_in_each_life() -> None:
     broker.restart()
     second = broker.broker._cluster.image.controllers[1]
     assert second.incarnation_id != first.incarnation_id
+
+
+def test_a_broker_that_was_unregistered_registers_again_when_it_is_started_anew() -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    assert broker.ask(UnregisterBrokerRequest(broker_id=1), 0).error_code == 0
+    broker.world.run_for(10_000)
+    assert broker.metadata("t").brokers == []
+    broker.stop()
+    broker.restart()
+    assert broker.produce("t", b"x").error_code == 0

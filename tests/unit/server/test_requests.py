@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -268,3 +269,16 @@ def test_credentials_of_users_are_shown_without_their_secrets(broker: SimulatedB
         (1, 4096),
         (2, 8192),
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(1, ErrorCode.INVALID_REQUEST), (4, ErrorCode.TOPIC_DELETION_DISABLED)],
+)
+def test_deletion_that_is_disabled_is_told_as_the_client_knows_it(
+    version: int, error: ErrorCode
+) -> None:
+    broker = SimulatedBroker(delete_topic_enable="false")
+    broker.make_topic("t")
+    request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000)
+    assert broker.ask(request, version).responses[0].error_code == error

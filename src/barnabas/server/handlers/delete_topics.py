@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.result import Refusal
+from barnabas.controller.topics import refuse_delete_topics
+from barnabas.protocol.errors import ErrorCode
 from barnabas.server.mutations import forward_mutation
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+    from barnabas.protocol.messages.delete_topics import (
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+    )
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
 
 # From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 _STRICT_SINCE = 5
+# From here on clients know TOPIC_DELETION_DISABLED (KIP-322).
+_DISABLED_SINCE = 3
 
 
 def handler(parts: ServerParts) -> Handle:
@@ -23,11 +31,18 @@ def handler(parts: ServerParts) -> Handle:
 class DeleteTopicsHandler:
     """Hands the request to the active controller."""
 
-    __slots__ = ("_forwarding",)
+    __slots__ = ("_forwarding", "_is_enabled")
 
     def __init__(self, parts: ServerParts) -> None:
         self._forwarding = parts.forwarding
+        self._is_enabled = parts.config.boolean("delete.topic.enable")
 
-    def handle_delete_topics(self, context: RequestContext, request: DeleteTopicsRequest) -> None:
+    def handle_delete_topics(
+        self, context: RequestContext, request: DeleteTopicsRequest
+    ) -> DeleteTopicsResponse | None:
         """Answered when the deletion is committed."""
+        if not self._is_enabled and context.version < _DISABLED_SINCE:
+            refusal = Refusal(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false")
+            return refuse_delete_topics(request, refusal)
         forward_mutation(self._forwarding, context, request, _STRICT_SINCE)
+        return None
