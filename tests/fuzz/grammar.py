@@ -107,7 +107,7 @@ class Grammar:
         key, version = self._rng.choice(self._apis)
         self._topics = TOPICS if key in DELICATE else [*TOPICS, INTERNAL_TOPIC]
         request = self._struct(request_class(key), version, 0)
-        self._tame(key, request)
+        self._tame(key, version, request)
         self._correlation_id += 1
         client_id = self._rng.choice(["fuzz", "", None, "κ" * 20])
         chunks = encode_request(self._correlation_id, client_id, request, version)
@@ -223,7 +223,7 @@ class Grammar:
             batch[rng.randrange(len(batch))] ^= 1 << rng.randrange(8)
         return bytes(batch)
 
-    def _tame(self, key: int, request: Any) -> None:
+    def _tame(self, key: int, version: int, request: Any) -> None:
         """Leave the shared settings of the broker alone."""
         if key in {ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS}:
             if any(each.resource_type in _SHARED_RESOURCES for each in request.resources):
@@ -231,7 +231,7 @@ class Grammar:
         elif key == ApiKey.ALTER_CLIENT_QUOTAS:
             request.validate_only = True
         elif key == ApiKey.UPDATE_FEATURES:
-            request.validate_only = True
-            request.timeout_ms = 1000
+            # Version 0 cannot only ask; the pools have no feature that there is.
+            request.validate_only = version > 0
         elif key == ApiKey.UNREGISTER_BROKER and request.broker_id == self._node_id:
             request.broker_id = 77

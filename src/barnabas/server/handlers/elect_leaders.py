@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.errors import ErrorCode
+
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
+    from barnabas.protocol.messages.elect_leaders import (
+        ElectLeadersRequest,
+        ElectLeadersResponse,
+    )
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
+
+_FIRST_WITH_ERROR = 1
 
 
 def handler(parts: ServerParts) -> Handle:
@@ -25,4 +32,11 @@ class ElectLeadersHandler:
 
     def handle_elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> None:
         """Answered when the new leaders are committed."""
-        self._forwarding.send(request, context.respond)
+
+        def answer(response: ElectLeadersResponse) -> None:
+            if context.version < _FIRST_WITH_ERROR:
+                # It stands with each partition only.
+                response.error_code = ErrorCode.NONE
+            context.respond(response)
+
+        self._forwarding.send(request, answer)
