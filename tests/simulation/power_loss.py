@@ -378,7 +378,12 @@ class PowerLossWalk:
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=[partition])]
         )
-        answer = self.broker.ask(request, 5).topics[0].partitions[0]
+        for _ in range(100):
+            answer = self.broker.ask(request, 5).topics[0].partitions[0]
+            if answer.error_code != ErrorCode.OFFSET_NOT_AVAILABLE:
+                break
+            # What was recovered is being synced.
+            self.broker.world.run_for(1)
         if answer.error_code:
             raise ViolationError(f"{topic.name}: {ErrorCode(answer.error_code).name}")
         return answer.offset

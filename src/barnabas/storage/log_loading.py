@@ -148,7 +148,12 @@ class DirectoryLoading:
         config = self._parts.config_of(partition.topic)
         loader = LogLoader(path, config, self._parts.doors, opening)
         loaded = yield from loader.load_in_slices()
-        return Log(path, config, self._parts.doors, opening, loaded)
+        log = Log(path, config, self._parts.doors, opening, loaded)
+        if log.is_flush_due:
+            # flush.messages, and recovered after a kill: whoever sends it again is told that it is
+            # there, and whoever reads it relies on it, so that it must outlive a loss of power.
+            log.flush()
+        return log
 
 
 class _Progress:
