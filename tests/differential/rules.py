@@ -138,7 +138,6 @@ _KEYS_NOT_OBEYED = {
     "leader.replication.throttled.replicas",
     "local.retention.bytes",
     "local.retention.ms",
-    "max.decompressed.message.bytes",
     "preallocate",
     "remote.copy.lag.bytes",
     "remote.copy.lag.ms",
