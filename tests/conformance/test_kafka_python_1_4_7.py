@@ -61,4 +61,6 @@ def test_it_may_believe_that_the_broker_is_an_old_one(
     )
     client_scenarios.pause_and_resume(old)
     client_scenarios.errors(old)
-    client_scenarios.rebalances(old, members=3)
+    if api_version == "0.9":
+        # JoinGroup v0; what comes after it is spoken by the tests above.
+        client_scenarios.rebalances(old)

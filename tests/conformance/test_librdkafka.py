@@ -41,9 +41,7 @@ def test_errors_have_their_names(client: ClientProgram) -> None:
     client_scenarios.errors(client, out_of_range=AUTO_OFFSET_RESET)
 
 
-@pytest.mark.parametrize(
-    ("members", "strategy"), [(10, "range"), (5, "roundrobin"), (4, "cooperative-sticky")]
-)
+@pytest.mark.parametrize(("members", "strategy"), [(10, "roundrobin"), (4, "cooperative-sticky")])
 def test_a_group_outlives_its_members(client: ClientProgram, members: int, strategy: str) -> None:
     client_scenarios.rebalances(client, members, strategy=strategy)
 
