@@ -64,6 +64,7 @@ _OF_THE_PROCESS = {
     "broker.id",
     "controller.listener.names",
     "controller.quorum.voters",
+    "listener.security.protocol.map",
     "listeners",
     "log.dir",
     "log.dirs",
