@@ -310,7 +310,7 @@ BROKER_CONFIGS = ConfigDefinition(
                     "off, Kafka 5.0 will not know this key."),
         _dynamic_key("log.cleaner.threads", _INT, 1,
                      "Logs that are compacted at the same time, each by a process of its own.",
-                     _NOT_NEGATIVE),
+                     _POSITIVE),
         _dynamic_key("log.cleaner.io.max.bytes.per.second", _DOUBLE, DOUBLE_MAX,
                      "What compaction reads and writes together, on average."),
         _dynamic_key("log.cleaner.dedupe.buffer.size", _LONG, 128 << 20,
