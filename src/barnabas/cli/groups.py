@@ -128,6 +128,8 @@ def _echo_group(group: GroupProgress, *, with_members: bool) -> None:
     if with_members and described.members:
         rows = [_member_row(member) for member in described.members]
         echo_table(("member", "client", "host", "reads"), rows)
+        if sys.stdout.isatty():
+            click.echo()
     rows = [
         (*each.partition, each.offset, each.end, _lag(each.lag), _reader(each))
         for each in group.partitions

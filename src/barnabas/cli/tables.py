@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 # Numbers with a unit, lists of numbers, and nothing: set to the right.
-_QUANTITY = re.compile(r"[-+]?[\d.,]*(?: ?(?:[kMGT]i?)?B?| %)|-")
+_QUANTITY = re.compile(r"[-+]?[\d.,]*(?: ?(?:[kKMGT]i?)?B?| %)|-")
 
 __all__ = [
     "Styled",
