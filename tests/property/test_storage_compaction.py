@@ -133,7 +133,6 @@ class CompactedLog(RuleBasedStateMachine):
             bench.disk.crash()
         else:
             bench.disk.kill()
-        bench.due._waiting.clear()
         bench.open(recovery_point=point, log_start_offset=start)
         bench.replicate()
 

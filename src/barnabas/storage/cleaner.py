@@ -359,13 +359,23 @@ class LogCleaner:
         if error is not None:
             self._on_failed(cleaning, error)
             return
+        cleaning.work = None
+        self._on_written(cleaning)
+
+    def _on_written(self, cleaning: Pass) -> None:
+        """All segments are in place, but for the names of their files perhaps."""
+        if self._passes.get(cleaning.partition) is not cleaning:
+            # Called off meanwhile.
+            return
+        if cleaning.log.is_swapping:
+            self._doors.timer.call_soon(lambda: self._on_written(cleaning))
+            return
         built, stats = cleaning.built, cleaning.stats
         assert built is not None
         assert stats is not None
         self._count(built, stats, cleaning.started_ms)
         # The new names must be as durable as the checkpoint that tells of them.
         disk, directory = self._doors.disk, cleaning.log.directory
-        cleaning.work = None
         self._doors.executor.submit(
             lambda: disk.sync_directory(directory),
             lambda _, error: self._on_synced(cleaning, built.end_offset, error),

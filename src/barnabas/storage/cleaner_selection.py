@@ -26,11 +26,15 @@ class Cleanable(Protocol):
     config: LogConfig
     log_start_offset: int
     log_end_offset: int
-    recovery_point: int
 
     @property
     def segments(self) -> Segments:
         """All segments, the active one last."""
+        ...
+
+    @property
+    def safe_recovery_point(self) -> int:
+        """Below it batches and indexes are synced."""
         ...
 
     @property
@@ -89,7 +93,7 @@ def cleanable_offsets(log: Cleanable, last_clean: int | None, now_ms: int) -> Cl
     if not start <= first_dirty <= log.log_end_offset:
         # The log was cut, or its beginning deleted, without the checkpoint being told.
         first_dirty, is_reset = start, True
-    bounds = [log.last_stable_offset, log.segments.active.base_offset, log.recovery_point]
+    bounds = [log.last_stable_offset, log.segments.active.base_offset, log.safe_recovery_point]
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         youngest_ms = now_ms - lag_ms

@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.disk import FileSlice
-from barnabas.storage.file_names import SWAP_FILE_SUFFIX
 from barnabas.storage.flusher import sync_files
 from barnabas.storage.offset_metadata import LogOffsetMetadata
 from barnabas.storage.read_result import AbortedTransaction, ReadResult
 from barnabas.storage.segment import Segment
+from barnabas.storage.segment_swap import SegmentSwap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ class LocalLog:
     __slots__ = (
         "_doors",
         "_sealed",
+        "_swap",
         "_syncing",
         "config",
         "directory",
@@ -44,6 +45,8 @@ class LocalLog:
         self.config = config
         self._doors = doors
         self.segments = segments
+        # Files that are being renamed after a compaction.
+        self._swap: SegmentSwap | None = None
         # Segments that were sealed since their indexes were synced, though all their batches may
         # be synced; and those of them that the sync under way includes.
         self._sealed: list[Segment] = []
@@ -192,22 +195,32 @@ class LocalLog:
         if segments:
             self._delete_later(segments)
 
-    def replace_segments(self, new: Segment, old: list[Segment]) -> None:
-        """Put a segment of the suffix `.cleaned` in the place of `old`, the first of its own base.
-
-        Whatever step a crash comes at, the next opening finds all of `old` or all of `new`: from
-        the first renaming on the files of `new` are named `.swap` and count, whatever is left of
-        `old`. The order, and the suffixes, are Kafka's.
-        """
-        assert new.base_offset == old[0].base_offset
-        new.change_suffix(SWAP_FILE_SUFFIX)
+    def replace_segments(
+        self, new: Segment, old: list[Segment], on_gone: Callable[[int], None]
+    ) -> None:
+        """Put a compacted segment in the place of `old`; files follow in `continue_swap`."""
+        assert self._swap is None
+        self._swap = SegmentSwap(new, old, on_gone)
         for segment in old:
             self.segments.remove(segment)
         self.segments.add(new)
-        for segment in old:
-            segment.mark_deleted()
-        new.change_suffix("")
-        self._delete_later(old)
+
+    @property
+    def is_swapping(self) -> bool:
+        """Whether files of replaced segments still have their names."""
+        return self._swap is not None
+
+    def continue_swap(self) -> None:
+        """Rename some more files of replaced segments."""
+        swap = self._swap
+        if swap is not None and swap.step():
+            self._swap = None
+            self._delete_later(swap.old)
+
+    def finish_swap(self) -> None:
+        """Do all that is left of it: whatever else changes the segments comes after."""
+        while self._swap is not None:
+            self.continue_swap()
 
     def release_idle(self, recovery_point: int) -> None:
         """Give back what synced segments hold that nobody has used of late."""

@@ -264,6 +264,7 @@ class Log(ReadableLog):
             self.truncate_fully_and_start_at(offset)
             return True
         with self._guard:
+            self._local.finish_swap()
             self._is_changed = True
             self.cut_count += 1
             # The whole segment that is cut: the next sync and the next recovery must include it.
@@ -284,6 +285,7 @@ class Log(ReadableLog):
         self._is_changed = True
         self.cut_count += 1
         with self._guard:
+            self._local.finish_swap()
             self.producer_state.remove_all_snapshots()
             self._local.start_at(
                 offset, self._doors.clock.wall_ms(), roll_jitter(self.config, self._doors.rng)
@@ -340,6 +342,7 @@ class Log(ReadableLog):
     def _delete_segments(self, segments: list[Segment]) -> int:
         if not segments:
             return 0
+        self._local.finish_swap()
         if len(segments) == len(self._local.segments):
             # All of them: the log goes on in a new, empty one.
             self._roll(self._doors.clock.wall_ms())
@@ -373,10 +376,27 @@ class Log(ReadableLog):
         )
         new.created_ms = self._doors.clock.wall_ms()
         with self._guard:
-            self._local.replace_segments(new, old)
-            self.producer_state.remove_snapshots_at(replaced[1:])
+            self._local.finish_swap()
+            self._local.replace_segments(new, old, self.producer_state.remove_snapshot_at)
         self._high_watermark_metadata = None
+        self._continue_swap()
         return True
+
+    @property
+    def is_swapping(self) -> bool:
+        """Whether the files of segments that were replaced still have their names."""
+        return self._local.is_swapping
+
+    def _continue_swap(self) -> None:
+        """A few files per turn."""
+        try:
+            with self._guard:
+                self._local.continue_swap()
+        except KafkaStorageError:
+            # The directory is offline, which was told.
+            return
+        if self._local.is_swapping:
+            self._doors.timer.call_soon(self._continue_swap)
 
     def release_idle(self) -> None:
         """Give back descriptors and index memory of synced segments that nobody reads."""
@@ -450,6 +470,7 @@ class Log(ReadableLog):
         if self._is_closed:
             return
         with self._guard:
+            self._local.finish_swap()
             self.producer_state.map_end_offset = self.log_end_offset
             self.producer_state.take_snapshot()
             self._local.segments.active.seal()
@@ -502,6 +523,7 @@ class Log(ReadableLog):
     def rename(self, directory: str) -> None:
         """Move the directory; open files stay open."""
         with self._guard:
+            self._local.finish_swap()
             self._doors.disk.rename(self.directory, directory)
         self._local.directory = self._guard.directory = directory
         for segment in self._local.segments:

@@ -314,10 +314,10 @@ class ProducerState:
         for other in [other for other in self.snapshots[:-1] if other < offset]:
             self._remove_snapshot(other)
 
-    def remove_snapshots_at(self, offsets: Iterable[int]) -> None:
-        """Delete those at `offsets`, where no segment begins any more; the latest one stays."""
-        for other in [other for other in offsets if other in self.snapshots[:-1]]:
-            self._remove_snapshot(other)
+    def remove_snapshot_at(self, offset: int) -> None:
+        """Delete the one at `offset`, where no segment begins any more; the latest one stays."""
+        if offset in self.snapshots and offset != self.snapshots[-1]:
+            self._remove_snapshot(offset)
 
     def remove_stray_snapshots(self, segment_bases: set[int]) -> None:
         """Keep those where a segment begins, and the latest one."""

@@ -43,6 +43,9 @@ class DueTimer:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.call_later(0, callback)
 
+    def clear(self) -> None:
+        self._waiting.clear()
+
     def cancel(self, number: int) -> None:
         self._waiting = [each for each in self._waiting if each[1] != number]
 
@@ -87,8 +90,8 @@ class CleanerBench(Bench):
     ) -> None:
         self.cleaner_config = cleaner_config or CleanerConfig()
         self.data_directory: LogDirectory | None = None
-        super().__init__(config, seed)
         self.due = DueTimer()
+        super().__init__(config, seed)
         self.doors = replace(self.doors, timer=self.due)
         self.open()
 
@@ -100,6 +103,8 @@ class CleanerBench(Bench):
         return self.data_directory if partition == PARTITION else None
 
     def open(self, **opening: object) -> Log:
+        # Timers die with their process.
+        self.due.clear()
         log = super().open(**opening)
         if self.data_directory is not None:
             self.data_directory.close()

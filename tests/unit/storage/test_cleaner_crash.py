@@ -9,7 +9,7 @@ import pytest
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX
 from unit.storage.cleaner_fixtures import COMPACTED, CleanerBench
-from unit.storage.storage_fixtures import DIRECTORY, all_records
+from unit.storage.storage_fixtures import DIRECTORY, PARTITION, all_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,3 +178,52 @@ def test_a_swap_whose_renaming_had_not_ended_is_given_up() -> None:
     bench.kill_and_reopen()
     assert contents(bench) == before
     assert bench.suffixes() == []
+
+
+# -- between the steps of a swap, which are turns of the loop -------------------------------------
+
+
+def swapping() -> tuple[MortalBench, list[object]]:
+    """Half of the old segments have other names; also what the log will hold."""
+    reference = filled()
+    reference.clean()
+    bench = filled()
+    bench.cleaner.start()
+    while not bench.log.is_swapping:
+        assert bench.due.step()
+    return bench, contents(reference)
+
+
+def test_the_log_is_read_while_files_are_renamed() -> None:
+    bench, after = swapping()
+    bench.log.release_idle()
+    bench.log.release_idle()
+    assert contents(bench) == after
+
+
+def test_a_cut_comes_after_the_renaming() -> None:
+    bench, after = swapping()
+    bench.cleaner.before_cut(PARTITION, 20)
+    bench.log.truncate_to(20)
+    assert not bench.log.is_swapping
+    assert contents(bench) == [each for each in after if each[0] < 20]
+    bench.kill_and_reopen()
+    assert contents(bench) == [each for each in after if each[0] < 20]
+
+
+def test_a_stop_comes_after_the_renaming() -> None:
+    bench, after = swapping()
+    bench.cleaner.stop()
+    bench.reopen_cleanly()
+    assert bench.suffixes() == []
+    assert contents(bench) == after
+
+
+def test_a_log_that_is_being_renamed_can_be_deleted() -> None:
+    bench, _ = swapping()
+    bench.cleaner.stop()
+    bench.log.rename_to_delete()
+    bench.log.delete()
+    bench.due.run_for(COMPACTED.file_delete_delay_ms)
+    assert bench.failures == []
+    assert not [name for name in bench.disk.list("/data") if name.startswith("topic")]
