@@ -142,7 +142,8 @@ class LogCopy:
 
     def _follow_start(self) -> None:
         start = self.source.log_start_offset
-        if start > self.future.log_end_offset:
+        # The source's start goes back when a loss of power takes the note of deleted records.
+        if start > self.future.log_end_offset or start < self.future.log_start_offset:
             self.future.truncate_fully_and_start_at(start)
         self.future.update_high_watermark(self.source.high_watermark)
         reached = min(start, self.future.high_watermark)
