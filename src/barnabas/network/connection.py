@@ -80,31 +80,29 @@ class ResponseSlot:
 
     # Set when it is held back.
     _held_since_ms: float
+    # Who wants to know for how long; set when it is answered.
+    _on_released: Callable[[float], None] | None
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._chunks: Sequence[Chunk] = ()
-        # Who wants to know for how long the answer was held back.
-        self._on_released: Callable[[float], None] | None = None
         # Whether `complete` or `skip` was called; never goes back.
         self.is_answered = False
 
-    def complete(self, chunks: Sequence[Chunk]) -> None:
-        """Answer with a whole frame; dropped silently when the connection is gone."""
+    def complete(
+        self, chunks: Sequence[Chunk], on_released: Callable[[float], None] | None = None
+    ) -> None:
+        """Answer with a whole frame; dropped silently when the connection is gone.
+
+        Args:
+            on_released: told for how many ms earlier requests held the answer back; not called
+                for one that leaves at once.
+        """
         assert not self.is_answered, "a request is answered once"
         self.is_answered = True
         self._chunks = chunks
-        self._connection._on_answered(self)
-
-    def complete_in_turn(
-        self, chunks: Sequence[Chunk], on_released: Callable[[float], None]
-    ) -> None:
-        """As `complete`; `on_released` is told for how many ms earlier requests held it back.
-
-        It is not called for an answer that leaves at once.
-        """
         self._on_released = on_released
-        self.complete(chunks)
+        self._connection._on_answered(self)
 
     def skip(self) -> None:
         """No answer is due (acks=0)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from bisect import bisect_right
+from math import frexp
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_keys import api_row, request_class, response_class
@@ -14,7 +14,7 @@ from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.handlers.table import served_apis
 from barnabas.server.request import RequestContext
-from barnabas.server.request_statistics import BOUNDS_MS, RequestStatistics
+from barnabas.server.request_statistics import FIRST_BUCKET, SHORTEST_MS, RequestStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +113,8 @@ class Dispatcher:
         statistics.request_bytes += size
         if slot.is_answered:
             times = statistics.immediate
-            times.counts[bisect_right(BOUNDS_MS, local_ms)] += 1
+            mantissa, exponent = frexp(local_ms + SHORTEST_MS)
+            times.counts[FIRST_BUCKET + exponent * 4 + int(mantissa * 8.0)] += 1
             times.total_ms += local_ms
         else:
             context.park(now_ms, local_ms)

@@ -106,9 +106,8 @@ class RequestContext:
             self.connection.abort()
             return
         statistics = self._statistics
-        if is_clean:
-            statistics.errors[0] += 1
-        else:
+        if not is_clean:
+            statistics.looked_into += 1
             statistics.count_errors(response, statistics.errors)
         if len(chunks) == 1:
             statistics.response_bytes += len(chunks[0])
@@ -117,7 +116,7 @@ class RequestContext:
             statistics.response_bytes += 4 + int.from_bytes(chunks[0][:4])  # type: ignore[index]
         if self._parked_ms:
             self._count_parked()
-        self._slot.complete_in_turn(chunks, statistics.on_released)
+        self._slot.complete(chunks, statistics.on_released)
 
     def respond_nothing(self) -> None:
         """The request has no answer (Produce with acks=0)."""

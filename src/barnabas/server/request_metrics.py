@@ -41,7 +41,7 @@ def request_families(statistics: RequestStatistics) -> Iterator[MetricFamily]:
         [
             ((("request", api.name), ("error", error_name(code, len(api.errors)))), count)
             for api in apis
-            for code, count in enumerate(api.errors)
+            for code, count in enumerate(api.error_counts())
             if count
         ],
     )

@@ -6,7 +6,7 @@ time is its total time, and it waited for nothing. Only those that were parked a
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from math import frexp
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.error_counting import error_counter
@@ -17,21 +17,29 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Message
 
-_GROWTH = 1.2
-_FIRST_MS = 0.01
-_LAST_MS = 3_600_000.0
+# Added to every time, so that the shortest fall into the first bucket.
+SHORTEST_MS = 2.0**-10
+_FIRST_EXPONENT = -9
+_LAST_EXPONENT = 24
+# Buckets per doubling.
+_STEPS = 4
+_BUCKETS = (_LAST_EXPONENT - _FIRST_EXPONENT + 1) * _STEPS
+# What brings the exponent of the shortest time to the first bucket.
+FIRST_BUCKET = -_FIRST_EXPONENT * _STEPS - _STEPS
 
 
-def _bounds() -> tuple[float, ...]:
-    bounds = [_FIRST_MS]
-    while bounds[-1] < _LAST_MS:
-        bounds.append(bounds[-1] * _GROWTH)
-    return tuple(bounds)
+def bucket_of(duration_ms: float) -> int:
+    """The bucket of a time below two hours: four per doubling, of equal width.
+
+    Worked out rather than looked up: a search through bounds touches memory that is cold by then.
+    """
+    mantissa, exponent = frexp(duration_ms + SHORTEST_MS)
+    return FIRST_BUCKET + exponent * 4 + int(mantissa * 8.0)
 
 
-# Upper ends of the buckets that times fall into, ms; what is above all is in a last one.
-BOUNDS_MS = _bounds()
-_BUCKETS = len(BOUNDS_MS) + 1
+def _middle_of(bucket: int) -> float:
+    exponent, step = divmod(bucket, _STEPS)
+    return (step + _STEPS + 0.5) / 8.0 * 2.0 ** (exponent + _FIRST_EXPONENT)
 
 
 class Times:
@@ -46,7 +54,7 @@ class Times:
 
     def add(self, duration_ms: float) -> None:
         """Count one."""
-        self.counts[bisect_right(BOUNDS_MS, duration_ms)] += 1
+        self.counts[min(bucket_of(duration_ms), _BUCKETS - 1)] += 1
         self.total_ms += duration_ms
 
     @property
@@ -69,16 +77,13 @@ class Times:
         return made
 
     def quantile(self, fraction: float) -> float:
-        """The time below which that share lies, within a tenth; 0 without any."""
+        """The time below which that share lies, within an eighth; 0 without any."""
         rank = fraction * self.count
         seen = 0
         for bucket, count in enumerate(self.counts):
             seen += count
             if count and seen >= rank:
-                if bucket == 0:
-                    return 0.0
-                low = BOUNDS_MS[bucket - 1]
-                return low * _GROWTH**0.5 if bucket < len(BOUNDS_MS) else low
+                return 0.0 if bucket == 0 else _middle_of(bucket)
         return 0.0
 
 
@@ -91,6 +96,7 @@ class ApiStatistics:
         "errors",
         "has_throttle_time",
         "immediate",
+        "looked_into",
         "name",
         "on_released",
         "parked_local",
@@ -112,6 +118,8 @@ class ApiStatistics:
         # Error codes of responses, by code; -1, the unknown error, is the last.
         self.errors = [0] * (max(ErrorCode) + 2)
         self.count_errors: Callable[[Message, list[int]], None] = error_counter(response)
+        # Answers that were looked into for errors; handlers said of all others that they have none.
+        self.looked_into = 0
         # Whether responses say how long their client has to wait.
         self.has_throttle_time = any(
             each.name == "throttle_time_ms" for each in response.__fields__
@@ -130,6 +138,12 @@ class ApiStatistics:
         self.on_released: Callable[[float], None] = self.response_queue.add
         # Of requests that were over a quota: how long their client has to wait.
         self.throttle = Times()
+
+    def error_counts(self) -> list[int]:
+        """By code; an answer of which the handler knew that it has no error is one NONE."""
+        counts = list(self.errors)
+        counts[0] += max(0, self.requests - self.looked_into)
+        return counts
 
     @property
     def requests(self) -> int:

@@ -95,9 +95,9 @@ def test_an_answer_that_is_held_back_tells_for_how_long() -> None:
     burst(world, server)
     assert world.run_until(lambda: len(server.slots) == 20)
     held: list[float] = []
-    server.slots[1].complete_in_turn([frame(b"second")], held.append)
+    server.slots[1].complete([frame(b"second")], held.append)
     world.run_for(250)
     assert not held
-    server.slots[0].complete_in_turn([frame(b"first")], held.append)
+    server.slots[0].complete([frame(b"first")], held.append)
     # The first was not held back by anybody.
     assert held == [250]
