@@ -13,7 +13,6 @@ _OPAQUE = "batches stay opaque bytes: a producer's own compression is not opened
 _SILENT = "Kafka never answers it; Barnabas does"
 _OLD = "versions that Kafka 4.0 dropped are served for older clients"
 _FEATURES = "features that are not implemented are not advertised"
-_NO_TIME = "metadata changes wait for no other node: a time-out of 0 is enough"
 
 KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
     "alter_configs: a-resource-named-twice": {"*": _SILENT},
@@ -27,7 +26,6 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
         "answer 6 ApiVersions.api_keys[*].min_version": _OLD,
         "answer 6 ApiVersions.*features*": _FEATURES,
     },
-    "create_topics: a-time-out-of-0": {"answer 1 *": _NO_TIME, "answer 2 *": _NO_TIME},
     "create_topics: configs-that-are-wrong": {
         "answer 15 *": "message.downconversion.enable is there for older consumers",
         "answer 17 *": "replicas are not throttled yet, so the key is unknown",

@@ -109,7 +109,8 @@ if TYPE_CHECKING:
 _NOT_CONTROLLER = Refusal(
     ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or has just ceased to be"
 )
-_NO_TIME = Refusal(ErrorCode.REQUEST_TIMED_OUT, "the request leaves no time to serve it")
+# As with Kafka, without words.
+_NO_TIME = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,7 @@ def _assigned(new: NewPartitions, topic: CreatableTopic) -> list[list[int]]:
 
 def _not_created(name: str, refusal: Refusal) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name, error_code=refusal.error_code, error_message=refusal.message
+        name=name, error_code=refusal.error_code, error_message=refusal.message or None
     )
 
 
@@ -300,7 +300,7 @@ def _not_deleted(wanted: Wanted, refusal: Refusal) -> DeletableTopicResult:
         name=name,
         topic_id=topic_id,
         error_code=refusal.error_code,
-        error_message=refusal.message,
+        error_message=refusal.message or None,
     )
 
 
