@@ -7,6 +7,7 @@ number of skipped tests is printed, and any is a failure with CI=true.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,11 @@ from jvm.kafka_process import KafkaProcess
 from jvm.maven import class_path
 
 TOOLS = "org.apache.kafka.tools."
+
+
+def pytest_configure() -> None:
+    # A shell starts what runs in its background without SIGINT, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _skipped(config: pytest.Config) -> int:
