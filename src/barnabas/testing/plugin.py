@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.cluster_process import ClusterProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 # A test does not want its first consumer to wait three seconds for others.
 TEST_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+CLUSTER_SETTINGS = {**TEST_SETTINGS, "offsets.topic.num.partitions": "3"}
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +50,28 @@ def make_broker(tmp_path: Path) -> Iterator[Callable[[Mapping[str, str]], Broker
     yield make
     for process in made:
         process.close()
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., ClusterProcess]]:
+    """Makes clusters, not yet started: make_cluster(brokers=3, controllers=0, settings={...})."""
+    made: list[ClusterProcess] = []
+
+    def make(
+        brokers: int = 3, controllers: int = 0, settings: Mapping[str, str] | None = None
+    ) -> ClusterProcess:
+        directory = tmp_path / f"cluster-{len(made)}"
+        keys = {**CLUSTER_SETTINGS, **(settings or {})}
+        cluster = ClusterProcess(brokers, controllers, directory, keys)
+        made.append(cluster)
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.close()
+
+
+@pytest.fixture
+def cluster_process(make_cluster: Callable[..., ClusterProcess]) -> ClusterProcess:
+    """Three running brokers for this test alone, controllers too: any may be killed."""
+    return make_cluster().start()

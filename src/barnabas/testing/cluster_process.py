@@ -1,0 +1,262 @@
+"""A cluster of real processes on free ports, each from a server.properties as Kafka has it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.protocol.primitives import uuid_to_string
+from barnabas.testing.free_ports import HOST, free_ports
+from barnabas.testing.node_process import (
+    CLIENT_LISTENER,
+    CONTROLLER_LISTENER,
+    REPLICATION_LISTENER,
+    Address,
+    NodeOptions,
+    NodeProcess,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Self
+
+# Node ids of controllers that are no brokers.
+FIRST_CONTROLLER = 101
+_INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+
+
+class Network(Protocol):
+    """What lies between nodes, if not plain connections: relays that a test can cut and delay."""
+
+    def relayed(self, node_id: int, listener: str, address: Address) -> Address:
+        """The address at which other nodes shall reach a node's listener."""
+        ...
+
+
+class ClusterProcess:
+    """Brokers and controllers as processes of this machine; a context manager, or by `start`.
+
+    Brokers have the ids 1, 2, ...; they are controllers too, unless there are `controllers`, which
+    have the ids 101, 102, ...
+
+    Args:
+        brokers: how many.
+        controllers: how many processes are controllers only; 0: every broker is one.
+        directory: where the nodes' directories lie; a temporary one when None.
+        settings: broker keys for every node, over those that are written anyway.
+        network: relays between the nodes; brokers then have a listener for each other.
+        node_type: makes a node's process; another server's have the same face.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        controllers: int = 0,
+        directory: str | Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        network: Network | None = None,
+        node_type: type[NodeProcess] = NodeProcess,
+    ) -> None:
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if directory is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="barnabas-cluster-")
+            directory = self._temporary.name
+        self.directory = Path(directory)
+        self.cluster_id = _new_cluster_id()
+        self._network = network
+        broker_roles = ("broker",) if controllers else ("broker", "controller")
+        roles = dict.fromkeys(range(1, brokers + 1), broker_roles)
+        for number in range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers):
+            roles[number] = ("controller",)
+        listeners = _listeners(roles, separate=network is not None)
+        self._reached = {
+            number: self._reached_at(number, named) for number, named in listeners.items()
+        }
+        voters = ",".join(
+            f"{number}@{_text(named[CONTROLLER_LISTENER])}"
+            for number, named in self._reached.items()
+            if CONTROLLER_LISTENER in named
+        )
+        self.nodes: dict[int, NodeProcess] = {}
+        for number, its_roles in roles.items():
+            options = NodeOptions(
+                number,
+                its_roles,
+                listeners[number],
+                self.cluster_id,
+                self.directory / f"node-{number}",
+            )
+            keys = self._node_keys(options, voters)
+            keys |= _replication_keys(brokers) | dict(settings or {})
+            self.nodes[number] = node_type(options, keys)
+
+    def node(self, number: int) -> NodeProcess:
+        """The node with that id."""
+        return self.nodes[number]
+
+    @property
+    def brokers(self) -> list[NodeProcess]:
+        """Nodes that clients can use."""
+        return [node for node in self.nodes.values() if node.is_broker]
+
+    @property
+    def controllers(self) -> list[NodeProcess]:
+        """Voters of the metadata quorum."""
+        return [node for node in self.nodes.values() if node.is_controller]
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT of all brokers, what clients call bootstrap.servers."""
+        return ",".join(node.address for node in self.brokers)
+
+    def launch(self) -> None:
+        """Start all; does not wait (`await_ready` does)."""
+        for node in self.nodes.values():
+            node.launch()
+
+    def await_ready(self, timeout_s: float | None = None) -> Self:
+        """Wait until all are ready; all are killed if one is not in time.
+
+        Raises:
+            BrokerStartError: one ended, or took longer than `timeout_s`; with its log.
+        """
+        started = time.monotonic()
+        try:
+            for node in self.nodes.values():
+                limit = node.start_timeout_s if timeout_s is None else timeout_s
+                node.await_ready(max(0.0, started + limit - time.monotonic()))
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def start(self, timeout_s: float | None = None) -> Self:
+        """Start all and wait until all are ready.
+
+        Raises:
+            BrokerStartError: one ended, or took longer than `timeout_s`; with its log.
+        """
+        self.launch()
+        return self.await_ready(timeout_s)
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        """Ask all to stop, and wait; who takes too long is killed.
+
+        Brokers first: a controlled shutdown needs a controller. Where brokers are the controllers
+        the last ones cannot have one, whatever the order.
+        """
+        for batch in (self.brokers, self.controllers):
+            for node in batch:
+                node.terminate()
+            for node in batch:
+                node.stop(timeout_s)
+
+    def kill(self) -> None:
+        """End all at once, as kill -9 does."""
+        for node in self.nodes.values():
+            if node.is_running:
+                node.kill()
+
+    def log(self) -> str:
+        """The end of what each node has written to its log."""
+        return "\n".join(
+            f"--- node {number}\n{node.log()[-4000:]}" for number, node in self.nodes.items()
+        )
+
+    def close(self) -> None:
+        """Kill all, and remove the directory if it is temporary."""
+        for node in self.nodes.values():
+            node.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        if not any(node.is_running for node in self.nodes.values()):
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _reached_at(self, number: int, named: Mapping[str, Address]) -> dict[str, Address]:
+        """Where others reach a node: through the network's relays, but for clients."""
+        network = self._network
+        if network is None:
+            return dict(named)
+        return {
+            name: address if name == CLIENT_LISTENER else network.relayed(number, name, address)
+            for name, address in named.items()
+        }
+
+    def _node_keys(self, options: NodeOptions, voters: str) -> dict[str, str]:
+        """What every server.properties of a KRaft cluster says."""
+        between = CLIENT_LISTENER if self._network is None else REPLICATION_LISTENER
+        names = {CLIENT_LISTENER, CONTROLLER_LISTENER, between}
+        keys = {
+            "process.roles": ",".join(options.roles),
+            "node.id": str(options.node_id),
+            "controller.quorum.voters": voters,
+            "listeners": _named(options.listeners),
+            "controller.listener.names": CONTROLLER_LISTENER,
+            "listener.security.protocol.map": ",".join(f"{n}:PLAINTEXT" for n in sorted(names)),
+        }
+        if "broker" in options.roles:
+            keys["inter.broker.listener.name"] = between
+        if "broker" in options.roles or self._network is not None:
+            keys["advertised.listeners"] = _named(self._reached[options.node_id])
+        return keys
+
+
+def _listeners(
+    roles: Mapping[int, tuple[str, ...]], *, separate: bool
+) -> dict[int, dict[str, Address]]:
+    """Addresses of all listeners of all nodes, with `separate` ones between brokers."""
+    names: dict[int, list[str]] = {}
+    for number, its_roles in roles.items():
+        named = names.setdefault(number, [])
+        if "broker" in its_roles:
+            named += [CLIENT_LISTENER, REPLICATION_LISTENER] if separate else [CLIENT_LISTENER]
+        if "controller" in its_roles:
+            named.append(CONTROLLER_LISTENER)
+    ports = iter(free_ports(sum(map(len, names.values()))))
+    return {
+        number: {name: (HOST, next(ports)) for name in named} for number, named in names.items()
+    }
+
+
+def _replication_keys(brokers: int) -> dict[str, str]:
+    """Kafka's defaults want three brokers; fewer hold what they can."""
+    keys: dict[str, str] = {}
+    if brokers < 3:
+        for topic in _INTERNAL_TOPICS:
+            keys[f"{topic}.replication.factor"] = str(brokers)
+    if brokers < 2:
+        keys["transaction.state.log.min.isr"] = "1"
+        keys["share.coordinator.state.topic.min.isr"] = "1"
+    return keys
+
+
+def _named(addresses: Mapping[str, Address]) -> str:
+    return ",".join(f"{name}://{_text(address)}" for name, address in addresses.items())
+
+
+def _text(address: Address) -> str:
+    host, port = address
+    return f"{host}:{port}"
+
+
+def _new_cluster_id() -> str:
+    while True:
+        text = uuid_to_string(os.urandom(16))
+        # A word that begins with a dash would be taken for an option.
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,48 @@
+"""Ports for servers whose addresses must be known before they start, as KRaft's voters must."""
+
+from __future__ import annotations
+
+import random
+import socket
+from pathlib import Path
+
+HOST = "127.0.0.1"
+_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Below what Linux, macOS and BSD give to outgoing connections unless told otherwise.
+_FIRST, _END = 10_000, 32_768
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 on which nothing listens now, all different.
+
+    They lie below those that outgoing connections take. A server that is down for a while would
+    else find its port taken by a client's connection, even by a client that tries to reach it: a
+    connection from a port to itself succeeds.
+    """
+    end = _first_of_outgoing()
+    found: list[int] = []
+    chance = random.SystemRandom()
+    while len(found) < count:
+        port = chance.randrange(_FIRST, end)
+        if port not in found and _is_free(port):
+            found.append(port)
+    return found
+
+
+def _first_of_outgoing() -> int:
+    try:
+        first = int(_RANGE_FILE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _END
+    return min(first, _END) if first > _FIRST + 1000 else _END
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # Servers bind with it too, which lets them have a port that was closed a moment ago.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,211 @@
+"""A server as a process of its own: started, awaited, paused, stopped, killed, with a log file."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+
+
+class BrokerStartError(RuntimeError):
+    """The process ended, or did not answer in time; the message has its log."""
+
+
+class ServerProcess:
+    """A process that prints "ready ..." on standard output when it serves.
+
+    Subclasses say which command it is (`_command`) and may judge otherwise when it is ready
+    (`await_ready`).
+
+    Args:
+        directory: its working directory, made if need be; the log file lies there.
+        log_name: the log file's name; it takes standard error of all its lives.
+    """
+
+    start_timeout_s = START_TIMEOUT_S
+    stop_timeout_s = STOP_TIMEOUT_S
+
+    def __init__(self, directory: Path, log_name: str) -> None:
+        self.directory = directory
+        self.log_file = directory / log_name
+        self._process: subprocess.Popen[bytes] | None = None
+        # Whether SIGSTOP was sent last, and SIGCONT not yet.
+        self.is_paused = False
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process is not None, "the process does not run"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives, paused or not."""
+        return self._process is not None and self._process.poll() is None
+
+    def launch(self) -> None:
+        """Start; does not wait (`await_ready` does)."""
+        assert not self.is_running, "it runs already"
+        self.forget_process()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.prepare()
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(),
+                stdout=subprocess.PIPE if self._says_ready() else log,
+                stderr=log,
+                cwd=self.directory,
+                # A buffered pipe would keep what the selector then waits for.
+                bufsize=0,
+            )
+
+    def await_ready(self, timeout_s: float | None = None) -> Self:
+        """Wait until it serves; killed if it does not in time.
+
+        Raises:
+            BrokerStartError: it ended, or took longer than `timeout_s`.
+        """
+        deadline = time.monotonic() + (self.start_timeout_s if timeout_s is None else timeout_s)
+        try:
+            self._await_ready(deadline)
+        except BrokerStartError:
+            self.kill()
+            raise
+        return self
+
+    def start(self, timeout_s: float | None = None) -> Self:
+        """Start and wait until it serves.
+
+        Raises:
+            BrokerStartError: it ended, or took longer than `timeout_s`.
+        """
+        self.launch()
+        return self.await_ready(timeout_s)
+
+    def stop(self, timeout_s: float | None = None) -> int:
+        """Ask it to stop, and wait; returns its exit status. Killed when it takes too long."""
+        return self._end(signal.SIGTERM, self.stop_timeout_s if timeout_s is None else timeout_s)
+
+    def terminate(self) -> None:
+        """Ask it to stop; does not wait (`stop` does)."""
+        if self.is_running:
+            self._signal(signal.SIGTERM)
+            self.resume()
+
+    def kill(self) -> int:
+        """End it at once, as kill -9 does; returns its exit status."""
+        return self._end(signal.SIGKILL, self.stop_timeout_s)
+
+    def pause(self) -> None:
+        """Have it stand still (SIGSTOP): its connections stay, it answers nothing."""
+        assert self.is_running, "it does not run"
+        self._signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        if self.is_paused:
+            self._signal(signal.SIGCONT)
+            self.is_paused = False
+
+    def restart(self) -> Self:
+        """Stop if it runs, then start on the same directory and ports."""
+        if self.is_running:
+            self.stop()
+        return self.start()
+
+    def log(self) -> str:
+        """What it has written to standard error, over all its lives."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def close(self) -> None:
+        """Kill it if it runs."""
+        if self.is_running:
+            self.kill()
+        self.forget_process()
+
+    def __enter__(self) -> Self:
+        if not self.is_running:
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def prepare(self) -> None:
+        """Write what the command reads; called before each start."""
+
+    def _command(self) -> list[str]:
+        raise NotImplementedError
+
+    def _says_ready(self) -> bool:
+        """Whether standard output is a pipe to read "ready ..." from; else it goes to the log."""
+        return True
+
+    def _await_ready(self, deadline: float) -> None:
+        line = self._read_line(deadline)
+        if line.split(" ")[0] != "ready":
+            raise BrokerStartError(f"the process said {line!r}\n{self.log()}")
+        self._on_ready(line.removeprefix("ready").strip(), deadline)
+
+    def _on_ready(self, address: str, deadline: float) -> None:
+        """Told what the ready line said."""
+
+    def _read_line(self, deadline: float) -> str:
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        received = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while b"\n" not in received:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise BrokerStartError(f"the process did not answer in time\n{self.log()}")
+                piece = process.stdout.read(1)
+                if not piece:
+                    raise BrokerStartError(f"the process ended\n{self.log()}")
+                received += piece
+        return received.decode().strip()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> int:
+        process = self._process
+        if process is None:
+            return 0
+        self._signal(number)
+        # A process that stands still takes SIGTERM only when it goes on.
+        self.resume()
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
+        self.forget_process()
+        return status
+
+    def forget_process(self) -> None:
+        """Let go of a process that has ended."""
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = None
+        self.is_paused = False
