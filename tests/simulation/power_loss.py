@@ -293,7 +293,7 @@ class PowerLossWalk:
         else:
             self.broker.world.run_for(self.rng.random() * 10)
         self.take_answers()
-        logs = self.broker.broker._logs.logs
+        logs = self.broker.node.broker.logs.logs
         synced = {
             name: logs[TopicPartition(name, 0)].recovery_point
             for name in self.topics
@@ -319,7 +319,7 @@ class PowerLossWalk:
         }
         if names != set(self.topics):
             raise ViolationError(f"topics {sorted(set(self.topics) ^ names)} are not as they were")
-        known = {topic.name for topic in self.broker.broker._cluster.image.topics}
+        known = {topic.name for topic in self.broker.node.shared.cluster.image.topics}
         gone = known - set(self.topics) - {"__consumer_offsets"}
         if gone:
             raise ViolationError(f"deleted topics {sorted(gone)} are back")
@@ -346,7 +346,7 @@ class PowerLossWalk:
 
     def check_topic(self, topic: TopicModel, synced: int, *, was_clean: bool) -> None:
         start, end = self.offset(topic, EARLIEST), self.offset(topic, LATEST)
-        log = self.broker.broker._logs.logs[TopicPartition(topic.name, 0)]
+        log = self.broker.node.broker.logs.logs[TopicPartition(topic.name, 0)]
         if not start <= log.high_watermark <= end == log.log_end_offset:
             raise ViolationError(f"{topic.name}: {start} <= {log.high_watermark} <= {end}")
         if was_clean and start < topic.log_start_offset:

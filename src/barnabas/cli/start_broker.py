@@ -44,8 +44,8 @@ def start_broker(options: StartOptions) -> int:
 
 def _run(properties: dict[str, str]) -> int:
     from barnabas.runtime.loop import run
-    from barnabas.server.broker import Broker
     from barnabas.server.configuration import read_configuration
+    from barnabas.server.node import Node
     from barnabas.storage.errors import StorageError
 
     config = read_configuration(properties)
@@ -59,7 +59,7 @@ def _run(properties: dict[str, str]) -> int:
         def on_ready(address: str) -> None:
             _say_ready(address, broker.metrics_address)
 
-        broker = Broker(config, runtime, on_ready, on_failed)
+        broker = Node(config, runtime, on_ready, on_failed)
         control.on_stop(lambda: broker.stop(control.finish))
         broker.start()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from barnabas.replication.alter_partition import AlterPartitionProposal
     from barnabas.runtime.timer import Timer
-    from barnabas.server.forwarding import Forwarding
+    from barnabas.server.controller_access import ControllerAccess
 
 
 class ForwardedAlterPartition:
@@ -28,7 +28,7 @@ class ForwardedAlterPartition:
         self,
         node_id: int,
         broker_epoch: Callable[[], int],
-        forwarding: Forwarding,
+        forwarding: ControllerAccess,
         timer: Timer,
     ) -> None:
         self._node_id = node_id

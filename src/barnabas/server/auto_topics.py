@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsResponse
     from barnabas.server.cluster_view import ClusterView
-    from barnabas.server.forwarding import Forwarding
+    from barnabas.server.controller_access import ControllerAccess
     from barnabas.settings.definition import ParsedConfig
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,9 @@ class AutoTopics:
 
     __slots__ = ("_cluster", "_config", "_forwarding", "_in_flight")
 
-    def __init__(self, config: ParsedConfig, cluster: ClusterView, forwarding: Forwarding) -> None:
+    def __init__(
+        self, config: ParsedConfig, cluster: ClusterView, forwarding: ControllerAccess
+    ) -> None:
         self._config = config
         self._cluster = cluster
         self._forwarding = forwarding

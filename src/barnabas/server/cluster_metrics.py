@@ -10,7 +10,6 @@ from barnabas.metrics.family import MetricFamily
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.controller.controller import Controller
     from barnabas.metadata.topics_image import TopicsImage
     from barnabas.raft.driver import RaftDriver
     from barnabas.replication.fetch_session_cache import FetchSessionCache
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 class ClusterMetrics:
     """Reads off the newest image; going through all partitions is done once per image."""
 
-    def __init__(self, controller: Controller, cluster: ClusterView, quorum: RaftDriver) -> None:
-        self._controller = controller
+    def __init__(self, cluster: ClusterView, quorum: RaftDriver) -> None:
         self._cluster = cluster
         self._quorum = quorum
         # The topics that the counts below are of.
@@ -37,7 +35,7 @@ class ClusterMetrics:
         self._count(image.topics)
         leader = self._quorum.leader_and_epoch
         values: dict[str, float] = {
-            names.ACTIVE_CONTROLLER_COUNT: int(self._controller.is_active),
+            names.ACTIVE_CONTROLLER_COUNT: int(self._quorum.is_leader),
             names.ACTIVE_BROKER_COUNT: len(image.brokers) - fenced,
             names.FENCED_BROKER_COUNT: fenced,
             names.GLOBAL_TOPIC_COUNT: len(image.topics),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition_registry import LeadershipChanges
     from barnabas.runtime.timer import Timer
     from barnabas.server.cluster_view import ClusterView
-    from barnabas.server.forwarding import Forwarding
+    from barnabas.server.controller_access import ControllerAccess
     from barnabas.storage.log_manager import LogManager
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class DirectoryAssignments:
         self,
         node_id: int,
         broker_epoch: Callable[[], int],
-        forwarding: Forwarding,
+        forwarding: ControllerAccess,
         timer: Timer,
         cluster: ClusterView,
         logs: LogManager,

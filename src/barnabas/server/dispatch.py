@@ -12,19 +12,15 @@ from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.server.handlers.table import served_apis
 from barnabas.server.request import RequestContext
-from barnabas.server.request_statistics import FIRST_BUCKET, SHORTEST_MS, RequestStatistics
+from barnabas.server.request_statistics import FIRST_BUCKET, SHORTEST_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from barnabas.network.connection import Connection
     from barnabas.protocol.schema import Message
-    from barnabas.server.handlers.table import ServedApi
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestServices
-    from barnabas.server.request_statistics import ApiStatistics
+    from barnabas.server.request_statistics import ApiStatistics, RequestStatistics
 
     Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
@@ -34,26 +30,26 @@ _API_VERSIONS = int(ApiKey.API_VERSIONS)
 class HandlerTable:
     """Handlers by API key, made when they are first asked for."""
 
-    __slots__ = ("_parts", "_ready", "served", "statistics")
+    __slots__ = ("_parts", "_ready", "_statistics")
 
-    def __init__(self, parts: ServerParts) -> None:
-        self.served: Mapping[int, ServedApi] = served_apis(
-            has_telemetry=parts.telemetry is not None
-        )
+    def __init__(self, parts: NodeParts, statistics: RequestStatistics) -> None:
+        """Args:
+        statistics: of the whole process; a node that is broker and controller has two tables.
+        """
         self._parts = parts
         self._ready: dict[int, Entry] = {}
-        self.statistics = RequestStatistics()
+        self._statistics = statistics
 
     def find(self, api_key: int) -> Entry | None:
         """First and last version, request class, handler and counts; None if it is not served."""
         entry = self._ready.get(api_key)
         if entry is None:
-            api = self.served.get(api_key)
+            api = self._parts.served.get(api_key)
             if api is None:
                 return None
             module = importlib.import_module(f"barnabas.server.handlers.{api.module}")
             handle: Handle = module.handler(self._parts)
-            statistics = self.statistics.of(
+            statistics = self._statistics.of(
                 api_key, api_row(api_key).name, api.last_version, response_class(api_key)
             )
             entry = (

@@ -1,8 +1,9 @@
 """What this broker does about each new cluster image (Kafka's BrokerMetadataPublisher).
 
-In this order: the view of request handlers, dynamic configs, replicas, coordinators. Deleted topics
-are gone from the view before their logs are. Logs are opened once the image is as new as the
-metadata log was when the broker started: an older one would not know the newest of them.
+In this order: the view of request handlers and dynamic configs (both by `shared_server`), replicas,
+coordinators. Deleted topics are gone from the view before their logs are. Logs are opened once the
+image is as new as the metadata log was when the broker started: an older one would not know the
+newest of them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
-from barnabas.metadata.configs_image import BROKER
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.server.log_assignments import LogAssignments
@@ -67,10 +67,7 @@ class MetadataFollower:
         self._on_changes.append(listener)
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Bring everything in line with `image`."""
-        self._cluster.image = image
-        if any(resource_type == BROKER for resource_type, _ in delta.config_changes):
-            self._dynamic.take(image)
+        """Bring everything in line with `image`, which the view of the cluster has already."""
         if self._logs_open:
             self._apply(delta, image)
 

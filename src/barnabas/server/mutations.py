@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
-    from barnabas.server.forwarding import Forwarding
+    from barnabas.server.controller_access import ControllerAccess
     from barnabas.server.request import RequestContext
 
 
 def forward_mutation(
-    forwarding: Forwarding, context: RequestContext, request: Message, strict_since: int
+    forwarding: ControllerAccess, context: RequestContext, request: Message, strict_since: int
 ) -> None:
     """Have the controller serve the request, and answer it.
 
@@ -21,13 +21,13 @@ def forward_mutation(
     """
     quotas = context.quotas
     if not quotas.is_active:
-        forwarding.send(request, context.respond)
+        forwarding.send(request, context.respond_forwarded, asker=context)
         return
     mutations = quotas.mutation.allowance(
         context.user, context.client_id or "", context.version >= strict_since
     )
 
     def on_done(response: Any) -> None:
-        context.respond(response, 0 if mutations is None else mutations.throttle_ms())
+        context.respond_forwarded(response, 0 if mutations is None else mutations.throttle_ms())
 
-    forwarding.send(request, on_done, mutations)
+    forwarding.send(request, on_done, mutations, context)

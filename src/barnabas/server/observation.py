@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas import __version__
@@ -23,15 +22,10 @@ from barnabas.storage.cleaner_gauges import cleaner_families
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.controller.controller import Controller
-    from barnabas.metrics.histogram import Histogram
-    from barnabas.runtime.loop import Runtime
     from barnabas.server.listener import Listener
-    from barnabas.server.log_directories import DataDirectories
     from barnabas.server.metrics_listener import MetricsListener
     from barnabas.server.parts import ServerParts
-    from barnabas.server.request_statistics import RequestStatistics
-    from barnabas.storage.cleaner import LogCleaner
+    from barnabas.server.shared_server import SharedServer
 
 # Kafka's numbers of a broker's states.
 STARTING = 1
@@ -39,24 +33,14 @@ RUNNING = 3
 STOPPING = 6
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedParts:
-    """What metrics are read off, beside what handlers have."""
-
-    statistics: RequestStatistics
-    listeners: Sequence[Listener]
-    controller: Controller
-    directories: DataDirectories
-    # How long syncs of logs took, ms.
-    flush_times: Histogram
-    cleaner: LogCleaner
-
-
 class Observation:
     """Joins all sources of metrics; listens when it is told to."""
 
-    def __init__(self, runtime: Runtime, parts: ServerParts, observed: ObservedParts) -> None:
-        self._runtime = runtime
+    def __init__(self, shared: SharedServer, listeners: Sequence[Listener]) -> None:
+        """Args:
+        listeners: all of the process; looked at whenever somebody looks.
+        """
+        runtime = self._runtime = shared.runtime
         self.registry = MetricsRegistry(runtime.clock)
         self._process = ProcessMetrics(runtime.clock, runtime.timer, __version__)
         self._listener: MetricsListener | None = None
@@ -64,20 +48,29 @@ class Observation:
         self.state = STARTING
         # Why the process is about to end, if it is.
         self.failure: BaseException | None = None
-        publish_replica_metrics(parts.replicas, self.registry)
-        cluster = ClusterMetrics(observed.controller, parts.cluster, parts.quorum)
+        cluster = ClusterMetrics(shared.cluster, shared.quorum)
         self.registry.gauge(names.BROKER_STATE, None, lambda: self.state)
         for source in (
-            lambda: request_families(observed.statistics),
-            lambda: connection_families(observed.listeners),
-            lambda: quota_families(parts.quotas),
+            lambda: request_families(shared.statistics),
+            lambda: connection_families(listeners),
+            lambda: quota_families(shared.quotas),
             cluster.families,
-            lambda: directory_families(observed.directories),
-            lambda: cleaner_families(observed.cleaner, observed.directories.logs),
-            lambda: session_families(parts.fetch_sessions),
-            lambda: [MetricFamily(names.LOG_FLUSH_TIME, [((), summary_of(observed.flush_times))])],
-            lambda: group_families(parts.groups),
+            lambda: directory_families(shared.directories),
+            lambda: [
+                MetricFamily(names.LOG_FLUSH_TIME, [((), summary_of(shared.doors.flush_times))])
+            ],
             self._process.families,
+        ):
+            self.registry.add_source(source)
+
+    def observe_broker(self, parts: ServerParts) -> None:
+        """Show what only brokers have."""
+        publish_replica_metrics(parts.replicas, self.registry)
+        logs = parts.logs
+        for source in (
+            lambda: cleaner_families(logs.cleaner, logs.directories),
+            lambda: session_families(parts.fetch_sessions),
+            lambda: group_families(parts.groups),
         ):
             self.registry.add_source(source)
 

@@ -1,4 +1,4 @@
-"""The parts of a running broker that request handlers are made of; `broker` joins them."""
+"""The parts of a running node that request handlers are made of; its servers join them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.raft.driver import RaftDriver
     from barnabas.replication.fetch_session_cache import FetchSessionCache
@@ -16,20 +18,21 @@ if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
     from barnabas.server.auto_topics import AutoTopics
     from barnabas.server.cluster_view import ClusterView
+    from barnabas.server.controller_access import ControllerAccess
     from barnabas.server.conversion_queue import ConversionQueue
     from barnabas.server.described_configs import DescribedConfigs
     from barnabas.server.dynamic_config import DynamicBrokerConfig
-    from barnabas.server.forwarding import Forwarding
     from barnabas.server.producer_ids import ProducerIds
     from barnabas.server.quotas.client_quotas import ClientQuotas
+    from barnabas.server.served_api import ServedApi
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.log_manager import LogManager
 
 
 @dataclass(slots=True)
-class ServerParts:
-    """One of each; a handler keeps the few that it uses."""
+class NodeParts:
+    """What handlers of every listener may use; a handler keeps the few that it does use."""
 
     node_id: int
     cluster_id: str
@@ -38,7 +41,19 @@ class ServerParts:
     dynamic_config: DynamicBrokerConfig
     clock: Clock
     cluster: ClusterView
-    forwarding: Forwarding
+    # The way to the active controller: from a broker, or within the controller itself.
+    forwarding: ControllerAccess
+    described_configs: DescribedConfigs
+    quorum: RaftDriver
+    quotas: ClientQuotas
+    # By API key.
+    served: Mapping[int, ServedApi]
+
+
+@dataclass(slots=True)
+class ServerParts(NodeParts):
+    """What handlers of a broker's listeners may use."""
+
     logs: LogManager
     disk: Disk
     log_dir_moves: LogDirMoves
@@ -47,9 +62,6 @@ class ServerParts:
     auto_topics: AutoTopics
     groups: GroupCoordinator
     producer_ids: ProducerIds
-    described_configs: DescribedConfigs
-    quorum: RaftDriver
-    quotas: ClientQuotas
     conversions: ConversionQueue
     rng: Rng
     # None where nobody takes the metrics that clients push.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
-    from barnabas.server.forwarding import Forwarding
+    from barnabas.server.controller_access import ControllerAccess
 
     # A producer id, or the error instead of one (then the id is -1).
     OnProducerId = Callable[[int, ErrorCode], None]
@@ -25,7 +25,7 @@ class ProducerIds:
     __slots__ = ("_broker_epoch", "_end", "_forwarding", "_next", "_node_id", "_waiting")
 
     def __init__(
-        self, node_id: int, broker_epoch: Callable[[], int], forwarding: Forwarding
+        self, node_id: int, broker_epoch: Callable[[], int], forwarding: ControllerAccess
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch

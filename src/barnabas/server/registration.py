@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
     from barnabas.protocol.messages.broker_registration import BrokerRegistrationResponse
     from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.server.controller_access import ControllerAccess
     from barnabas.server.endpoint import Endpoint
-    from barnabas.server.forwarding import Forwarding
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Registration:
     def __init__(
         self,
         registrant: Registrant,
-        forwarding: Forwarding,
+        forwarding: ControllerAccess,
         timer: Timer,
         metadata_offset: Callable[[], int],
         on_unfenced: Callable[[], None],

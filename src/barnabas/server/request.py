@@ -118,6 +118,10 @@ class RequestContext:
             self._count_parked()
         self._slot.complete(chunks, statistics.on_released)
 
+    def respond_forwarded(self, response: Any, throttle_ms: int = 0) -> None:
+        """Answer with what the controller said; the client waits as the controller wants it to."""
+        self.respond(response, max(throttle_ms, getattr(response, "throttle_time_ms", 0)))
+
     def respond_nothing(self) -> None:
         """The request has no answer (Produce with acks=0)."""
         if self._services.quotas.is_active:

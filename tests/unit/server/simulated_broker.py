@@ -18,8 +18,8 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
 )
 from barnabas.record.builder import BatchBuilder
-from barnabas.server.broker import Broker
 from barnabas.server.configuration import read_configuration
+from barnabas.server.node import Node
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel
 
@@ -42,26 +42,26 @@ class SimulatedBroker:
         self.settings.update({key.replace("_", "."): value for key, value in settings.items()})
         self.failures: list[BaseException] = []
         self.ready: list[str] = []
-        self.broker = self.start()
+        self.node = self.start()
         self.client = SimulatedClient(self.world, "client")
 
-    def start(self) -> Broker:
+    def start(self) -> Node:
         """Start a process on the host's disk, and wait until it is ready."""
         self.ready.clear()
-        self.broker = Broker(
+        self.node = Node(
             read_configuration(self.settings),
             self.host.runtime,
             self.ready.append,
             self.failures.append,
         )
-        self.broker.start()
+        self.node.start()
         assert self.world.run_until(lambda: bool(self.ready)), self.failures
-        return self.broker
+        return self.node
 
     def stop(self) -> None:
         """Stop cleanly, and end the process."""
         stopped: list[bool] = []
-        self.broker.stop(lambda: stopped.append(True))
+        self.node.stop(lambda: stopped.append(True))
         assert self.world.run_until(lambda: bool(stopped))
         self.host.kill()
 

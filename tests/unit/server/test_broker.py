@@ -16,8 +16,8 @@ from barnabas.protocol.messages.offset_commit import (
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.record.conversion import read_records
-from barnabas.server.broker import Broker
 from barnabas.server.configuration import read_configuration
+from barnabas.server.node import Node
 from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
@@ -80,10 +80,10 @@ def test_what_was_acknowledged_after_a_sync_outlives_the_loss_of_power(seed: int
 def test_the_epoch_of_the_leader_stays_over_a_restart_and_the_brokers_grows() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
-    before = broker.broker._cluster.image.brokers[1].epoch
+    before = broker.node.shared.cluster.image.brokers[1].epoch
     broker.stop()
     broker.restart()
-    assert broker.broker._cluster.image.brokers[1].epoch > before
+    assert broker.node.shared.cluster.image.brokers[1].epoch > before
 
 
 def test_committed_offsets_are_there_after_a_kill() -> None:
@@ -124,7 +124,7 @@ def test_committed_offsets_are_there_after_a_kill() -> None:
 
 def test_a_directory_in_use_is_refused() -> None:
     broker = SimulatedBroker()
-    other = Broker(
+    other = Node(
         read_configuration({**broker.settings, "listeners": "PLAINTEXT://broker:9093"}),
         broker.host.runtime,
         broker.ready.append,
@@ -167,14 +167,14 @@ def test_a_connection_made_before_the_broker_is_ready_is_served_afterwards() -> 
     broker = SimulatedBroker()
     broker.stop()
     broker.host.start()
-    broker.broker = Broker(
+    broker.node = Node(
         read_configuration(broker.settings),
         broker.host.runtime,
         broker.ready.append,
         broker.failures.append,
     )
     broker.ready.clear()
-    broker.broker.start()
+    broker.node.start()
     early = SimulatedClient(broker.world, "early")
     outcome = early.send(ApiVersionsRequest(), 0)
     assert broker.world.run_until(lambda: bool(outcome))
@@ -186,7 +186,7 @@ def test_a_stop_tells_the_controller_first() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
     broker.stop()
-    image = broker.broker._cluster.image
+    image = broker.node.shared.cluster.image
     assert image.brokers[1].fenced
     assert image.brokers[1].in_controlled_shutdown
     partition = image.topics.partition("t", 0)
@@ -199,16 +199,16 @@ def test_a_stop_tells_the_controller_first() -> None:
 def test_a_stop_does_without_when_it_is_told_so() -> None:
     broker = SimulatedBroker(controlled_shutdown_enable="false")
     broker.stop()
-    assert not broker.broker._cluster.image.brokers[1].fenced
+    assert not broker.node.shared.cluster.image.brokers[1].fenced
 
 
 def test_the_controller_registers_itself_anew_in_each_life() -> None:
     broker = SimulatedBroker()
-    first = broker.broker._cluster.image.controllers[1]
+    first = broker.node.shared.cluster.image.controllers[1]
     assert first.supported_features["metadata.version"].max_level == 33
     broker.stop()
     broker.restart()
-    second = broker.broker._cluster.image.controllers[1]
+    second = broker.node.shared.cluster.image.controllers[1]
     assert second.incarnation_id != first.incarnation_id
 
 

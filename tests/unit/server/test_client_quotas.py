@@ -159,7 +159,7 @@ def test_a_limit_that_is_removed_holds_nobody_back() -> None:
     broker.make_topic("t")
     set_quota(broker, CLIENT, "producer_byte_rate", 1000)
     set_quota(broker, CLIENT, "producer_byte_rate", None)
-    assert not broker.broker._quotas.is_active
+    assert not broker.node.shared.quotas.is_active
     assert produced(broker, 20_000).throttle_time_ms == 0
 
 
@@ -168,7 +168,7 @@ def test_limits_outlive_a_restart() -> None:
     set_quota(broker, {"user": None}, "producer_byte_rate", 1000)
     broker.stop()
     broker.restart()
-    assert broker.broker._quotas.is_active
+    assert broker.node.shared.quotas.is_active
     assert describe(broker).entries[0].values[0].value == 1000
 
 
@@ -220,7 +220,7 @@ def test_older_versions_are_served_and_wait_afterwards() -> None:
 
 def test_request_time_is_counted_and_waits_are_bounded_by_a_window() -> None:
     broker = SimulatedBroker()
-    quotas = broker.broker._quotas
+    quotas = broker.node.shared.quotas
     set_quota(broker, CLIENT, "request_percentage", 1)
     # Virtual time stands still in a handler, so the time is said by hand: 1 s of 10 is 10 %.
     assert quotas.record_request(3, "ANONYMOUS", "client", 100, 1000.0) == 1000

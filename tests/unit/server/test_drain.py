@@ -24,7 +24,7 @@ def begin_stop(broker: SimulatedBroker) -> list[float]:
     """When it has stopped appears in the list, as ms since now."""
     started = broker.host.clock.monotonic_ms()
     stopped: list[float] = []
-    broker.broker.stop(lambda: stopped.append(broker.host.clock.monotonic_ms() - started))
+    broker.node.stop(lambda: stopped.append(broker.host.clock.monotonic_ms() - started))
     return stopped
 
 
@@ -47,7 +47,7 @@ def test_a_produce_that_waits_for_the_disk_is_finished() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t", flush_messages="1")
     outcome = broker.client.send(produce_request("t", broker.batch(b"value")), 9)
-    listener = broker.broker._listeners[0]
+    listener = broker.node.broker.listeners[0]
     assert broker.world.run_until(lambda: listener.connections[0].statistics().in_flight == 1)
     stopped = begin_stop(broker)
     assert broker.world.run_until(lambda: bool(stopped and outcome))
@@ -66,7 +66,7 @@ def test_nothing_more_is_taken_up_and_nobody_is_let_in() -> None:
 
 def test_an_answer_that_does_not_come_holds_the_stop_up_for_two_seconds_at_most() -> None:
     broker = SimulatedBroker()
-    listener = broker.broker._listeners[0]
+    listener = broker.node.broker.listeners[0]
     # A request that nobody answers.
     listener.connections[0].reserve()
     stopped = begin_stop(broker)

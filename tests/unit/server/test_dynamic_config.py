@@ -25,22 +25,22 @@ PARTITION = TopicPartition("t", 0)
 
 def of_log(attribute: str) -> Callable[[SimulatedBroker], Any]:
     """What the log of a topic that sets nothing goes by."""
-    return lambda broker: getattr(broker.broker._logs.logs[PARTITION].config, attribute)
+    return lambda broker: getattr(broker.node.broker.logs.logs[PARTITION].config, attribute)
 
 
 def of_cleaner(attribute: str) -> Callable[[SimulatedBroker], Any]:
-    return lambda broker: getattr(broker.broker._logs.cleaner._config, attribute)
+    return lambda broker: getattr(broker.node.broker.logs.cleaner._config, attribute)
 
 
 def of_connections(attribute: str) -> Callable[[SimulatedBroker], Any]:
-    return lambda broker: getattr(broker.broker._connections.bounds, attribute)
+    return lambda broker: getattr(broker.node.shared.connections.bounds, attribute)
 
 
 def of_controller(name: str) -> Callable[[SimulatedBroker], Any]:
     """What the controller goes by for a topic that sets nothing."""
 
     def look(broker: SimulatedBroker) -> Any:
-        controller = broker.broker._controller
+        controller = broker.node.controller.controller
         assert controller.image is not None
         return controller._configs._topic_configs.value(controller.image, "t", name)
 
@@ -111,7 +111,7 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
     "min.insync.replicas": ("2", of_log("min_insync_replicas"), 2),
     "producer.id.expiration.ms": (
         "5",
-        lambda broker: broker.broker._logs.logs[PARTITION].producer_state.expiration_ms,
+        lambda broker: broker.node.broker.logs.logs[PARTITION].producer_state.expiration_ms,
         5,
     ),
     "unclean.leader.election.enable": (
@@ -147,7 +147,7 @@ def test_every_dynamic_key_is_obeyed_and_has_a_test() -> None:
     dynamic = {key.name for key in BROKER_KEYS if key.mode is not DynamicMode.READ_ONLY}
     assert dynamic == set(EFFECTS)
     broker = SimulatedBroker()
-    assert dynamic == broker.broker._dynamic.subscribed
+    assert dynamic == broker.node.shared.dynamic.subscribed
 
 
 def test_one_broker_holds_over_all_and_all_over_the_file(broker: SimulatedBroker) -> None:
@@ -175,11 +175,11 @@ def test_a_time_in_another_unit_gives_way(broker: SimulatedBroker) -> None:
 def test_what_one_listener_sets_for_itself_is_obeyed(broker: SimulatedBroker) -> None:
     name = "listener.name.plaintext.max.connections"
     assert alter(broker, BROKER, "1", name, "7") == ErrorCode.NONE
-    assert broker.broker._connections.bounds.of_listener("PLAINTEXT").connections == 7
+    assert broker.node.shared.connections.bounds.of_listener("PLAINTEXT").connections == 7
     assert describe(broker, BROKER, "1", name)[:2] == ("7", 2)
     assert alter(broker, BROKER, "1", name, "x") == ErrorCode.INVALID_REQUEST
     assert alter(broker, BROKER, "1", name, None) == ErrorCode.NONE
-    assert broker.broker._connections.bounds.of_listener("PLAINTEXT").connections > 7
+    assert broker.node.shared.connections.bounds.of_listener("PLAINTEXT").connections > 7
 
 
 def test_no_address_at_all_cannot_be_let_in(broker: SimulatedBroker) -> None:

@@ -142,7 +142,7 @@ def test_a_request_above_the_limit_costs_the_connection() -> None:
 
 def test_many_idle_connections_are_swept_in_slices() -> None:
     broker = SimulatedBroker(connections_max_idle_ms="60000")
-    listener = broker.broker._listeners[0]
+    listener = broker.node.broker.listeners[0]
     clients = [SimulatedClient(broker.world, "client") for _ in range(600)]
     broker.world.run_for(100_000)
     assert all(client.closed for client in clients)

@@ -52,13 +52,13 @@ def filled(seed: int = 1) -> SimulatedBroker:
 
 
 def directory_of(broker: SimulatedBroker, topic: str) -> str:
-    found = broker.broker._logs.directory_of(TopicPartition(topic, 0))
+    found = broker.node.broker.logs.directory_of(TopicPartition(topic, 0))
     assert found is not None
     return found.path
 
 
 def registration(broker: SimulatedBroker, topic: str) -> PartitionRegistration:
-    found = broker.broker._cluster.partition(topic, 0)
+    found = broker.node.shared.cluster.partition(topic, 0)
     assert found is not None
     return found
 
@@ -81,7 +81,7 @@ def names(broker: SimulatedBroker, path: str, suffix: str) -> list[str]:
 def test_logs_are_spread_and_the_controller_knows_where_they_lie() -> None:
     broker = filled()
     assert len(lying_in(broker, ONE)) == len(lying_in(broker, TWO)) == 2
-    ids = {each.path: each.id for each in broker.broker._logs.directories}
+    ids = {each.path: each.id for each in broker.node.broker.logs.directories}
     assert broker.world.run_until(
         lambda: all(
             registration(broker, topic).directories == (ids[directory_of(broker, topic)],)
@@ -225,7 +225,7 @@ def test_both_directories_are_marked_at_a_clean_stop_and_nothing_is_recovered() 
     sizes = {path: disk.size(path) for path in every_file(broker) if "checkpoint" not in path}
     broker.restart()
     for topic in TOPICS:
-        log = broker.broker._logs.logs[TopicPartition(topic, 0)]
+        log = broker.node.broker.logs.logs[TopicPartition(topic, 0)]
         assert log.recovery_point == log.log_end_offset == log.high_watermark == 2
         assert log.producer_state.map_end_offset == 2
     assert {path: size for path, size in sizes.items() if disk.exists(path)} == {
@@ -313,7 +313,7 @@ def test_a_replica_moves_to_another_directory_while_it_is_written_to() -> None:
     assert broker.world.run_until(
         lambda: (
             registration(broker, "a").directory_of(1)
-            == next(each.id for each in broker.broker._logs.directories if each.path == target)
+            == next(each.id for each in broker.node.broker.logs.directories if each.path == target)
         )
     )
     assert "a-0" not in broker.host.disk.list(source)
@@ -341,7 +341,7 @@ def test_a_move_goes_on_after_a_kill_at_any_moment(after_ms: int, power: bool) -
     assert alter(broker, "a", target) == 0
     assert broker.world.run_until(lambda: moved(broker, "a", target))
     assert values(broker, "a") == expected
-    assert not broker.broker._logs.futures
+    assert not broker.node.broker.logs.futures
 
 
 def test_a_move_is_given_up_for_another_directory() -> None:
@@ -350,11 +350,11 @@ def test_a_move_is_given_up_for_another_directory() -> None:
     broker.produce("a", bytes(900_000))
     assert alter(broker, "a", other(source)) == 0
     assert alter(broker, "a", source) == 0
-    assert not broker.broker._logs.futures
+    assert not broker.node.broker.logs.futures
     broker.world.run_for(1000)
     assert moved(broker, "a", source)
     assert registration(broker, "a").directory_of(1) == next(
-        each.id for each in broker.broker._logs.directories if each.path == source
+        each.id for each in broker.node.broker.logs.directories if each.path == source
     )
 
 
@@ -400,5 +400,5 @@ def test_deleted_records_stay_deleted_by_a_move() -> None:
     assert broker.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=1000), 2).topics
     assert alter(broker, "a", target) == 0
     assert broker.world.run_until(lambda: moved(broker, "a", target))
-    log = broker.broker._logs.logs[TopicPartition("a", 0)]
+    log = broker.node.broker.logs.logs[TopicPartition("a", 0)]
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (3, 5, 5)

@@ -177,12 +177,12 @@ def test_health_and_readiness_are_told_apart() -> None:
     client = HttpClient(broker)
     assert client.ask("/healthz") == (200, "ok\n")
     assert client.ask("/readyz") == (200, "ok\n")
-    broker.broker._observation.state = 1
+    broker.node.observation.state = 1
     status, text = client.ask("/readyz")
     assert status == 503
     assert "starting" in text
     assert client.ask("/healthz")[0] == 200
-    broker.broker._observation.failure = OSError("the disk is gone")
+    broker.node.observation.failure = OSError("the disk is gone")
     assert client.ask("/healthz") == (503, "the broker cannot go on: the disk is gone\n")
 
 
@@ -229,7 +229,7 @@ def test_there_is_an_end_to_the_connections() -> None:
 
 def test_a_slow_reader_is_sent_no_more_than_it_takes() -> None:
     broker = observed()
-    listener = broker.broker._observation._listener
+    listener = broker.node.observation._listener
     assert listener is not None
     made = []
 
@@ -257,7 +257,7 @@ def test_a_metric_that_cannot_be_read_ends_the_answer_only() -> None:
         raise ValueError("broken")
         yield
 
-    broker.broker._observation.registry.add_source(broken)
+    broker.node.observation.registry.add_source(broken)
     client = HttpClient(broker)
     client.send("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     assert broker.world.run_until(lambda: client.closed)

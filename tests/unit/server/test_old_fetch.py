@@ -53,7 +53,7 @@ def test_partitions_are_converted_each_for_itself(broker: SimulatedBroker, versi
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [each.error_code for each in found] == [0, unsupported, 0, unknown]
     assert [len(list(read_records(each.records))) for each in found] == [1200, 0, 700, 0]
-    counts = broker.broker._replicas.metrics.all_topics()
+    counts = broker.node.broker.replicas.metrics.all_topics()
     assert (counts.fetch_conversions, counts.produce_conversions) == (1900, 0)
 
 
@@ -61,7 +61,7 @@ def test_what_an_old_producer_sent_is_counted(broker: SimulatedBroker) -> None:
     rows = [Record(index, 1000, 0, None, b"v") for index in range(700)]
     request = produce_request("t", write_message_set(1, rows))
     assert broker.ask(request, 2).responses[0].partition_responses[0].error_code == 0
-    counts = broker.broker._replicas.metrics.all_topics()
+    counts = broker.node.broker.replicas.metrics.all_topics()
     assert (counts.fetch_conversions, counts.produce_conversions) == (0, 700)
 
 

@@ -260,7 +260,7 @@ def test_credentials_of_users_are_shown_without_their_secrets(broker: SimulatedB
         )
         for mechanism in (1, 2)
     ]
-    broker.broker._quorum.append(records, lambda *_: None)
+    broker.node.shared.quorum.append(records, lambda *_: None)
     broker.world.run_for(100)
     request = DescribeUserScramCredentialsRequest(users=None)
     (result,) = broker.ask(request, 0).results

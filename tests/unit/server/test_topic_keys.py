@@ -36,7 +36,7 @@ def broker() -> SimulatedBroker:
 
 
 def log_of(broker: SimulatedBroker) -> Any:
-    return broker.broker._logs.logs[PARTITION]
+    return broker.node.broker.logs.logs[PARTITION]
 
 
 def put(
@@ -149,7 +149,7 @@ def of_log(attribute: str) -> Callable[[SimulatedBroker], Any]:
 
 
 def elects_uncleanly(broker: SimulatedBroker) -> bool:
-    controller = broker.broker._controller
+    controller = broker.node.controller.controller
     assert controller.image is not None
     return controller._configs._topic_configs.has_unclean_election(controller.image, "t")
 

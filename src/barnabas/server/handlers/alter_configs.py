@@ -45,7 +45,7 @@ class AlterConfigsHandler:
         if not rest:
             return _joined(request, settled, AlterConfigsResponse(responses=[]))
         forwarded = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-        self._forwarding.send(forwarded, on_rest)
+        self._forwarding.send(forwarded, on_rest, asker=context)
         return None
 
 

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
     )
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return AlterPartitionReassignmentsHandler(parts).handle_alter_partition_reassignments
 
@@ -25,11 +25,11 @@ class AlterPartitionReassignmentsHandler:
 
     __slots__ = ("_forwarding",)
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
 
     def handle_alter_partition_reassignments(
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> None:
         """Answered when the moves have begun, which is when they are committed."""
-        self._forwarding.send(request, context.respond)
+        self._forwarding.send(request, context.respond_forwarded, asker=context)

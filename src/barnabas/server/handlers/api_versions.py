@@ -19,16 +19,15 @@ from barnabas.protocol.messages.api_versions import (
 )
 from barnabas.server.client_software import ClientSoftware
 from barnabas.server.features import SUPPORTED_FEATURES
-from barnabas.server.handlers.table import served_apis
 
 if TYPE_CHECKING:
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return ApiVersionsHandler(parts).handle_api_versions
 
@@ -38,11 +37,11 @@ class ApiVersionsHandler:
 
     __slots__ = ("_cluster", "_cluster_id", "_node_id", "_served")
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._cluster = parts.cluster
         self._cluster_id = parts.cluster_id
         self._node_id = parts.node_id
-        self._served = served_apis(has_telemetry=parts.telemetry is not None)
+        self._served = parts.served
 
     def handle_api_versions(
         self, context: RequestContext, request: ApiVersionsRequest

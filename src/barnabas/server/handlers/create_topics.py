@@ -8,14 +8,14 @@ from barnabas.server.mutations import forward_mutation
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.create_topics import CreateTopicsRequest
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 # From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 _STRICT_SINCE = 6
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return CreateTopicsHandler(parts).handle_create_topics
 
@@ -25,7 +25,7 @@ class CreateTopicsHandler:
 
     __slots__ = ("_forwarding",)
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
 
     def handle_create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> None:

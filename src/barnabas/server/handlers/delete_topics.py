@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         DeleteTopicsRequest,
         DeleteTopicsResponse,
     )
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 # From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
@@ -23,7 +23,7 @@ _STRICT_SINCE = 5
 _DISABLED_SINCE = 3
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return DeleteTopicsHandler(parts).handle_delete_topics
 
@@ -33,7 +33,7 @@ class DeleteTopicsHandler:
 
     __slots__ = ("_forwarding", "_is_enabled")
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
         self._is_enabled = parts.config.boolean("delete.topic.enable")
 

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.server.described_configs import DescribedConfig
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 Refusal = tuple[ErrorCode, str]
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return DescribeConfigsHandler(parts).handle_describe_configs
 
@@ -48,7 +48,7 @@ class DescribeConfigsHandler:
 
     __slots__ = ("_cluster", "_configs", "_node_id")
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._cluster = parts.cluster
         self._configs = parts.described_configs
         self._node_id = parts.node_id

@@ -10,13 +10,13 @@ from barnabas.storage.log_loading import CLUSTER_METADATA
 
 if TYPE_CHECKING:
     from barnabas.raft.quorum_status import QuorumStatus, ReplicaStatus
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 _UNKNOWN = -1
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return DescribeQuorumHandler(parts).handle_describe_quorum
 
@@ -26,7 +26,7 @@ class DescribeQuorumHandler:
 
     __slots__ = ("_clock", "_quorum")
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._clock = parts.clock
         self._quorum = parts.quorum
 

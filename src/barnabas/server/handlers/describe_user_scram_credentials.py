@@ -19,11 +19,11 @@ from barnabas.protocol.messages.describe_user_scram_credentials import (
 from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 
 if TYPE_CHECKING:
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return DescribeUserScramCredentialsHandler(parts).handle_describe_user_scram_credentials
 
@@ -33,7 +33,7 @@ class DescribeUserScramCredentialsHandler:
 
     __slots__ = ("_cluster",)
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._cluster = parts.cluster
 
     def handle_describe_user_scram_credentials(

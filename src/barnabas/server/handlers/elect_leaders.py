@@ -11,13 +11,13 @@ if TYPE_CHECKING:
         ElectLeadersRequest,
         ElectLeadersResponse,
     )
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 _FIRST_WITH_ERROR = 1
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return ElectLeadersHandler(parts).handle_elect_leaders
 
@@ -27,7 +27,7 @@ class ElectLeadersHandler:
 
     __slots__ = ("_forwarding",)
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
 
     def handle_elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> None:
@@ -37,6 +37,6 @@ class ElectLeadersHandler:
             if context.version < _FIRST_WITH_ERROR:
                 # It stands with each partition only.
                 response.error_code = ErrorCode.NONE
-            context.respond(response)
+            context.respond_forwarded(response)
 
-        self._forwarding.send(request, answer)
+        self._forwarding.send(request, answer, asker=context)

@@ -49,7 +49,7 @@ class IncrementalAlterConfigsHandler:
         forwarded = IncrementalAlterConfigsRequest(
             resources=rest, validate_only=request.validate_only
         )
-        self._forwarding.send(forwarded, on_rest)
+        self._forwarding.send(forwarded, on_rest, asker=context)
         return None
 
 

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.list_partition_reassignments import (
         ListPartitionReassignmentsRequest,
     )
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return ListPartitionReassignmentsHandler(parts).handle_list_partition_reassignments
 
@@ -22,11 +22,11 @@ class ListPartitionReassignmentsHandler:
 
     __slots__ = ("_forwarding",)
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
 
     def handle_list_partition_reassignments(
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> None:
         """Answered by the controller, which knows first."""
-        self._forwarding.send(request, context.respond)
+        self._forwarding.send(request, context.respond_forwarded, asker=context)

@@ -6,18 +6,8 @@ its messages compiled, when the first request for it comes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from barnabas.protocol.api_table import ApiKey
-
-
-class ServedApi(NamedTuple):
-    """Versions, both inclusive, and the module in this package whose `handler(parts)` serves."""
-
-    first_version: int
-    last_version: int
-    module: str
-
+from barnabas.server.served_api import ServedApi
 
 SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.PRODUCE: ServedApi(0, 13, "produce"),

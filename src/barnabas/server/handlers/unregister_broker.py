@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return UnregisterBrokerHandler(parts).handle_unregister_broker
 
@@ -20,11 +20,11 @@ class UnregisterBrokerHandler:
 
     __slots__ = ("_forwarding",)
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
 
     def handle_unregister_broker(
         self, context: RequestContext, request: UnregisterBrokerRequest
     ) -> None:
         """Answered when the broker is gone from the metadata."""
-        self._forwarding.send(request, context.respond)
+        self._forwarding.send(request, context.respond_forwarded, asker=context)

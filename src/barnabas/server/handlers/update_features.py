@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return UpdateFeaturesHandler(parts).handle_update_features
 
@@ -23,11 +23,11 @@ class UpdateFeaturesHandler:
 
     __slots__ = ("_forwarding",)
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
 
     def handle_update_features(
         self, context: RequestContext, request: UpdateFeaturesRequest
     ) -> None:
         """Answered when the levels are committed."""
-        self._forwarding.send(request, context.respond)
+        self._forwarding.send(request, context.respond_forwarded, asker=context)

@@ -1,0 +1,295 @@
+"""What a broker has beside what every node has (Kafka's BrokerServer): logs, replicas,
+coordinators, the listeners for clients, and its registration with the controller.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.config import GroupCoordinatorConfig
+from barnabas.coordinator.driver import DriverParts
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
+from barnabas.replication.fetch_session_cache import FetchSessionCache
+from barnabas.replication.log_dir_moves import LogDirMoves
+from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
+from barnabas.replication.replica_metrics import ReplicaMetrics
+from barnabas.server.alter_partition_sender import ForwardedAlterPartition
+from barnabas.server.auto_topics import AutoTopics
+from barnabas.server.conversion_queue import ConversionQueue
+from barnabas.server.described_configs import DescribedConfigs
+from barnabas.server.directory_assignments import DirectoryAssignments
+from barnabas.server.dispatch import Dispatcher, HandlerTable
+from barnabas.server.dynamic_parts import subscribe_parts
+from barnabas.server.handlers.table import served_apis
+from barnabas.server.listener import Listener
+from barnabas.server.listeners import advertised_endpoints
+from barnabas.server.log_directories import describe_directory_failure
+from barnabas.server.metadata_follower import MetadataFollower
+from barnabas.server.parts import ServerParts
+from barnabas.server.producer_ids import ProducerIds
+from barnabas.server.registration import Registrant, Registration
+from barnabas.server.request import RequestServices
+from barnabas.server.topic_configs import TopicConfigs
+from barnabas.storage.config import storage_config
+from barnabas.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.server.controller_access import ControllerAccess
+    from barnabas.server.endpoint import Endpoint
+    from barnabas.server.shared_server import SharedServer
+    from barnabas.server.telemetry.client_telemetry import ClientTelemetry
+    from barnabas.storage.log_directory import LogDirectory
+
+_log = logging.getLogger(__name__)
+
+# How long, and how often, a stop waits for checkpoints that are being written.
+STOP_RETRY_MS = 5.0
+STOP_TRIES = 100
+# How long a stop waits for answers that are due, and for peers that read slowly.
+DRAIN_MS_MAX = 1_500.0
+
+
+class BrokerServer:
+    """The broker of a node; opened when it is made, serves once the controller has let it in."""
+
+    def __init__(
+        self,
+        shared: SharedServer,
+        forwarding: ControllerAccess,
+        heartbeats: ControllerAccess,
+        on_serving: Callable[[], None],
+    ) -> None:
+        """Args:
+        forwarding: the way to the active controller.
+        heartbeats: a way of its own for what must not wait behind other requests.
+        on_serving: told once when requests are answered.
+
+        Raises:
+            OSError: an address cannot be bound.
+            ConfigError: an endpoint that clients could not connect to.
+        """
+        self._shared = shared
+        self._forwarding = forwarding
+        self._on_serving = on_serving
+        self._config = shared.config
+        self._runtime = shared.runtime
+        self.listeners: list[Listener] = []
+        self._join_replicas()
+        subscribe_parts(shared.dynamic, self.logs, shared.connections)
+        self.parts = self._make_parts()
+        # With the real ports, in the order of the configuration.
+        self.bound: list[Endpoint] = []
+        self._bind()
+        self.registration = self._make_registration(heartbeats)
+        shared.publisher.add_listener(self.follower.on_image)
+
+    def start(self) -> None:
+        """All of the metadata log that there was is known: open the logs, then register."""
+        self.follower.open_logs(self._register)
+
+    def drain(self, on_drained: Callable[[], None]) -> None:
+        """Take no more requests; call back when what was asked is answered, or its time is up."""
+        for listener in self.listeners:
+            listener.drain()
+        self.replicas.answer_waiting_fetches()
+        self.groups.driver.shutdown()
+        self._await_drained(on_drained, self._runtime.clock.monotonic_ms() + DRAIN_MS_MAX)
+
+    def _await_drained(self, on_drained: Callable[[], None], deadline_ms: float) -> None:
+        timer, now_ms = self._runtime.timer, self._runtime.clock.monotonic_ms()
+        if any(map(len, self.listeners)) and now_ms < deadline_ms:
+            timer.call_later(STOP_RETRY_MS, lambda: self._await_drained(on_drained, deadline_ms))
+        else:
+            on_drained()
+
+    def leave(self, on_left: Callable[[], None]) -> None:
+        """Have the controller give this broker's partitions other leaders, if that is wanted."""
+        if self._config.boolean("controlled.shutdown.enable"):
+            self.registration.shut_down(on_left)
+        else:
+            on_left()
+
+    def close(self, on_closed: Callable[[], None]) -> None:
+        """Stop; call back once nobody writes checkpoints of the logs any more."""
+        for listener in self.listeners:
+            listener.close()
+        self.registration.stop()
+        self.replicas.shutdown()
+        self._await_checkpoints(on_closed, STOP_TRIES)
+
+    def _await_checkpoints(self, on_closed: Callable[[], None], tries: int) -> None:
+        if tries and self.logs.is_writing_checkpoints:
+            self._runtime.timer.call_later(
+                STOP_RETRY_MS, lambda: self._await_checkpoints(on_closed, tries - 1)
+            )
+        else:
+            on_closed()
+
+    def close_logs(self) -> None:
+        """The very last: close the logs and leave the mark of a clean stop."""
+        self.logs.shutdown(self.registration.epoch)
+
+    def _broker_epoch(self) -> int:
+        return self.registration.epoch
+
+    def _join_replicas(self) -> None:
+        """Logs, replicas and coordinators, and what brings them in line with the metadata."""
+        shared, runtime, config = self._shared, self._runtime, self._config
+        node_id = shared.node_id
+        configs = TopicConfigs(config)
+        self.logs = LogManager(
+            shared.directories.logs,
+            storage_config(config),
+            shared.doors,
+            self._on_directory_failed,
+            shared.directories.offline_paths,
+        )
+        sender = ForwardedAlterPartition(
+            node_id, self._broker_epoch, self._forwarding, runtime.timer
+        )
+        self.replicas = ReplicaManager(
+            node_id,
+            config.build(ReplicationConfig),
+            self.logs,
+            ReplicationParts(shared.wheel, runtime.clock, sender, ReplicaMetrics(), configs.of),
+        )
+        assignments = DirectoryAssignments(
+            node_id, self._broker_epoch, self._forwarding, runtime.timer, shared.cluster, self.logs
+        )
+        group_config = config.build(GroupCoordinatorConfig)
+        self.groups = GroupCoordinator(
+            group_config,
+            DriverParts(
+                self.replicas,
+                runtime.clock,
+                runtime.timer,
+                shared.wheel,
+                group_config.offsets_commit_timeout_ms,
+                group_config.offsets_topic_compression_codec,
+            ),
+            shared.cluster,
+            runtime.rng,
+        )
+        self.follower = MetadataFollower(
+            shared.cluster,
+            shared.dynamic,
+            configs,
+            self.logs,
+            self.replicas,
+            self.groups,
+        )
+        self._moves = LogDirMoves(self.replicas, self.logs, assignments, shared.doors)
+        self.follower.add_listener(assignments.on_changes)
+        self.follower.add_listener(self._moves.on_changes)
+
+    def _bind(self) -> None:
+        """Listen on every endpoint; connections wait until `_serve`."""
+        shared, runtime = self._shared, self._runtime
+        handlers = HandlerTable(self.parts, shared.statistics)
+        for endpoint in shared.configuration.endpoints:
+            services = RequestServices(endpoint.name, runtime.clock, shared.quotas)
+            dispatcher = Dispatcher(handlers, services)
+            listener = Listener(
+                endpoint,
+                self._config,
+                shared.connection_doors,
+                shared.connections,
+                dispatcher.on_request,
+            )
+            self.bound.append(listener.bind(runtime.sockets))
+            self.listeners.append(listener)
+
+    def _make_parts(self) -> ServerParts:
+        shared, runtime, config = self._shared, self._runtime, self._config
+        telemetry = self._make_telemetry()
+        return ServerParts(
+            node_id=shared.node_id,
+            cluster_id=shared.cluster_id,
+            config=config,
+            dynamic_config=shared.dynamic,
+            clock=runtime.clock,
+            cluster=shared.cluster,
+            forwarding=self._forwarding,
+            described_configs=DescribedConfigs(
+                shared.configuration, shared.dynamic, shared.cluster
+            ),
+            quorum=shared.quorum,
+            quotas=shared.quotas,
+            served=served_apis(has_telemetry=telemetry is not None),
+            logs=self.logs,
+            disk=runtime.disk,
+            log_dir_moves=self._moves,
+            replicas=self.replicas,
+            fetch_sessions=FetchSessionCache(
+                config.integer("max.incremental.fetch.session.cache.slots"),
+                FETCH_SESSION_EVICTION_MS,
+                runtime.clock,
+                runtime.rng,
+            ),
+            auto_topics=AutoTopics(config, shared.cluster, self._forwarding),
+            groups=self.groups,
+            producer_ids=ProducerIds(shared.node_id, self._broker_epoch, self._forwarding),
+            conversions=ConversionQueue(runtime.timer),
+            rng=runtime.rng,
+            telemetry=telemetry,
+        )
+
+    def _make_telemetry(self) -> ClientTelemetry | None:
+        if self._config.string("barnabas.client.telemetry") == "none":
+            return None
+        from barnabas.server.telemetry.client_telemetry import ClientTelemetry
+        from barnabas.server.telemetry.receiver import LoggingReceiver
+
+        max_bytes = self._config.integer("telemetry.max.bytes")
+        return ClientTelemetry(
+            self._shared.cluster, self._runtime.clock, max_bytes, LoggingReceiver()
+        )
+
+    def _make_registration(self, heartbeats: ControllerAccess) -> Registration:
+        shared, config = self._shared, self._config
+        registrant = Registrant(
+            node_id=shared.node_id,
+            cluster_id=shared.cluster_id,
+            incarnation_id=self._runtime.rng.uuid(),
+            endpoints=advertised_endpoints(config, self.bound),
+            rack=config.optional_string("broker.rack"),
+            directories=[each.id for each in shared.directories.logs if each.is_online],
+            heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
+            offline_directories=lambda: self.logs.offline_directory_ids,
+            cordoned_directories=lambda: self.logs.cordoned_directory_ids,
+        )
+        return Registration(
+            registrant,
+            heartbeats,
+            self._runtime.timer,
+            lambda: shared.cluster.image.provenance.offset,
+            self._serve,
+        )
+
+    def _register(self) -> None:
+        """The logs, with the last life's epoch, are open."""
+        self.registration.start(self.logs.previous_broker_epoch)
+
+    def _serve(self) -> None:
+        """The controller has let this broker in: begin to answer."""
+        self.replicas.start()
+        self.logs.start_tasks()
+        for listener in self.listeners:
+            listener.serve()
+        self._on_serving()
+
+    def _on_directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """Its partitions answer KAFKA_STORAGE_ERROR, and the others go on while they can."""
+        _log.error("%s", describe_directory_failure(directory.path, error))
+        self.replicas.on_directory_failed(directory.path)
+        self._moves.on_directory_failed()
+        if directory is self._shared.directories.metadata or not any(
+            each.is_online for each in self.logs.directories
+        ):
+            self._shared.fail(error)
+        else:
+            self.registration.report_directories()

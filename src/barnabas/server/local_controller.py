@@ -1,0 +1,63 @@
+"""The controller of this process: its APIs as calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.api_table import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.controller.controller import Controller
+    from barnabas.controller.result import MutationLimit
+    from barnabas.protocol.schema import Message
+    from barnabas.server.request import RequestContext
+
+    Serve = Callable[..., None]
+
+
+class LocalController:
+    """Serves whether it is active or not: one that is not answers NOT_CONTROLLER."""
+
+    __slots__ = ("_controller", "_serve")
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._serve: Mapping[int, Serve] = {
+            ApiKey.CREATE_TOPICS: controller.create_topics,
+            ApiKey.DELETE_TOPICS: controller.delete_topics,
+            ApiKey.CREATE_PARTITIONS: controller.create_partitions,
+            ApiKey.ALTER_CONFIGS: controller.alter_configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: controller.incremental_alter_configs,
+            ApiKey.ALTER_CLIENT_QUOTAS: controller.alter_client_quotas,
+            ApiKey.ALLOCATE_PRODUCER_IDS: controller.allocate_producer_ids,
+            ApiKey.BROKER_REGISTRATION: controller.register_broker,
+            ApiKey.BROKER_HEARTBEAT: controller.broker_heartbeat,
+            ApiKey.ALTER_PARTITION: controller.alter_partition,
+            ApiKey.UPDATE_FEATURES: controller.update_features,
+            ApiKey.ELECT_LEADERS: controller.elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: controller.alter_partition_reassignments,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: controller.list_partition_reassignments,
+            ApiKey.UNREGISTER_BROKER: controller.unregister_broker,
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: controller.assign_replicas_to_dirs,
+        }
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it serves requests now."""
+        return self._controller.is_active
+
+    def send(
+        self,
+        request: Message,
+        on_done: Callable[[Any], None],
+        mutations: MutationLimit | None = None,
+        asker: RequestContext | None = None,  # noqa: ARG002 - it is here already
+    ) -> None:
+        """See `ControllerAccess.send`."""
+        serve = self._serve[request.__api_key__]
+        if mutations is None:
+            serve(request, on_done)
+        else:
+            serve(request, on_done, mutations)
