@@ -28,7 +28,7 @@ CLEANER = CleanerConfig(
 class CompactedLog(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         config = replace(
             COMPACTED, segment_bytes=1200, delete_retention_ms=1000, file_delete_delay_ms=10

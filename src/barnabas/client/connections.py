@@ -6,8 +6,9 @@ pool's; this adds the versions, and turns what can go wrong into `ClientError`s.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
 
 from barnabas.client.errors import (
     ClientClosedError,

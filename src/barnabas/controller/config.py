@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least
@@ -49,8 +50,7 @@ CONTROLLER_CONFIGS = ConfigDefinition([
 ])  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerConfig:
+class ControllerConfig(msgspec.Struct, frozen=True):
     """What a controller is told at its start; times in ms."""
 
     node_id: int

@@ -8,8 +8,9 @@ loses the leadership forgets its image and takes the committed one when it leads
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from barnabas.controller.activation import activation_records
 from barnabas.controller.brokers import BrokerControl, refuse_heartbeat, refuse_registration
@@ -113,8 +114,7 @@ _NOT_CONTROLLER = Refusal(
 _NO_TIME = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerParts:
+class ControllerParts(msgspec.Struct, frozen=True):
     """What a controller is joined from."""
 
     driver: RaftDriver
@@ -124,8 +124,7 @@ class ControllerParts:
     registration: ControllerRegistration | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(msgspec.Struct, frozen=True):
     """A response without records of its own, held until what it saw is committed."""
 
     offset: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from barnabas.controller.partition_change import changed_partition
 from barnabas.controller.result import ControllerResult, Refusal

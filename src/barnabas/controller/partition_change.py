@@ -7,8 +7,9 @@ reassignment is over as soon as all replicas that it adds are in the ISR (KIP-45
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.metadata.metadata_version import (
     has_directories,
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 _UNCHANGED_RECOVERY = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionRules:
+class ElectionRules(msgspec.Struct, frozen=True):
     """What an election goes by."""
 
     metadata_version: int
@@ -50,8 +50,7 @@ class ElectionRules:
     directory_on: Callable[[int], bytes] = lambda _: DIRECTORY_UNASSIGNED
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(msgspec.Struct, frozen=True):
     """Where a partition is, and where it is on the way to (KIP-455)."""
 
     # All replicas, those that come and go included; the preferred leader first.
@@ -73,8 +72,7 @@ class Assignment:
         return (Assignment(kept), in_sync) if in_sync else (self, isr)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(msgspec.Struct, frozen=True):
     leader: int
     isr: tuple[int, ...]
     unclean: bool = False

@@ -6,8 +6,9 @@ them are in the ISR those that leave are dropped (`partition_change.Assignment`)
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from barnabas.controller.new_partitions import NewPartitions
 from barnabas.controller.partition_change import Assignment, changed_partition

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 
@@ -17,8 +18,7 @@ R = TypeVar("R")
 VersionedRecord = tuple["Record", int]
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerResult(Generic[R]):
+class ControllerResult(msgspec.Struct, Generic[R], frozen=True):
     """Records are written as one batch: all of them or none."""
 
     records: list[VersionedRecord]
@@ -33,8 +33,7 @@ class MutationLimit(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerView:
+class ControllerView(msgspec.Struct, frozen=True):
     """The cluster as of the last appended record, which may not be committed yet."""
 
     image: ClusterImage
@@ -56,9 +55,10 @@ class ControllerView:
             raise Refusal(error, error.message)
 
 
-@dataclass(slots=True)
 class Refusal(Exception):  # noqa: N818 - an answer, not a failure
     """One item of a request is turned down; the others go on."""
 
-    error_code: ErrorCode
-    message: str = field(default="")
+    def __init__(self, error_code: ErrorCode, message: str = "") -> None:
+        super().__init__(error_code, message)
+        self.error_code = error_code
+        self.message = message

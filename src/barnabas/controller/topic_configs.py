@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.controller.result import Refusal
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
@@ -38,8 +39,7 @@ class ConfigSource(IntEnum):
     GROUP = 8
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveConfig:
+class EffectiveConfig(msgspec.Struct, frozen=True):
     """One key of a topic with the value that holds."""
 
     key: ConfigKey

@@ -5,7 +5,7 @@ Only keys that are obeyed are declared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, between
@@ -99,8 +99,7 @@ DEFINITION = ConfigDefinition(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCoordinatorConfig:
+class GroupCoordinatorConfig(msgspec.Struct, frozen=True):
     """Values of the keys above; times in ms unless named otherwise."""
 
     group_min_session_timeout_ms: int = 6_000

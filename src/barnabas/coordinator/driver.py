@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import msgspec
 
 from barnabas.coordinator.loader import Loader
 from barnabas.coordinator.shard import Shard
@@ -55,8 +56,7 @@ class StateLog(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DriverParts:
+class DriverParts(msgspec.Struct, frozen=True):
     """What a driver is joined with."""
 
     log: StateLog

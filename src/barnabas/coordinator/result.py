@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
 
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorRecord:
+class CoordinatorRecord(msgspec.Struct, frozen=True):
     """One record of a state partition, ready for its log."""
 
     # The record type, then the key's content.
@@ -34,12 +34,11 @@ class CoordinatorRecord:
         )
 
 
-@dataclass(slots=True)
-class CoordinatorResult(Generic[R]):
+class CoordinatorResult(msgspec.Struct, Generic[R]):
     """Appended as one batch: all of the records take effect, or none."""
 
     response: R
-    records: list[CoordinatorRecord] = field(default_factory=list)
+    records: list[CoordinatorRecord] = msgspec.field(default_factory=list)
     # False when the operation has changed the shard itself, so that the records only make it
     # last: they are replayed when the log is loaded, and not when they are written.
     is_replayed: bool = True

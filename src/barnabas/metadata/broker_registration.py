@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from barnabas.metadata.metadata_version import register_broker_record_version
 from barnabas.metadata.partition_registration import DIRECTORY_LOST, RESERVED_DIRECTORIES
@@ -42,8 +44,7 @@ class SupportedLevels(NamedTuple):
     max_level: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(msgspec.Struct, frozen=True):
     """One broker process."""
 
     id: int
@@ -148,8 +149,7 @@ class BrokerRegistration:
         return record, version
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerRegistration:
+class ControllerRegistration(msgspec.Struct, frozen=True):
     """One controller process (KIP-919)."""
 
     id: int

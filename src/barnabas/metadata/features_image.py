@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.metadata.metadata_version import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -15,11 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True)
-class FeaturesImage:
+class FeaturesImage(msgspec.Struct, frozen=True):
     """Level by feature name; a feature that is absent is at level 0."""
 
-    finalized: Mapping[str, int] = field(default_factory=dict)
+    finalized: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def metadata_version(self) -> int:

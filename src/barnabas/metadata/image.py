@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.metadata.client_quotas_image import ClientQuotasImage
 from barnabas.metadata.configs_image import ConfigsImage
@@ -26,22 +27,21 @@ if TYPE_CHECKING:
 NO_PRODUCER_ID = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImage:
+class ClusterImage(msgspec.Struct, frozen=True):
     """What a broker knows of its cluster. Parts that a delta does not touch are shared."""
 
     provenance: Provenance = BEFORE_ALL_RECORDS
-    features: FeaturesImage = field(default_factory=FeaturesImage)
+    features: FeaturesImage = msgspec.field(default_factory=FeaturesImage)
     # By broker id; must not be changed.
-    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration] = msgspec.field(default_factory=dict)
     # By controller id; must not be changed.
-    controllers: Mapping[int, ControllerRegistration] = field(default_factory=dict)
-    topics: TopicsImage = field(default_factory=TopicsImage)
-    configs: ConfigsImage = field(default_factory=ConfigsImage)
-    client_quotas: ClientQuotasImage = field(default_factory=ClientQuotasImage)
+    controllers: Mapping[int, ControllerRegistration] = msgspec.field(default_factory=dict)
+    topics: TopicsImage = msgspec.field(default_factory=TopicsImage)
+    configs: ConfigsImage = msgspec.field(default_factory=ConfigsImage)
+    client_quotas: ClientQuotasImage = msgspec.field(default_factory=ClientQuotasImage)
     # First producer id of the next block (KIP-730); -1 while none was given out.
     next_producer_id: int = NO_PRODUCER_ID
-    retained: RetainedRecords = field(default_factory=RetainedRecords)
+    retained: RetainedRecords = msgspec.field(default_factory=RetainedRecords)
 
     def to_records(self) -> Iterator[tuple[Record, int]]:
         """Records, each with its version, that make this image from an empty one: a snapshot."""

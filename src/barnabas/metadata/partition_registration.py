@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from barnabas.metadata.metadata_version import partition_record_version
 from barnabas.protocol.records.partition_record import PartitionRecord
@@ -27,8 +29,7 @@ RECOVERING = 1
 _RECOVERY_UNCHANGED = -1
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRegistration:
+class PartitionRegistration(msgspec.Struct, frozen=True):
     """Replicas of a partition, and who leads it."""
 
     # Broker ids in order of preference: the first is the preferred leader.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from barnabas.metadata.errors import MetadataReplayError
 from barnabas.metadata.partition_registration import PartitionRegistration
@@ -38,16 +39,15 @@ class DeletedPartition(NamedTuple):
     topic_deleted: bool
 
 
-@dataclass(slots=True)
-class LocalChanges:
+class LocalChanges(msgspec.Struct):
     """What one broker has to do about its replicas."""
 
     # First of all.
-    deletes: list[DeletedPartition] = field(default_factory=list)
+    deletes: list[DeletedPartition] = msgspec.field(default_factory=list)
     # This broker leads them; a new leader epoch began, or replicas or ISR changed.
-    leaders: list[LocalPartition] = field(default_factory=list)
+    leaders: list[LocalPartition] = msgspec.field(default_factory=list)
     # Another broker leads them, or nobody.
-    followers: list[LocalPartition] = field(default_factory=list)
+    followers: list[LocalPartition] = msgspec.field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:

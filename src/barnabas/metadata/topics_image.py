@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.metadata.persistent_map import PersistentMap
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(msgspec.Struct, frozen=True):
     """One topic; `partitions` must not be changed."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,8 +32,7 @@ class Summary(NamedTuple):
     quantiles: Mapping[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class MetricFamily:
+class MetricFamily(msgspec.Struct, frozen=True):
     """All values of one name."""
 
     name: str

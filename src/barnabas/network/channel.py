@@ -7,9 +7,10 @@ in exactly one call of its `on_response`, with a response or with a `NetworkErro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
@@ -30,8 +31,7 @@ FRAME_BYTES_MAX = 0x7FFFFFFF
 _CORRELATION_ID_MASK = 0x7FFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelDoors:
+class ChannelDoors(msgspec.Struct, frozen=True):
     """What all channels of a client share."""
 
     clock: Clock

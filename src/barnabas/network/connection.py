@@ -12,8 +12,9 @@ read are put off, in their order.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.protocol.protocol_error import ProtocolError
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """What one connection may ask of us."""
 
     # `socket.request.max.bytes`.
@@ -40,8 +40,7 @@ class ConnectionLimits:
     held_bytes_max: int = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionDoors:
+class ConnectionDoors(msgspec.Struct, frozen=True):
     """What all connections of a broker share."""
 
     clock: Clock
@@ -49,8 +48,7 @@ class ConnectionDoors:
     receive_buffer: bytearray
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionStatistics:
+class ConnectionStatistics(msgspec.Struct, frozen=True):
     """A snapshot."""
 
     requests: int

@@ -7,9 +7,10 @@ before the back-off is over; whoever asks in between waits for the next attempt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from barnabas.network.channel import Channel, ChannelDoors
 from barnabas.network.framed_protocol import new_receive_buffer
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     Prepare: TypeAlias = Callable[[Channel, Callable[[NetworkError | None], None]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """A broker as the cluster names it; bootstrap addresses have negative ids."""
 
     id: int
@@ -38,8 +38,7 @@ class Node:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class PoolSettings:
+class PoolSettings(msgspec.Struct, frozen=True):
     """Kafka's client keys."""
 
     client_id: str | None = None
@@ -47,7 +46,7 @@ class PoolSettings:
     connect_timeout_ms: float = 10_000.0
     # `connections.max.idle.ms`
     idle_max_ms: float = 540_000.0
-    backoff: ReconnectBackoff = field(default_factory=ReconnectBackoff)
+    backoff: ReconnectBackoff = msgspec.field(default_factory=ReconnectBackoff)
 
 
 class _Slot:

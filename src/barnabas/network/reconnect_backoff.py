@@ -6,8 +6,9 @@ that clients which lost the same broker do not come back at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
@@ -16,8 +17,7 @@ _SPREAD = 0.2
 _DOUBLINGS_MAX = 30
 
 
-@dataclass(frozen=True, slots=True)
-class ReconnectBackoff:
+class ReconnectBackoff(msgspec.Struct, frozen=True):
     """The rule; the count of failures is the caller's."""
 
     # `reconnect.backoff.ms`

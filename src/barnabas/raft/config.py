@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least
@@ -76,8 +76,7 @@ RAFT_CONFIGS = ConfigDefinition([
 ])  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class RaftConfig:
+class RaftConfig(msgspec.Struct, frozen=True):
     """Values of `RAFT_CONFIGS`, times in ms; and who takes part."""
 
     node_id: int

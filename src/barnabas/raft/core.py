@@ -10,8 +10,9 @@ once known, does not change; the high watermark never goes back; nothing below i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from barnabas.raft.effects import Effects, LeaderChange
 from barnabas.raft.election_state import NO_VOTE, ElectionState

@@ -8,8 +8,10 @@ that may be wrong.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from barnabas.raft.commit_queue import CommitQueue
 from barnabas.raft.core import RaftCore
@@ -42,8 +44,7 @@ if TYPE_CHECKING:
 _FETCH_BYTES_MAX = 8 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class RaftParts:
+class RaftParts(msgspec.Struct, frozen=True):
     """What a driver is joined from."""
 
     log: Log
@@ -52,11 +53,10 @@ class RaftParts:
     rng: Rng
     # Called once when the log or the quorum state cannot be written: the process has to stop.
     on_fatal: Callable[[BaseException], None]
-    transport: RaftTransport = NoTransport()  # noqa: RUF009 - holds nothing
+    transport: RaftTransport = NoTransport()
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct):
     """An append that is not committed yet."""
 
     last_offset: int

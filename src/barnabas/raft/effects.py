@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from barnabas.raft.election_state import ElectionState
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from barnabas.raft.messages import Message
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChange:
+class LeaderChange(msgspec.Struct, frozen=True):
     """The control record that a new leader begins its epoch with."""
 
     leader_id: int
@@ -21,8 +21,7 @@ class LeaderChange:
     granting_voters: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class Effects:
+class Effects(msgspec.Struct):
     """To be carried out in the order of the fields, all before the next step."""
 
     # On disk before anything else happens.
@@ -38,4 +37,4 @@ class Effects:
     # Another leader than before, or none.
     leadership: LeaderAndEpoch | None = None
     # (destination, message); last.
-    messages: list[tuple[int, Message]] = field(default_factory=list)
+    messages: list[tuple[int, Message]] = msgspec.field(default_factory=list)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID
@@ -23,8 +24,7 @@ class QuorumStateError(ValueError):
     """The `quorum-state` file cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionState:
+class ElectionState(msgspec.Struct, frozen=True):
     """Must be on disk before any message that tells of it leaves."""
 
     # Never goes back.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,8 +28,7 @@ class SnapshotId(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedBatch:
+class CommittedBatch(msgspec.Struct, frozen=True):
     """One batch of metadata records below the high watermark."""
 
     base_offset: int
@@ -43,8 +43,7 @@ class CommittedBatch:
     records: Sequence[tuple[Record, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSnapshot:
+class LoadedSnapshot(msgspec.Struct, frozen=True):
     """A snapshot that takes the place of the log below it."""
 
     id: SnapshotId

@@ -6,8 +6,9 @@ request carries the sender's epoch; every response carries the responder's epoch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class Refusal(Enum):
@@ -18,8 +19,7 @@ class Refusal(Enum):
     INCONSISTENT_VOTER_SET = "the sender or this node is no voter"
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(msgspec.Struct, frozen=True):
     """Asks for a vote, or (pre-vote) whether one would be given."""
 
     source: int
@@ -31,8 +31,7 @@ class VoteRequest:
     pre_vote: bool
 
 
-@dataclass(frozen=True, slots=True)
-class VoteResponse:
+class VoteResponse(msgspec.Struct, frozen=True):
     """Answers a VoteRequest."""
 
     source: int
@@ -44,16 +43,14 @@ class VoteResponse:
     request_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpochRequest:
+class BeginQuorumEpochRequest(msgspec.Struct, frozen=True):
     """A new leader makes itself known."""
 
     source: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpochRequest:
+class EndQuorumEpochRequest(msgspec.Struct, frozen=True):
     """A leader steps down; the first of `preferred_candidates` may begin an election at once."""
 
     source: int
@@ -61,8 +58,7 @@ class EndQuorumEpochRequest:
     preferred_candidates: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumEpochResponse:
+class QuorumEpochResponse(msgspec.Struct, frozen=True):
     """Answers BeginQuorumEpoch and EndQuorumEpoch."""
 
     source: int
@@ -71,8 +67,7 @@ class QuorumEpochResponse:
     refusal: Refusal | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(msgspec.Struct, frozen=True):
     """A replica has all records below `fetch_offset` on disk and wants those from there on."""
 
     source: int
@@ -84,16 +79,14 @@ class FetchRequest:
     high_watermark: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class DivergingEpoch:
+class DivergingEpoch(msgspec.Struct, frozen=True):
     """The largest epoch at or below the follower's that the leader has, and its end there."""
 
     epoch: int
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchResponse(msgspec.Struct, frozen=True):
     """Answers a FetchRequest.
 
     The driver puts the log's bytes from `fetch_offset` on into the answer, unless it refuses or

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.raft.driver import RaftDriver, RaftParts
 from barnabas.raft.election_state import QuorumStateStore
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from barnabas.storage.doors import LogDoors
 
 
-@dataclass(frozen=True, slots=True)
-class RaftOpening:
+class RaftOpening(msgspec.Struct, frozen=True):
     """What a quorum replica is opened with."""
 
     # The data directory (`metadata.log.dir`, else the first of `log.dirs`).

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.raft.roles import NEVER, Leader
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from barnabas.raft.roles import ReplicaState
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
+class ReplicaStatus(msgspec.Struct, frozen=True):
     """One replica."""
 
     id: int
@@ -24,8 +24,7 @@ class ReplicaStatus:
     last_fetch_ms: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumStatus:
+class QuorumStatus(msgspec.Struct, frozen=True):
     """Only the leader knows voters' and observers' offsets."""
 
     leader_id: int

@@ -6,8 +6,9 @@ that leaving it forgets that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.raft.listener import NO_LEADER
 
@@ -17,37 +18,33 @@ if TYPE_CHECKING:
 NEVER = float("inf")
 
 
-@dataclass(slots=True)
-class Unattached:
+class Unattached(msgspec.Struct):
     """Knows no leader of the epoch. An observer stays here until it is told one."""
 
     # When to run for leader; NEVER for an observer.
     election_deadline: float
 
 
-@dataclass(slots=True)
-class Prospective:
+class Prospective(msgspec.Struct):
     """Asks whether it could win before it disturbs anybody with a new epoch (pre-vote)."""
 
     election_deadline: float
     # Voters that would vote for us, ourselves included.
     granted: set[int]
-    rejected: set[int] = field(default_factory=set)
+    rejected: set[int] = msgspec.field(default_factory=set)
     # The leader we lost touch with; NO_LEADER if there was none.
     lost_leader_id: int = NO_LEADER
 
 
-@dataclass(slots=True)
-class Candidate:
+class Candidate(msgspec.Struct):
     """Voted for itself in a new epoch and asks the others."""
 
     election_deadline: float
     granted: set[int]
-    rejected: set[int] = field(default_factory=set)
+    rejected: set[int] = msgspec.field(default_factory=set)
 
 
-@dataclass(slots=True)
-class Follower:
+class Follower(msgspec.Struct):
     """Fetches from the leader of the epoch. An observer too, with no deadline."""
 
     leader_id: int
@@ -61,8 +58,7 @@ class Follower:
     syncing_to: int | None = None
 
 
-@dataclass(slots=True)
-class ReplicaState:
+class ReplicaState(msgspec.Struct):
     """What a leader knows of another replica."""
 
     # It has all below this on disk; None until it fetched in this epoch.
@@ -72,16 +68,14 @@ class ReplicaState:
     begin_sent_ms: float = -NEVER
 
 
-@dataclass(slots=True)
-class ParkedFetch:
+class ParkedFetch(msgspec.Struct):
     """A fetch that waits for records."""
 
     request: FetchRequest
     deadline: float
 
 
-@dataclass(slots=True)
-class Leader:
+class Leader(msgspec.Struct):
     """Won the election of its epoch."""
 
     # Offset of its LeaderChange record: nothing is committed before that is.
@@ -91,14 +85,13 @@ class Leader:
     synced_offset: int
     # The other voters.
     voters: dict[int, ReplicaState]
-    observers: dict[int, ReplicaState] = field(default_factory=dict)
-    parked: dict[int, ParkedFetch] = field(default_factory=dict)
+    observers: dict[int, ReplicaState] = msgspec.field(default_factory=dict)
+    parked: dict[int, ParkedFetch] = msgspec.field(default_factory=dict)
     # When to step down unless a majority of the voters has fetched by then.
     check_quorum_deadline: float = NEVER
 
 
-@dataclass(slots=True)
-class Resigned:
+class Resigned(msgspec.Struct):
     """Led this epoch and gave it up, by its own will or by a restart; still tells the others."""
 
     election_deadline: float

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.record.batch import (
     CONTROL_FLAG,
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 _RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5
 
 
-@dataclass(slots=True)
-class BatchBuilder:
+class BatchBuilder(msgspec.Struct):
     """Collects records and makes one batch of them.
 
     Offsets follow each other from `base_offset` unless `append_at` gives them. With log append time
@@ -59,12 +59,12 @@ class BatchBuilder:
     # When tombstones of the batch may be removed (KIP-534); None for not set.
     delete_horizon: int | None = None
 
-    record_count: int = field(default=0, init=False)
+    record_count: int = 0
     # Timestamp that deltas start from: the first record's, or the delete horizon.
-    _base_timestamp: int = field(default=NO_TIMESTAMP, init=False)
-    _max_timestamp: int = field(default=NO_TIMESTAMP, init=False)
-    _last_offset_delta: int = field(default=-1, init=False)
-    _payload: bytearray = field(default_factory=bytearray, init=False)
+    _base_timestamp: int = NO_TIMESTAMP
+    _max_timestamp: int = NO_TIMESTAMP
+    _last_offset_delta: int = -1
+    _payload: bytearray = msgspec.field(default_factory=bytearray)
 
     def append(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 
@@ -28,8 +29,7 @@ OUTDATED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionProposal:
+class AlterPartitionProposal(msgspec.Struct, frozen=True):
     """The ISR that a leader wants."""
 
     topic_id: bytes
@@ -47,8 +47,7 @@ class AlterPartitionProposal:
         return tuple(broker_id for broker_id, _ in self.new_isr)
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionAnswer:
+class AlterPartitionAnswer(msgspec.Struct, frozen=True):
     """What the controller made of it; with an error the other fields say nothing."""
 
     error: ErrorCode

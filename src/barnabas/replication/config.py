@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType, DynamicMode
 from barnabas.settings.range import at_least
@@ -38,8 +38,7 @@ DEFINITION = ConfigDefinition(
 FETCH_SESSION_EVICTION_MS = 120_000
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationConfig:
+class ReplicationConfig(msgspec.Struct, frozen=True):
     """Values of the keys above; times in ms."""
 
     replica_lag_time_max_ms: int = 30_000

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.results import UNKNOWN_OFFSET
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicPartition
 
 
-@dataclass(slots=True)
-class DeleteRecordsResult:
+class DeleteRecordsResult(msgspec.Struct):
     """Answer for one partition."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -25,8 +25,7 @@ class DeleteRecordsResult:
     low_watermark: int = UNKNOWN_OFFSET
 
 
-@dataclass(slots=True)
-class PendingDelete:
+class PendingDelete(msgspec.Struct):
     """One partition whose low watermark has not reached the wanted offset."""
 
     topic_partition: TopicPartition

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.delayed_produce import PartitionLookup
@@ -41,8 +42,7 @@ class FetchSource(PartitionLookup, Protocol):
         ...
 
 
-@dataclass(slots=True)
-class WaitingPartition:
+class WaitingPartition(msgspec.Struct):
     """One partition of a waiting fetch."""
 
     topic_id_partition: TopicIdPartition

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.waiting.delayed_operation import DelayedOperation
@@ -32,8 +33,7 @@ class ProduceSource(PartitionLookup, Protocol):
         ...
 
 
-@dataclass(slots=True)
-class PendingAppend:
+class PendingAppend(msgspec.Struct):
     """One partition of the request that is appended and not yet acknowledged."""
 
     topic_partition: TopicPartition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from barnabas.storage.read_result import FetchIsolation
 
@@ -24,8 +24,7 @@ def fetch_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
     return FetchIsolation.HIGH_WATERMARK
 
 
-@dataclass(slots=True)
-class FetchParams:
+class FetchParams(msgspec.Struct):
     """The request as a whole."""
 
     # Api version of the request: up to 2 byte limits are hard, up to 10 only leaders answer.
@@ -65,8 +64,7 @@ class FetchParams:
         return self.version <= 2
 
 
-@dataclass(slots=True)
-class FetchPartitionData:
+class FetchPartitionData(msgspec.Struct):
     """What is asked of one partition."""
 
     fetch_offset: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetch_context import (
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 _SESSION_ID_MAX = 0x7FFF_FFFF
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRequest:
+class SessionRequest(msgspec.Struct, frozen=True):
     """What a fetch request says about its session."""
 
     session_id: int

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class IsrState:
+class IsrState(msgspec.Struct, frozen=True):
     """The ISR as the controller last confirmed it, and a change of it on its way.
 
     While a change is in flight the controller may or may not have made it, so the larger of both

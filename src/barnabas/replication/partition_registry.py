@@ -4,8 +4,9 @@ Kafka's ReplicaManager)."""
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from barnabas.metadata.configs_image import TOPIC
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
@@ -48,14 +49,13 @@ class LogStore(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class LeadershipChanges:
+class LeadershipChanges(msgspec.Struct):
     """What applying a delta has changed on this broker."""
 
     # Led from now on, or led as before with a changed registration.
-    leaders: list[Partition] = field(default_factory=list)
-    followers: list[Partition] = field(default_factory=list)
-    deleted: list[TopicPartition] = field(default_factory=list)
+    leaders: list[Partition] = msgspec.field(default_factory=list)
+    followers: list[Partition] = msgspec.field(default_factory=list)
+    deleted: list[TopicPartition] = msgspec.field(default_factory=list)
 
     @property
     def touched(self) -> list[TopicPartition]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
@@ -21,8 +22,7 @@ class BrokersView(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSettings:
+class PartitionSettings(msgspec.Struct, frozen=True):
     """What all partitions of a broker share."""
 
     node_id: int

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
@@ -85,8 +86,7 @@ class LogManagement(LogStore, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationParts:
+class ReplicationParts(msgspec.Struct, frozen=True):
     """What a replica manager is joined with."""
 
     wheel: TimingWheel

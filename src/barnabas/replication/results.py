@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 
@@ -18,8 +19,7 @@ UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
 
 
-@dataclass(slots=True)
-class ProduceResult:
+class ProduceResult(msgspec.Struct):
     """Answer to the records for one partition."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -45,8 +45,7 @@ class EpochEndOffset(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(slots=True)
-class FetchResult:
+class FetchResult(msgspec.Struct):
     """Answer to a fetch of one partition."""
 
     error: ErrorCode
@@ -75,8 +74,7 @@ def failed_fetch(error: ErrorCode) -> FetchResult:
     return FetchResult(error, UNKNOWN_OFFSET, UNKNOWN_OFFSET, UNKNOWN_OFFSET, b"")
 
 
-@dataclass(slots=True)
-class ListOffsetResult:
+class ListOffsetResult(msgspec.Struct):
     """Answer to a ListOffsets of one partition; all -1 if no record fits."""
 
     error: ErrorCode = ErrorCode.NONE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import uvloop
 
 from barnabas.runtime.child_offload import ChildOffload
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 _WORKERS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(msgspec.Struct, frozen=True):
     """All doors in one value; parts take the ones they need."""
 
     clock: Clock

@@ -9,8 +9,9 @@ per turn, in the simulated world and in tests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +32,7 @@ class OffloadError(RuntimeError):
     """The work was not done for a reason that is not its own: its process died or never began."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffloadTask:
+class OffloadTask(msgspec.Struct, frozen=True):
     """A function of a module with its argument; both, and all it tells, can be pickled."""
 
     work: Work

@@ -6,8 +6,9 @@ arbitrary pieces, delays and drops them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
 
 from barnabas.runtime.disk import Bytes
 
@@ -128,8 +129,7 @@ class Listening(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ListenOptions:
+class ListenOptions(msgspec.Struct, frozen=True):
     """What the kernel is told about a listener and the connections that it accepts."""
 
     # Connections that wait to be accepted.

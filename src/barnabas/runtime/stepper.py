@@ -7,8 +7,9 @@ loop is entered once per wait and not once per event.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
 
 from barnabas.runtime.loop import close_loop, new_loop, system_runtime
 from barnabas.runtime.sockets import USUAL_OPTIONS

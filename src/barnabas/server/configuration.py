@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.config import DEFINITION as COORDINATOR_KEYS
@@ -40,8 +41,7 @@ BROKER_KEYS = (
 _RENAMED = {"broker.id": "node.id"}
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(msgspec.Struct, frozen=True):
     """What a broker is started with."""
 
     parsed: ParsedConfig

@@ -7,10 +7,10 @@ answer nor a slow reader holds up the loop or fills the memory.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import h11
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,8 +35,7 @@ _REASONS = {
 _TEXT = "text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpAnswer(msgspec.Struct, frozen=True):
     """What to answer; the pieces of the body are asked for one at a time."""
 
     status: int

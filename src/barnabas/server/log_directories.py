@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.storage.errors import InconsistentDirectoryError
@@ -47,8 +48,7 @@ def describe_directory_failure(path: str, error: OSError) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DataDirectories:
+class DataDirectories(msgspec.Struct, frozen=True):
     """What could be opened, and what could not."""
 
     # Those of log.dirs, in their order.
@@ -69,8 +69,7 @@ class DataDirectories:
             directory.close()
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryPaths:
+class DirectoryPaths(msgspec.Struct, frozen=True):
     """What is configured."""
 
     # log.dirs

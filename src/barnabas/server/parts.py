@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from barnabas.storage.log_manager import LogManager
 
 
-@dataclass(slots=True)
-class NodeParts:
+class NodeParts(msgspec.Struct):
     """What handlers of every listener may use; a handler keeps the few that it does use."""
 
     node_id: int
@@ -50,7 +50,6 @@ class NodeParts:
     served: Mapping[int, ServedApi]
 
 
-@dataclass(slots=True)
 class ServerParts(NodeParts):
     """What handlers of a broker's listeners may use."""
 

@@ -7,8 +7,9 @@ once its heartbeats show that it has caught up with the metadata.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -38,8 +39,7 @@ _RETRY_MS = 20
 _SHUTDOWN_MS_MAX = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Registrant:
+class Registrant(msgspec.Struct, frozen=True):
     """Who registers."""
 
     node_id: int

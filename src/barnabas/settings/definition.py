@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from barnabas.settings.key import (
     REQUIRED,
@@ -100,8 +101,7 @@ class ConfigDefinition:
         return self._keys[name].parse(text)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ParsedConfig:
+class ParsedConfig(msgspec.Struct, frozen=True):
     """A value for every key of a definition, with typed access by Kafka's key name."""
 
     definition: ConfigDefinition
@@ -158,8 +158,8 @@ class ParsedConfig:
         return None if key.sensitive else key.format(self.values[name])
 
     def build(self, cls: type[C]) -> C:
-        """A config dataclass whose fields are named like keys, with `_` for `.` and `-`."""
+        """A config struct whose fields are named like keys, with `_` for `.` and `-`."""
         by_attribute = {key.attribute: self.values[key.name] for key in self.definition}
         target: Any = cls
-        names = [field.name for field in dataclasses.fields(target) if field.init]
+        names = target.__struct_fields__
         return cls(**{name: by_attribute[name] for name in names if name in by_attribute})

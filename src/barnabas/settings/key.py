@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 if TYPE_CHECKING:
     from barnabas.settings.range import ConfigValue, Range
@@ -64,8 +65,7 @@ class ConfigError(ValueError):
         self.allowed = allowed
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(msgspec.Struct, frozen=True):
     """A broker key that gives a topic key its default, in another unit perhaps."""
 
     name: str
@@ -77,8 +77,7 @@ class Synonym:
         return value * self.factor if value >= 0 else value
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(msgspec.Struct, frozen=True):
     """A key's declaration."""
 
     name: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
 ConfigValue: TypeAlias = bool | int | float | str | list[str] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(msgspec.Struct, frozen=True):
     """A condition on a parsed value; `text` completes the sentence "allowed: ..."."""
 
     text: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import errno
 import posixpath
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from barnabas.sim.file import Inode, SimFile
 
@@ -28,8 +29,7 @@ _MISSING = object()
 _SIZE_BYTES = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
-class DiskFault:
+class DiskFault(msgspec.Struct, frozen=True):
     """An error that operations on paths with this prefix meet."""
 
     prefix: str

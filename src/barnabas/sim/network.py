@@ -7,9 +7,10 @@ and lets connection attempts run into their time-out; when it heals, what was he
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.runtime.sockets import USUAL_OPTIONS
 from barnabas.sim.stream import SimStream
@@ -27,8 +28,7 @@ _FIRST_FREE_PORT = 20_000
 _WHOLE_READ_SHARE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkWeather:
+class NetworkWeather(msgspec.Struct, frozen=True):
     """How bad it is; delays in milliseconds of virtual time."""
 
     delay_min_ms: float = 0.05

@@ -9,8 +9,10 @@ moves or deletes a log calls its cleaning off before.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from barnabas.runtime.offload import OffloadError, OffloadTask, SlicedOffload
 from barnabas.settings.key import ConfigError
@@ -64,8 +66,7 @@ class CleanableLogs(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Pass:
+class Pass(msgspec.Struct):
     """A log that is being compacted."""
 
     partition: TopicPartition
@@ -80,8 +81,7 @@ class Pass:
     stats: CleaningStats | None = None
 
 
-@dataclass(slots=True)
-class CleanerStatistics:
+class CleanerStatistics(msgspec.Struct):
     """What was done so far."""
 
     passes: int = 0

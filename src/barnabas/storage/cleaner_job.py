@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +30,7 @@ class LastRecord(NamedTuple):
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningJob:
+class CleaningJob(msgspec.Struct, frozen=True):
     """One pass over one log."""
 
     directory: str
@@ -72,8 +72,7 @@ class CleanedSegment(NamedTuple):
     replaced: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class CleaningStats:
+class CleaningStats(msgspec.Struct):
     """What a pass did: told last."""
 
     records_read: int = 0

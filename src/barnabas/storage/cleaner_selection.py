@@ -7,8 +7,9 @@ and a sync may be using its files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
 
 from barnabas.storage.config import LONG_MAX
 
@@ -53,8 +54,7 @@ class CleanableOffsets(NamedTuple):
     is_reset: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogToClean:
+class LogToClean(msgspec.Struct, frozen=True):
     """How much there is to do for a log."""
 
     first_dirty_offset: int

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from barnabas.settings.definition import (
     ConfigDefinition,
@@ -48,8 +50,7 @@ _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _STRING, _LIST, _DOUBLE = ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(msgspec.Struct, frozen=True):
     """The topic configs that a log obeys, with Kafka's defaults; times in ms."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
@@ -85,11 +86,11 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
     # Age at which a segment is rolled: in a compacted topic no more than its records may stay as
     # they are. Worked out once, since each append asks.
-    segment_ms_max: int = field(init=False, default=0)
+    segment_ms_max: int = 0
 
     def __post_init__(self) -> None:
         compacted_ms = self.max_compaction_lag_ms if self.is_compacted else LONG_MAX
-        object.__setattr__(self, "segment_ms_max", min(self.segment_ms, compacted_ms))
+        force_setattr(self, "segment_ms_max", min(self.segment_ms, compacted_ms))
 
     @property
     def is_compacted(self) -> bool:
@@ -107,8 +108,7 @@ class LogConfig:
         return self.message_timestamp_type == "LogAppendTime"
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerConfig:
+class CleanerConfig(msgspec.Struct, frozen=True):
     """The broker keys of the log cleaner."""
 
     log_cleaner_enable: bool = True
@@ -123,8 +123,7 @@ class CleanerConfig:
     log_cleaner_backoff_ms: int = 15_000
 
 
-@dataclass(frozen=True, slots=True)
-class StorageConfig:
+class StorageConfig(msgspec.Struct, frozen=True):
     """The broker keys of the log manager; the rest of them are defaults of topics."""
 
     log_retention_check_interval_ms: int = 5 * MINUTE_MS
@@ -134,9 +133,9 @@ class StorageConfig:
     log_initial_task_delay_ms: int = 30_000
     producer_id_expiration_ms: int = DAY_MS
     producer_id_expiration_check_interval_ms: int = 10 * MINUTE_MS
-    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    cleaner: CleanerConfig = msgspec.field(default_factory=CleanerConfig)
     # Of topics that set nothing themselves.
-    log_defaults: LogConfig = field(default_factory=LogConfig)
+    log_defaults: LogConfig = msgspec.field(default_factory=LogConfig)
 
 
 def _topic_key(

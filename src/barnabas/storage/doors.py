@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.metrics.histogram import Histogram
 
@@ -23,8 +24,7 @@ def _ignore_failure(directory: str, error: OSError) -> None:
     """Nobody listens: the raised KafkaStorageError alone tells."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogDoors:
+class LogDoors(msgspec.Struct, frozen=True):
     """The doors that every log of a process shares."""
 
     disk: Disk
@@ -39,11 +39,10 @@ class LogDoors:
     # Where logs are compacted; None: on the loop, in slices.
     offload: Offload | None = None
     # How long syncs took that ran off the loop, ms.
-    flush_times: Histogram = field(default_factory=Histogram)
+    flush_times: Histogram = msgspec.field(default_factory=Histogram)
 
 
-@dataclass(frozen=True, slots=True)
-class LogOpening:
+class LogOpening(msgspec.Struct, frozen=True):
     """What is known of a log before it is opened."""
 
     topic_partition: TopicPartition

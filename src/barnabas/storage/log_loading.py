@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
 
 from barnabas.storage.checkpoint import CheckpointError, OffsetCheckpoint
 from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, take_marker
@@ -70,8 +71,7 @@ class FoundLog(NamedTuple):
     is_future: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoadingParts:
+class LoadingParts(msgspec.Struct, frozen=True):
     """What a directory is loaded with."""
 
     config: StorageConfig

@@ -7,8 +7,9 @@ hold the loop; files are written and removed off it.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, write_marker
 from barnabas.storage.cleaner import LogCleaner

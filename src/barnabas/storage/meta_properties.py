@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.protocol.primitives import ZERO_UUID, uuid_from_string, uuid_to_string
 from barnabas.settings.properties import PropertiesError, format_properties, parse_properties
@@ -16,8 +17,7 @@ FILE_NAME = "meta.properties"
 _VERSION = "1"
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(msgspec.Struct, frozen=True):
     """The identity of a data directory."""
 
     cluster_id: str

@@ -7,8 +7,9 @@ producer state is replayed from the last snapshot before it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.storage.batch_scan import headers, valid_batches
 from barnabas.storage.config import LONG_MAX
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
 _SLICE_BYTES = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedLog:
+class LoadedLog(msgspec.Struct, frozen=True):
     """What was found in a directory."""
 
     segments: Segments

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.testing.server_process import ServerProcess
 
@@ -22,8 +23,7 @@ REPLICATION_LISTENER = "REPLICATION"
 Address = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeOptions:
+class NodeOptions(msgspec.Struct, frozen=True):
     """What a node is, before it has a process."""
 
     node_id: int

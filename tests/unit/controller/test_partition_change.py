@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from barnabas.controller.partition_change import ElectionRules, changed_partition
 from barnabas.metadata.partition_registration import PartitionRegistration

@@ -7,8 +7,9 @@ synced. The invariants are checked at each step, under the names of ARCHITECTURE
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.core import RaftCore

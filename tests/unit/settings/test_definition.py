@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import pytest
 
 from barnabas.settings.definition import (
@@ -105,9 +104,8 @@ def test_a_required_key_must_be_given() -> None:
         definition.parse({})
 
 
-def test_a_config_dataclass_is_built_by_the_names_of_its_fields() -> None:
-    @dataclass(frozen=True)
-    class Part:
+def test_a_config_struct_is_built_by_the_names_of_its_fields() -> None:
+    class Part(msgspec.Struct, frozen=True):
         retention_ms: int
         preallocate: bool
 

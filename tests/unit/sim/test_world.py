@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from barnabas.sim.world import SimWorld
 from unit.runtime.streams import Recorder

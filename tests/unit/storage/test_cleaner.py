@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from barnabas.record.compression import GZIP, LZ4, SNAPPY, ZSTD
 from barnabas.storage.config import CleanerConfig, LogConfig

@@ -69,7 +69,7 @@ class MortalBench(CleanerBench):
     def __init__(self, seed: int = 1) -> None:
         self.counting: CountingDisk | None = None
         super().__init__(COMPACTED, seed=seed)
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         self.counting = CountingDisk(self.disk)
         self.doors = replace(self.doors, disk=self.counting)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
 from barnabas.settings.definition import ConfigError
@@ -18,7 +16,7 @@ from barnabas.storage.config import (
 )
 
 
-def test_defaults_are_those_of_the_dataclass() -> None:
+def test_defaults_are_those_of_the_struct() -> None:
     assert log_config({}) == LogConfig()
     assert storage_config(BROKER_CONFIGS.parse({})) == StorageConfig()
 
@@ -51,4 +49,5 @@ def test_a_value_out_of_range_names_the_key() -> None:
 
 def test_every_field_of_a_log_config_is_a_topic_key() -> None:
     names = {key.attribute for key in TOPIC_CONFIGS}
-    assert {each.name for each in fields(LogConfig) if each.init} == names
+    worked_out = {"segment_ms_max"}
+    assert set(LogConfig.__struct_fields__) - worked_out == names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig

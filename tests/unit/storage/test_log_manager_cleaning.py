@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.disk import DiskFault

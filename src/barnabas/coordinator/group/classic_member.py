@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 NO_ASSIGNMENT = b""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberTimes:
+class MemberTimes(msgspec.Struct, frozen=True):
     """What a member may take, in ms."""
 
     # Between two signs of life.
@@ -24,8 +24,7 @@ class MemberTimes:
     rebalance_timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemberIdentity:
+class MemberIdentity(msgspec.Struct, frozen=True):
     """Who a member is, for as long as it is one."""
 
     member_id: str

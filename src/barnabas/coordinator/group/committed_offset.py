@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from barnabas.coordinator.result import CoordinatorRecord
 from barnabas.protocol.record_frame import decode_coordinator_value
@@ -15,8 +15,7 @@ _VERSION_WITH_EXPIRY = 1
 _VERSION = 4
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(msgspec.Struct, frozen=True):
     """What a group has committed for one partition."""
 
     offset: int

@@ -6,9 +6,10 @@ ask in `group_requests`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.coordinator.driver import CoordinatorDriver
 from barnabas.coordinator.group.committed_offset import CommittedOffset
@@ -61,8 +62,7 @@ _APPEND_ERRORS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
+class _Commit(msgspec.Struct, frozen=True):
     """One commit on its way."""
 
     request: OffsetCommitRequest

@@ -6,8 +6,9 @@ that what a later version or another broker wrote is not lost to whoever rewrite
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.coordinator.group.classic_group import (
     NO_MEMBER_ID,
@@ -50,8 +51,7 @@ _OFFSET_COMMIT_TYPES = frozenset({0, 1})
 _GROUP_TYPE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class MemberClaim:
+class MemberClaim(msgspec.Struct, frozen=True):
     """Who a request says it comes from."""
 
     group_id: str
@@ -62,8 +62,7 @@ class MemberClaim:
     group_instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsToCommit:
+class OffsetsToCommit(msgspec.Struct, frozen=True):
     """One request's offsets for one group; topics exist and have names."""
 
     claim: MemberClaim

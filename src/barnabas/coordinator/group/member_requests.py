@@ -5,9 +5,10 @@ What can be told without the group is told here; the rest is the business of `me
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic_group import failed_join, failed_sync
 from barnabas.coordinator.group.rebalance import append_error

@@ -8,9 +8,11 @@ returns (KIP-814), protocol type and name checked (KIP-559).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic_group import NO_MEMBER_ID, failed_join, failed_sync
 from barnabas.coordinator.group.classic_member import ClassicMember, MemberIdentity, MemberTimes
@@ -39,8 +41,7 @@ _SKIP_ASSIGNMENT_SINCE = 9
 _REASON_LENGTH_MAX = 255
 
 
-@dataclass(frozen=True, slots=True)
-class Joining:
+class Joining(msgspec.Struct, frozen=True):
     """One JoinGroup on its way."""
 
     request: JoinGroupRequest

@@ -8,8 +8,9 @@ beyond what the log takes.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.coordinator.group.committed_offset import offset_tombstone
 from barnabas.coordinator.group.group_record import group_tombstone
@@ -41,8 +42,7 @@ _EXPIRY_KEY = ("expiry",)
 _SLICE_KEY = ("cleaning",)
 
 
-@dataclass(slots=True)
-class _Pass:
+class _Pass(msgspec.Struct):
     """One look at all groups."""
 
     rule: Rule

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.server.quotas.config import INT_MAX, LISTENER_OVERRIDABLE, parse_overrides
 
@@ -13,23 +14,21 @@ if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerBounds:
+class ListenerBounds(msgspec.Struct, frozen=True):
     """Of one listener's connections."""
 
     connections: int = INT_MAX
     rate: int = INT_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionBounds:
+class ConnectionBounds(msgspec.Struct, frozen=True):
     """Of all connections, of those of one address, and of those of single listeners."""
 
     connections: int = INT_MAX
     rate: int = INT_MAX
     per_address: int = INT_MAX
-    by_address: Mapping[str, int] = field(default_factory=dict)
-    by_listener: Mapping[str, ListenerBounds] = field(default_factory=dict)
+    by_address: Mapping[str, int] = msgspec.field(default_factory=dict)
+    by_listener: Mapping[str, ListenerBounds] = msgspec.field(default_factory=dict)
     # The brokers' own listener, which the limit of all connections does not hold back; None when
     # it is the only one.
     protected_listener: str | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.metadata.client_quotas_image import ClientQuotasImage
 from barnabas.server.quotas.limits import QuotaLimits
@@ -20,8 +21,7 @@ _THROTTLE_MS_MAX = 0x7FFF_FFFF
 _SWEPT_EVERY = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaWindows:
+class QuotaWindows(msgspec.Struct, frozen=True):
     """`quota.window.num` and `quota.window.size.seconds`, in ms."""
 
     count: int

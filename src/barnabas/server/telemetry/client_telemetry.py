@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from barnabas.metadata.client_metrics_configs import (
     ALL_METRICS,
@@ -46,8 +47,7 @@ _DECOMPRESSED_FACTOR = 16
 _NEVER = float("-inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """A resource of type client metrics, parsed."""
 
     metrics: tuple[str, ...]
@@ -55,8 +55,7 @@ class Subscription:
     match: Mapping[str, re.Pattern[str]]
 
 
-@dataclass(slots=True)
-class ClientInstance:
+class ClientInstance(msgspec.Struct):
     """One client as the broker knows it."""
 
     # Of the subscriptions when this was worked out; another object means: work it out again.
