@@ -27,6 +27,10 @@ COMMANDS: dict[str, LazyCommand] = {
     "groups": LazyCommand(
         "barnabas.cli.groups", "groups", "List, describe, reset and delete groups."
     ),
+    "partitions": LazyCommand(
+        "barnabas.cli.partitions.commands", "partitions", "Show, move and elect partitions."
+    ),
+    "quorum": LazyCommand("barnabas.cli.quorum", "quorum", "Describe and change the voters."),
     "configs": LazyCommand("barnabas.cli.configs", "configs", "List, describe and change configs."),
     "log": LazyCommand("barnabas.cli.log.commands", "log", "Show and check the files of a log."),
     "doctor": LazyCommand(

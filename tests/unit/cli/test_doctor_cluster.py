@@ -18,14 +18,10 @@ from barnabas.cli.doctor.address import examine_cluster
 from barnabas.cli.doctor.commands import doctor
 from barnabas.cli.doctor.diagnosis import Diagnosis
 from barnabas.cli.doctor.directory import check_space
-from barnabas.client.admin.cluster_info import (
-    ClusterDescription,
-    QuorumDescription,
-    QuorumReplica,
-    Versions,
-)
+from barnabas.client.admin.cluster_info import ClusterDescription, Versions
 from barnabas.client.admin.configs import ConfigEntry
 from barnabas.client.admin.log_dirs import LogDirectory
+from barnabas.client.admin.quorum import QuorumDescription, QuorumReplica
 from barnabas.client.errors import broker_error
 from barnabas.client.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
 from barnabas.protocol.api_keys import ApiKey

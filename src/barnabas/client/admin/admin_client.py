@@ -13,13 +13,19 @@ from barnabas.client.admin import (
     configs,
     groups,
     log_dirs,
+    offsets,
     partitions,
+    quorum,
     quotas,
+    reassignments,
+    topic_partitions,
     topics,
+    transactions,
 )
 from barnabas.client.admin.sender import AdminSender, CoordinatorOf
 from barnabas.client.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError
+from barnabas.client.list_offsets import offset_spec
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.quotas import QuotaEntity
     from barnabas.client.cluster import Cluster
     from barnabas.client.coordinators import Coordinators
+    from barnabas.client.list_offsets import ListedOffset
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.client.waiter import Waiter
 
@@ -93,10 +100,83 @@ class AdminClient:
         return self._sender.send(CONTROLLER, call)
 
     def describe_producers(
-        self, wanted: Iterable[TopicPartition]
+        self, wanted: Iterable[TopicPartition], *, once: bool = False
     ) -> dict[TopicPartition, list[partitions.ActiveProducer] | ClientError]:
-        """The producers that the partitions' leaders remember."""
-        return self._sender.send_to_leaders(wanted, partitions.describe_producers)
+        """The producers that the partitions' leaders remember; `once` makes one attempt."""
+        return self._sender.send_to_leaders(wanted, partitions.describe_producers, once=once)
+
+    def describe_topic_partitions(
+        self, names: Sequence[str] = ()
+    ) -> dict[str, topic_partitions.TopicState | ClientError]:
+        """Topics with their partitions as the controller has them, all topics if none is named."""
+        found: dict[str, topic_partitions.TopicState | ClientError] = {}
+        cursor: topic_partitions.Cursor | None = None
+        while True:
+            call = topic_partitions.describe_topic_partitions(names, cursor)
+            try:
+                page = self._sender.send(ANY_NODE, call)
+            except UnsupportedVersionError:
+                call = topic_partitions.describe_topics_by_metadata(names)
+                return self._sender.send(ANY_NODE, call).topics
+            for name, topic in page.topics.items():
+                known = found.setdefault(name, topic)
+                if known is not topic and not isinstance(known, ClientError):
+                    # A topic that goes on from the page before.
+                    assert not isinstance(topic, ClientError)
+                    known.partitions.update(topic.partitions)
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+
+    def list_offsets(
+        self, specs: Mapping[TopicPartition, str | int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, ListedOffset | ClientError]:
+        """Offsets that the leaders tell, in one attempt; a result or error for each.
+
+        See `Client.list_offsets` for `specs`; that one tries until all are known.
+        """
+
+        def call_for(
+            part: list[TopicPartition],
+        ) -> AdminCall[dict[TopicPartition, ListedOffset | ClientError]]:
+            wanted = {tp: offset_spec(specs[tp]) for tp in part}
+            return offsets.list_offsets(wanted, self._timeout_ms, read_committed=read_committed)
+
+        return self._sender.send_to_leaders(specs, call_for, once=True)
+
+    def list_replica_offsets(
+        self, specs: Mapping[int, Mapping[TopicPartition, str | int]]
+    ) -> dict[int, dict[TopicPartition, ListedOffset | ClientError] | ClientError]:
+        """Offsets that replicas tell of their own logs, by node, in one attempt.
+
+        "latest" is the log end offset, "earliest" the log start offset, of leaders and followers.
+        """
+        self._sender.refresh()
+        calls = {
+            node: offsets.list_offsets(
+                {tp: offset_spec(spec) for tp, spec in wanted.items()},
+                self._timeout_ms,
+                replica_id=offsets.DEBUGGING_CONSUMER,
+            )
+            for node, wanted in specs.items()
+        }
+        return self._sender.send_each(calls, once=True)
+
+    # Reassignments
+
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, BrokerError | None]:
+        """Begin reassignments to the given replicas, cancel those for None."""
+        call = reassignments.alter_reassignments(targets, self._timeout_ms)
+        return self._sender.send(CONTROLLER, call)
+
+    def list_reassignments(
+        self, wanted: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, reassignments.Reassignment]:
+        """The reassignments under way."""
+        call = reassignments.list_reassignments(wanted, self._timeout_ms)
+        return self._sender.send(CONTROLLER, call)
 
     # Configs
 
@@ -158,20 +238,25 @@ class AdminClient:
         nodes = [broker.id for broker in self.describe_cluster().brokers]
         self._sender.refresh()
         found: dict[str, groups.GroupListing] = {}
-        for answer in self._sender.send_each(nodes, groups.list_groups(states, types)).values():
+        call = groups.list_groups(states, types)
+        for answer in self._sender.send_each(dict.fromkeys(nodes, call)).values():
             if isinstance(answer, ClientError):
                 raise answer
             found.update((group.group_id, group) for group in answer)
         return [found[name] for name in sorted(found)]
 
     def describe_groups(
-        self, names: Iterable[str]
+        self, names: Iterable[str], *, once: bool = False
     ) -> dict[str, groups.GroupDescription | ClientError]:
-        """Groups with their members; one that is not there has the state Dead."""
+        """Groups with their members; one that is not there has the state Dead.
+
+        With `once` there is one attempt, and what may pass (a coordinator that loads) is a result.
+        """
         wanted = list(names)
-        found = self._sender.send_to_coordinators(wanted, groups.describe_consumer_groups)
+        send = self._sender.send_to_coordinators
+        found = send(wanted, groups.describe_consumer_groups, once=once)
         classic = [name for name in wanted if _is_classic(found[name])]
-        found.update(self._sender.send_to_coordinators(classic, groups.describe_classic_groups))
+        found.update(send(classic, groups.describe_classic_groups, once=once))
         return found
 
     def coordinators(self, names: Iterable[str]) -> dict[str, int | ClientError]:
@@ -213,9 +298,20 @@ class AdminClient:
         """The cluster's id, its controller and its brokers."""
         return self._sender.send(ANY_NODE, cluster_info.describe_cluster())
 
-    def describe_quorum(self) -> cluster_info.QuorumDescription:
+    def describe_quorum(self) -> quorum.QuorumDescription:
         """The metadata quorum."""
-        return self._sender.send(ANY_NODE, cluster_info.describe_quorum())
+        return self._sender.send(ANY_NODE, quorum.describe_quorum())
+
+    def add_voter(
+        self, node: int, directory_id: bytes, endpoints: Sequence[quorum.VoterEndpoint]
+    ) -> None:
+        """Make a controller that follows the metadata log a voter of the quorum."""
+        call = quorum.add_voter(node, directory_id, endpoints, self._timeout_ms)
+        self._sender.send(ANY_NODE, call)
+
+    def remove_voter(self, node: int, directory_id: bytes) -> None:
+        """Take a voter out of the quorum."""
+        self._sender.send(ANY_NODE, quorum.remove_voter(node, directory_id))
 
     def describe_versions(self, node: int = ANY_NODE) -> cluster_info.Versions:
         """APIs and features of a broker."""
@@ -223,13 +319,32 @@ class AdminClient:
         return self._sender.send(node, cluster_info.describe_versions())
 
     def describe_log_dirs(
-        self, nodes: Iterable[int]
+        self, nodes: Iterable[int], *, once: bool = False
     ) -> dict[int, list[log_dirs.LogDirectory] | ClientError]:
-        """The log directories of brokers."""
+        """The log directories of brokers; with `once` in one attempt, of unknown ones an error."""
         wanted = list(nodes)
-        for node in wanted:
-            self._know(node)
-        return self._sender.send_each(wanted, log_dirs.describe_log_dirs())
+        if once:
+            self._sender.refresh()
+        else:
+            for node in wanted:
+                self._know(node)
+        call = log_dirs.describe_log_dirs()
+        return self._sender.send_each(dict.fromkeys(wanted, call), once=once)
+
+    # Transactions
+
+    def list_transactions(
+        self, producer_ids: Sequence[int] = ()
+    ) -> list[transactions.TransactionListing]:
+        """Transactions of these producer ids, of all if none is given, in one attempt."""
+        nodes = [broker.id for broker in self.describe_cluster().brokers]
+        self._sender.refresh()
+        call = transactions.list_transactions(producer_ids)
+        found: list[transactions.TransactionListing] = []
+        for answer in self._sender.send_each(dict.fromkeys(nodes, call), once=True).values():
+            if not isinstance(answer, ClientError):
+                found += answer
+        return found
 
 
 def _is_classic(found: object) -> bool:

@@ -1,4 +1,4 @@
-"""The cluster, its metadata quorum, and what its brokers speak (KIP-700, KIP-595, KIP-584)."""
+"""The cluster, and what its brokers speak (KIP-700, KIP-1073, KIP-584)."""
 
 from __future__ import annotations
 
@@ -14,30 +14,19 @@ from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from barnabas.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    PartitionDataRequest,
-    ReplicaState,
-    TopicDataRequest,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from barnabas.protocol.schema import Message
 
 __all__ = [
     "ClusterDescription",
-    "QuorumDescription",
-    "QuorumReplica",
     "Versions",
     "describe_cluster",
-    "describe_quorum",
     "describe_versions",
 ]
 
-METADATA_TOPIC = "__cluster_metadata"
+# From this version on brokers that are registered and fenced are listed too (KIP-1073).
+_FENCED_FROM = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +35,11 @@ class ClusterDescription:
 
     cluster_id: str
     controller_id: int
+    # Those that serve clients.
     brokers: tuple[NodeInfo, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumReplica:
-    """A voter or observer of the metadata log; times are ms, -1 if not known."""
-
-    node_id: int
-    log_end_offset: int
-    last_fetch_timestamp: int
-    last_caught_up_timestamp: int
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumDescription:
-    """The metadata quorum as its leader sees it."""
-
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-    voters: tuple[QuorumReplica, ...]
-    observers: tuple[QuorumReplica, ...]
+    # Those that are registered and may not serve: stopped, dead or not ready. Empty if the broker
+    # that was asked is too old to tell.
+    fenced: tuple[NodeInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,52 +57,26 @@ class Versions:
 def describe_cluster() -> AdminCall[ClusterDescription]:
     """The cluster's id, controller and brokers."""
 
-    def build(_version: int) -> Message:
-        return DescribeClusterRequest(include_cluster_authorized_operations=False)
+    def build(version: int) -> Message:
+        request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+        if version >= _FENCED_FROM:
+            request.include_fenced_brokers = True
+        return request
 
     def read(response: Message) -> ClusterDescription:
         assert isinstance(response, DescribeClusterResponse)
         raise_error(response.error_code, "describe cluster", response.error_message)
-        brokers = tuple(NodeInfo(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
-        return ClusterDescription(response.cluster_id, response.controller_id, brokers)
+        brokers, fenced = (
+            tuple(
+                NodeInfo(b.broker_id, b.host, b.port, b.rack)
+                for b in response.brokers
+                if b.is_fenced is is_fenced
+            )
+            for is_fenced in (False, True)
+        )
+        return ClusterDescription(response.cluster_id, response.controller_id, brokers, fenced)
 
     return AdminCall(ApiKey.DESCRIBE_CLUSTER, build, read)
-
-
-def describe_quorum() -> AdminCall[QuorumDescription]:
-    """Leader, voters and observers of the metadata log."""
-
-    def build(_version: int) -> Message:
-        partitions = [PartitionDataRequest(partition_index=0)]
-        topic = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=partitions)
-        return DescribeQuorumRequest(topics=[topic])
-
-    def read(response: Message) -> QuorumDescription:
-        assert isinstance(response, DescribeQuorumResponse)
-        raise_error(response.error_code, "metadata quorum", response.error_message)
-        partition = response.topics[0].partitions[0]
-        raise_error(partition.error_code, "metadata quorum", partition.error_message)
-        return QuorumDescription(
-            partition.leader_id,
-            partition.leader_epoch,
-            partition.high_watermark,
-            _replicas(partition.current_voters),
-            _replicas(partition.observers),
-        )
-
-    return AdminCall(ApiKey.DESCRIBE_QUORUM, build, read)
-
-
-def _replicas(states: Iterable[ReplicaState]) -> tuple[QuorumReplica, ...]:
-    return tuple(
-        QuorumReplica(
-            state.replica_id,
-            state.log_end_offset,
-            state.last_fetch_timestamp,
-            state.last_caught_up_timestamp,
-        )
-        for state in states
-    )
 
 
 def describe_versions() -> AdminCall[Versions]:

@@ -79,6 +79,10 @@ class GroupMember:
     host: str
     topics: tuple[str, ...] = ()
     assignment: tuple[TopicPartition, ...] = ()
+    # What the group wants it to read, and the epoch it has come to; of the new protocol only, else
+    # None and -1.
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,8 @@ def _consumer(group: DescribedConsumerGroup) -> GroupDescription | ClientError:
             member.client_host.removeprefix("/"),
             tuple(sorted(member.subscribed_topic_names)),
             _partitions(member.assignment),
+            _partitions(member.target_assignment),
+            member.member_epoch,
         )
         for member in group.members
     )

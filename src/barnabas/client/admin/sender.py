@@ -15,7 +15,7 @@ from barnabas.client.retrying import OnDone, RetryingCall
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.client.admin.call import AdminCall
     from barnabas.client.cluster import Cluster
@@ -56,9 +56,22 @@ class AdminSender:
         """
         return self._waiter.wait(self._retrying(to, call), _name(call))
 
-    def send_each(self, nodes: Iterable[int], call: AdminCall[T]) -> dict[int, T | ClientError]:
-        """Send the same to several nodes at once; each one's result or error."""
-        return self._waiter.wait_all({node: self._retrying(node, call) for node in nodes})
+    def send_each(
+        self, calls: Mapping[int, AdminCall[T]], *, once: bool = False
+    ) -> dict[int, T | ClientError]:
+        """Send to several nodes at once; each one's result or error.
+
+        Args:
+            calls: what to send, by node.
+            once: one attempt each: that a node does not answer is an answer, too.
+        """
+        if once:
+            return self._waiter.wait_all(
+                {node: self._attempt(node, call) for node, call in calls.items()}
+            )
+        return self._waiter.wait_all(
+            {node: self._retrying(node, call) for node, call in calls.items()}
+        )
 
     def _retrying(self, to: int | CoordinatorOf, call: AdminCall[T]) -> Callable[[OnDone[T]], None]:
         cluster = self._cluster
@@ -120,9 +133,14 @@ class AdminSender:
         self,
         groups: Iterable[str],
         call_for: Callable[[list[str]], AdminCall[dict[str, T | ClientError]]],
+        *,
+        once: bool = False,
     ) -> dict[str, T | ClientError]:
-        """One call per coordinator over its groups; each group's result or error."""
-        return self._spread(list(dict.fromkeys(groups)), self.coordinators, call_for)
+        """One call per coordinator over its groups; each group's result or error.
+
+        With `once` errors that may pass are results too.
+        """
+        return self._spread(list(dict.fromkeys(groups)), self.coordinators, call_for, once=once)
 
     def send_to_leaders(
         self,
@@ -130,15 +148,22 @@ class AdminSender:
         call_for: Callable[
             [list[TopicPartition]], AdminCall[dict[TopicPartition, T | ClientError]]
         ],
+        *,
+        once: bool = False,
     ) -> dict[TopicPartition, T | ClientError]:
-        """One call per leader over its partitions; each partition's result or error."""
-        return self._spread(list(dict.fromkeys(partitions)), self._leaders_of, call_for)
+        """One call per leader over its partitions; each partition's result or error.
+
+        With `once` errors that may pass are results too.
+        """
+        return self._spread(list(dict.fromkeys(partitions)), self._leaders_of, call_for, once=once)
 
     def _spread(
         self,
         remaining: list[K],
         locate: Callable[[list[K]], dict[K, int | ClientError]],
         call_for: Callable[[list[K]], AdminCall[dict[K, T | ClientError]]],
+        *,
+        once: bool,
     ) -> dict[K, T | ClientError]:
         clock = self._cluster.runtime.clock
         deadline_ms = clock.monotonic_ms() + self._cluster.config.default_api_timeout_ms
@@ -148,7 +173,7 @@ class AdminSender:
             found.update(self._round(remaining, locate, call_for))
             attempts += 1
             delay_ms = self._cluster.retry_backoff.delay_ms(attempts)
-            if clock.monotonic_ms() + delay_ms >= deadline_ms:
+            if once or clock.monotonic_ms() + delay_ms >= deadline_ms:
                 break
             remaining = [key for key in remaining if _is_passing(found[key])]
             if remaining:

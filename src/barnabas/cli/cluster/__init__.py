@@ -1,0 +1,1 @@
+"""`barnabas cluster`: clusters of processes on this machine."""

@@ -1,0 +1,1 @@
+"""`barnabas partitions`: where partitions are, how far their replicas, and moving them."""

@@ -1,0 +1,99 @@
+"""`barnabas partitions elect`: have leaders elected."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.completing import complete_topics
+from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.client.errors import BrokerError
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["elect_leaders"]
+
+EXAMPLES = """\b
+Examples:
+  barnabas partitions elect                       all whose preferred leader does not lead
+  barnabas partitions elect orders payments:0,3
+  barnabas partitions elect orders:0 --unclean --yes
+"""
+
+
+@click.command("elect", epilog=EXAMPLES)
+@click.argument(
+    "specs", nargs=-1, metavar="[TOPIC[:PARTITION,...]...]", shell_complete=complete_topics
+)
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="Let a replica lead that may lack committed records, where no other is left.",
+)
+@click.option("-y", "--yes", is_flag=True, help="With --unclean: do not ask.")
+@client_options
+def elect_leaders(
+    specs: Sequence[str],
+    unclean: bool,
+    yes: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Have the preferred replicas lead again, or with --unclean any that is alive.
+
+    An unclean leader has what it has: records that were committed may be lost for ever. Where a
+    leader leads already nothing happens.
+    """
+    from barnabas.cli.partition_specs import partitions_of
+    from barnabas.client.admin.partitions import ElectionType
+
+    if unclean and not specs:
+        raise click.UsageError("name the partitions that --unclean is for")
+    if unclean and not yes and sys.stdin.isatty():
+        question = f"Committed records of {' '.join(specs)} may be lost. Elect?"
+        click.confirm(question, abort=True, err=True)
+    kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+    with connected(bootstrap, properties) as client:
+        wanted = partitions_of(client, specs) if specs else None
+        results = client.admin.elect_leaders(kind, wanted)
+        _report(client, results, as_json=as_json)
+
+
+def _report(
+    client: Client, results: Mapping[TopicPartition, BrokerError | None], *, as_json: bool
+) -> None:
+    elected = [tp for tp, error in results.items() if error is None]
+    topics = client.describe_topics({tp.topic for tp in elected})
+    failed = False
+    for tp, error in sorted(results.items()):
+        needless = error is not None and error.error_code == ErrorCode.ELECTION_NOT_NEEDED
+        failed = failed or (error is not None and not needless)
+        leader = topics[tp.topic].partitions[tp.partition].leader if error is None else None
+        if as_json:
+            echo_json(
+                {
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "leader": leader,
+                    "error": None if error is None else error.error_code.name,
+                    "message": None if error is None else error.detail,
+                }
+            )
+        elif error is None:
+            click.echo(f"{tp}: {leader} leads")
+        elif needless:
+            click.echo(f"{tp}: no election needed")
+        else:
+            problem(str(error))
+    if not results and not as_json:
+        click.echo("all partitions are led by their preferred replicas")
+    if failed:
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,206 @@
+"""Plans of reassignment: which replicas go where so that brokers carry the same and little moves.
+
+Only arithmetic. A plan uses the given brokers only; their numbers of replicas, and of partitions
+whose preferred leader they are, differ by one at most; no two replicas of a partition share a rack
+while there are racks without one. Nothing moves that need not: of two brokers of which one carries
+two replicas more, it always has a partition that the other lacks, so one replica moved per surplus
+is both enough and the least. Which replica comes first costs no move.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["Move", "PlanError", "moves", "plan_assignment"]
+
+
+class PlanError(ValueError):
+    """What was asked for cannot be done; says why."""
+
+
+class Move(NamedTuple):
+    """What a plan does to one partition."""
+
+    partition: TopicPartition
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        """Replicas that have to be copied."""
+        return tuple(replica for replica in self.after if replica not in self.before)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        """Replicas that go."""
+        return tuple(replica for replica in self.before if replica not in self.after)
+
+
+def moves(
+    current: Mapping[TopicPartition, Sequence[int]], wanted: Mapping[TopicPartition, Sequence[int]]
+) -> list[Move]:
+    """The partitions whose replicas, or their order, change."""
+    return [
+        Move(tp, tuple(current[tp]), tuple(after))
+        for tp, after in wanted.items()
+        if tuple(current[tp]) != tuple(after)
+    ]
+
+
+def plan_assignment(
+    current: Mapping[TopicPartition, Sequence[int]],
+    racks: Mapping[int, str | None],
+    replication_factor: int | None = None,
+) -> dict[TopicPartition, list[int]]:
+    """The replicas of each partition, preferred leader first.
+
+    Args:
+        current: the replicas of today.
+        racks: the brokers to use, with their racks.
+        replication_factor: how many replicas; as many as today when None.
+
+    Raises:
+        PlanError: there are fewer brokers than replicas.
+    """
+    planner = _Planner(racks)
+    for tp, replicas in current.items():
+        count = len(replicas) if replication_factor is None else replication_factor
+        if count > len(racks):
+            brokers = ",".join(map(str, sorted(racks)))
+            raise PlanError(f"{tp} is to have {count} replicas, and there are brokers {brokers}")
+        planner.counts[tp] = count
+        planner.replicas[tp] = [replica for replica in replicas if replica in racks]
+    planner.fit()
+    planner.spread()
+    planner.balance()
+    planner.lead()
+    return planner.replicas
+
+
+@dataclass(slots=True)
+class _Planner:
+    """The work of one plan."""
+
+    racks: Mapping[int, str | None]
+    replicas: dict[TopicPartition, list[int]]
+    counts: dict[TopicPartition, int]
+
+    def __init__(self, racks: Mapping[int, str | None]) -> None:
+        self.racks = racks
+        self.replicas = {}
+        self.counts = {}
+
+    def load(self) -> dict[int, int]:
+        """Replicas per broker."""
+        load = dict.fromkeys(sorted(self.racks), 0)
+        for replicas in self.replicas.values():
+            for replica in replicas:
+                load[replica] += 1
+        return load
+
+    def fit(self) -> None:
+        """Give each partition as many replicas as it is to have."""
+        load = self.load()
+        for tp, replicas in self.replicas.items():
+            while len(replicas) > self.counts[tp]:
+                # Not who leads, if it can be helped; rather one whose rack is there twice.
+                spare = max(
+                    replicas[1:] or replicas, key=lambda r: (self._crowd(r, replicas), load[r], r)
+                )
+                replicas.remove(spare)
+                load[spare] -= 1
+            while len(replicas) < self.counts[tp]:
+                absent = [broker for broker in load if broker not in replicas]
+                added = min(absent, key=lambda b: (self._crowd(b, replicas), load[b], b))
+                replicas.append(added)
+                load[added] += 1
+
+    def spread(self) -> None:
+        """Move replicas that share a rack to racks without one."""
+        load = self.load()
+        for replicas in self.replicas.values():
+            for index, replica in enumerate(replicas):
+                others = replicas[:index] + replicas[index + 1 :]
+                better = [b for b in load if b not in replicas and not self._crowd(b, others)]
+                if self._crowd(replica, others) and better:
+                    chosen = min(better, key=lambda b: (load[b], b))
+                    replicas[index] = chosen
+                    load[replica] -= 1
+                    load[chosen] += 1
+
+    def balance(self) -> None:
+        """Move replicas from brokers with many to brokers with few, while no rack suffers."""
+        load = self.load()
+        while move := self._next_move(load):
+            tp, over, under = move
+            replicas = self.replicas[tp]
+            replicas[replicas.index(over)] = under
+            load[over] -= 1
+            load[under] += 1
+
+    def _next_move(self, load: Mapping[int, int]) -> tuple[TopicPartition, int, int] | None:
+        """A replica to move from the fullest broker possible to the emptiest."""
+        for over in sorted(load, key=lambda b: (-load[b], b)):
+            for under in sorted(load, key=lambda b: (load[b], b)):
+                if load[over] - load[under] < 2:
+                    break
+                for tp, replicas in self.replicas.items():
+                    if over not in replicas or under in replicas:
+                        continue
+                    others = [replica for replica in replicas if replica != over]
+                    if self._crowd(under, others) <= self._crowd(over, others):
+                        return tp, over, under
+        return None
+
+    def lead(self) -> None:
+        """Put another replica first where a broker would lead much more than another."""
+        leads = dict.fromkeys(sorted(self.racks), 0)
+        for replicas in self.replicas.values():
+            leads[replicas[0]] += 1
+        for over in sorted(leads, key=lambda b: -leads[b]):
+            while path := self._lighter(over, leads):
+                for tp, successor in path:
+                    replicas = self.replicas[tp]
+                    leads[replicas[0]] -= 1
+                    leads[successor] += 1
+                    replicas.remove(successor)
+                    replicas.insert(0, successor)
+
+    def _lighter(self, over: int, leads: Mapping[int, int]) -> list[tuple[TopicPartition, int]]:
+        """The shortest chain of changes by which `over` leads one less, a lighter broker one more.
+
+        Empty if there is none.
+        """
+        came_by: dict[int, tuple[TopicPartition, int]] = {}
+        waiting = deque([over])
+        while waiting:
+            broker = waiting.popleft()
+            if leads[over] - leads[broker] >= 2:
+                path = []
+                while broker != over:
+                    tp, before = came_by[broker]
+                    path.append((tp, broker))
+                    broker = before
+                return path
+            for tp, replicas in self.replicas.items():
+                if replicas[0] != broker:
+                    continue
+                for follower in replicas[1:]:
+                    if follower != over and follower not in came_by:
+                        came_by[follower] = (tp, broker)
+                        waiting.append(follower)
+        return []
+
+    def _crowd(self, broker: int, replicas: Iterable[int]) -> int:
+        """How many of `replicas` share the broker's rack; without racks none do."""
+        rack = self.racks[broker]
+        if rack is None:
+            return 0
+        return sum(self.racks[each] == rack for each in replicas if each != broker)

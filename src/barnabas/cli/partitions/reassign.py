@@ -1,0 +1,159 @@
+"""`barnabas partitions reassign`: move replicas to other brokers, watched and throttled."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.completing import complete_topics
+from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.partitions.moving import (
+    await_moves,
+    cancel_moves,
+    echo_moves,
+    echo_status,
+    start_moves,
+)
+from barnabas.cli.partitions.plan import PlanError, moves, plan_assignment
+from barnabas.cli.partitions.targets import (
+    current_replicas,
+    plan_json,
+    read_file,
+    read_specs,
+)
+from barnabas.cli.partitions.throttle import clear_throttles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["reassign_partitions"]
+
+EXAMPLES = """\b
+Examples:
+  barnabas partitions reassign --replicas orders:0=1,2,3          what would move
+  barnabas partitions reassign --replicas orders:0=1,2,3 --execute
+  barnabas partitions reassign orders --brokers 1,2,4 --execute --throttle 50000000
+  barnabas partitions reassign --brokers 1,2,3 --replication-factor 3 --json > plan.json
+  barnabas partitions reassign --file plan.json --execute --no-wait
+  barnabas partitions reassign --status
+  barnabas partitions reassign --cancel
+
+\b
+With --brokers a plan is made that uses these brokers evenly and moves as few replicas as possible;
+racks are kept apart. Without topics it is for all topics, internal ones too. --json prints a plan
+as a file that --file takes, and so does Kafka's own tool.
+--throttle bounds what brokers send and take for the replicas that move, until all have arrived.
+"""
+
+
+@click.command("reassign", epilog=EXAMPLES)
+@click.argument("topics", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topics)
+@click.option(
+    "-r",
+    "--replicas",
+    "specs",
+    multiple=True,
+    metavar="TOPIC:PARTITION=ID,...",
+    help="Replicas of a partition, preferred leader first. May be repeated.",
+)
+@click.option("-f", "--file", "path", metavar="FILE", help="A plan as JSON; - reads it from stdin.")
+@click.option("--brokers", metavar="ID,...", help="Make a plan for these brokers.")
+@click.option(
+    "--replication-factor", type=click.IntRange(1), help="With --brokers. [default: as today]"
+)
+@click.option("--execute", is_flag=True, help="Do it, instead of saying what would be done.")
+@click.option("--wait/--no-wait", default=True, help="Stay until all has moved. [default: wait]")
+@click.option("--throttle", type=click.IntRange(1), metavar="BYTES", help="Per broker and second.")
+@click.option("--status", is_flag=True, help="What is moving, and how far it is.")
+@click.option("--cancel", is_flag=True, help="Go back to the replicas of before.")
+@client_options
+def reassign_partitions(
+    topics: Sequence[str],
+    specs: Sequence[str],
+    path: str | None,
+    brokers: str | None,
+    replication_factor: int | None,
+    execute: bool,
+    wait: bool,
+    throttle: int | None,
+    status: bool,
+    cancel: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Move replicas to other brokers. Says what would be done unless --execute is given.
+
+    With --wait, which is the default, Ctrl-C leaves the moves to go on by themselves; throttles are
+    then taken off by --status once nothing moves any more, and by --cancel.
+    """
+    ways = [bool(specs), path is not None, brokers is not None, status, cancel]
+    if sum(ways) != 1:
+        raise click.UsageError("give one of --replicas, --file, --brokers, --status, --cancel")
+    if replication_factor is not None and brokers is None:
+        raise click.UsageError("--replication-factor goes with --brokers")
+    if topics and (specs or path is not None):
+        raise click.UsageError("topics go with --brokers, --status and --cancel")
+    with connected(bootstrap, properties) as client:
+        if status:
+            echo_status(client, topics, as_json=as_json)
+            return
+        if cancel:
+            cancel_moves(client, topics, as_json=as_json)
+            return
+        current, wanted = _targets(client, topics, specs, path, brokers, replication_factor)
+        planned = moves(current, wanted)
+        if not execute:
+            if as_json:
+                echo_json(plan_json(wanted))
+            else:
+                echo_moves(planned)
+                if planned:
+                    click.echo("nothing was done: --execute does it", err=True)
+            return
+        if not start_moves(client, planned, throttle, as_json=as_json):
+            sys.exit(EXIT_FAILED)
+        if wait and planned:
+            await_moves(client, planned)
+            if throttle is not None:
+                clear_throttles(client, {move.partition.topic for move in planned})
+
+
+def _targets(
+    client: Client,
+    topics: Sequence[str],
+    specs: Sequence[str],
+    path: str | None,
+    brokers: str | None,
+    replication_factor: int | None,
+) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, list[int]]]:
+    """Replicas of today and those that are wanted."""
+    if brokers is None:
+        wanted = read_specs(specs) if specs else read_file(path or "-")
+        current = current_replicas(client, {tp.topic for tp in wanted})
+        for tp in wanted:
+            if tp not in current:
+                raise click.UsageError(f"{tp.topic} has no partition {tp.partition}")
+        return {tp: current[tp] for tp in wanted}, wanted
+    ids = [word.strip() for word in brokers.split(",")]
+    if not all(word.isdigit() for word in ids):
+        raise click.UsageError(f"--brokers {brokers}: write ids such as 1,2,3")
+    known = {node.id: node.rack for node in client.describe_cluster().brokers}
+    absent = sorted({int(word) for word in ids} - set(known))
+    if absent:
+        problem(f"there is no broker {absent[0]}; the brokers are {sorted(known)}")
+        sys.exit(EXIT_FAILED)
+    current = current_replicas(client, topics)
+    try:
+        planned = plan_assignment(
+            current, {int(word): known[int(word)] for word in ids}, replication_factor
+        )
+    except PlanError as error:
+        problem(str(error))
+        sys.exit(EXIT_FAILED)
+    return current, planned

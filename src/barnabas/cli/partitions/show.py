@@ -1,0 +1,273 @@
+"""`barnabas partitions [TOPIC...]`: the table of partitions, once or live."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.completing import complete_topics
+from barnabas.cli.output import client_options, connected, echo_json
+from barnabas.cli.tables import Styled, bad, dim, echo_line, echo_table, good, warn
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from barnabas.cli.partitions.snapshot import PartitionSnapshot
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["rows", "show_partitions", "snapshot_json"]
+
+EXAMPLES = """\b
+Examples:
+  barnabas partitions show
+  barnabas partitions show orders --live
+  barnabas partitions show --unwell --json
+
+\b
+"end" is the leader's log end offset, "hw" the high watermark, "lag" how far each follower's end is
+behind. ELR: replicas out of sync that have everything committed. Exit status 1 with --unwell if any
+partition is.
+"""
+# A broker that does not answer is a finding, not a reason to wait for minutes.
+DEFAULTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "15000"}
+_BAD = {"offline", "under-min-isr"}
+_QUIET = {"not-preferred"}
+
+
+@click.command("show", epilog=EXAMPLES)
+@click.argument("names", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topics)
+@click.option("-i", "--live", is_flag=True, help="Stay and show changes; Ctrl-C ends it.")
+@click.option(
+    "--interval", type=click.FloatRange(0.2), default=1.0, show_default=True, help="With --live, s."
+)
+@click.option("--unwell", is_flag=True, help="Only those that are not as they should be.")
+@click.option("--internal", is_flag=True, help="Internal topics too.")
+@client_options
+def show_partitions(
+    names: Sequence[str],
+    live: bool,
+    interval: float,
+    unwell: bool,
+    internal: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Show leader, epoch, offsets, replicas in sync and lag of partitions."""
+    from barnabas.cli.partitions.snapshot import take_snapshots
+
+    if live and (as_json or not sys.stdout.isatty()):
+        raise click.UsageError("--live is for terminals, and goes without --json")
+    with connected(bootstrap, properties, DEFAULTS) as client:
+        if live:
+            _show_live(client, names, interval, unwell=unwell, internal=internal)
+            return
+        found = take_snapshots(client, names, internal=internal)
+        shown = [each for each in found if not unwell or is_unwell(each)]
+        if as_json:
+            echo_json([snapshot_json(each) for each in shown])
+        elif shown:
+            echo_table(*rows(shown))
+        if not as_json:
+            _echo_sum(found)
+        if unwell and shown:
+            sys.exit(1)
+
+
+def is_unwell(snapshot: PartitionSnapshot) -> bool:
+    """Whether more is to be said of it than that another replica is preferred as leader."""
+    return any(mark not in _QUIET for mark in snapshot.marks)
+
+
+def _echo_sum(found: Sequence[PartitionSnapshot]) -> None:
+    if not sys.stdout.isatty():
+        return
+    unwell = sum(is_unwell(each) for each in found)
+    count = f"{len(found)} partition{'' if len(found) == 1 else 's'}"
+    if unwell:
+        echo_line(dim(f"{count}, "), warn(f"{unwell} not well"), dim("; `barnabas why` says why"))
+    else:
+        echo_line(dim(f"{count}, "), good("all well"))
+
+
+def rows(
+    shown: Sequence[PartitionSnapshot], rates: Mapping[TopicPartition, float] | None = None
+) -> tuple[list[str], list[list[object]]]:
+    """Columns and rows of the table; a column of which nothing is to be told is left out."""
+    with_elr = any(each.state.elr for each in shown)
+    columns = ["topic", "#", "leader", "epoch", "end", "hw", "replicas", "isr"]
+    columns += ["elr"] if with_elr else []
+    columns += ["lag"]
+    columns += ["rec/s"] if rates is not None else []
+    columns += ["state"]
+    return columns, [_row(each, rates, with_elr=with_elr) for each in shown]
+
+
+def _row(
+    shown: PartitionSnapshot, rates: Mapping[TopicPartition, float] | None, *, with_elr: bool
+) -> list[object]:
+    from barnabas.cli.top.screen import amount
+
+    state = shown.state
+    leader: object = state.leader if state.leader >= 0 else bad("none")
+    watermark = shown.high_watermark
+    behind = shown.end is not None and isinstance(watermark, int) and watermark < shown.end
+    isr = _nodes(state.isr)
+    row: list[object] = [
+        *shown.partition,
+        leader,
+        state.leader_epoch if state.leader_epoch >= 0 else None,
+        shown.end,
+        (warn(watermark) if behind else watermark) if isinstance(watermark, int) else None,
+        _nodes(state.replicas),
+        warn(isr) if shown.out_of_sync else isr,
+    ]
+    if with_elr:
+        row.append(_nodes(state.elr or ()) or None)
+    row.append(_lags(shown))
+    if rates is not None:
+        row.append(amount(rates.get(shown.partition)))
+    row.append(_marks(shown))
+    return row
+
+
+def _nodes(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes))
+
+
+def _lags(shown: PartitionSnapshot) -> object:
+    """NODE:LAG of each follower; "?" if it did not tell, "gone" if it is not there."""
+    words = []
+    worst = 0
+    for node in shown.state.replicas:
+        if node == shown.state.leader:
+            continue
+        lag = shown.lag_of(node)
+        if lag is not None:
+            words.append(f"{node}:{lag}")
+            worst = max(worst, lag)
+        else:
+            words.append(f"{node}:{'?' if node in shown.ends else 'gone'}")
+            worst = max(worst, 1)
+    text = " ".join(words) or None
+    if text is None:
+        return dim(None)
+    return warn(text) if worst else good(text)
+
+
+def _marks(shown: PartitionSnapshot) -> Styled:
+    marks = shown.marks
+    if not marks:
+        return good("well")
+    # The first says it all, but for a move.
+    told = [mark for mark in marks if mark == marks[0] or mark == "moving"]
+    style = bad if marks[0] in _BAD else dim if marks[0] in _QUIET else warn
+    return style(" ".join(told))
+
+
+def snapshot_json(shown: PartitionSnapshot) -> dict[str, Any]:
+    """Everything about one partition."""
+    state = shown.state
+    moving = shown.reassignment
+    return {
+        "topic": shown.partition.topic,
+        "partition": shown.partition.partition,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "log_end_offset": shown.end,
+        "high_watermark": shown.high_watermark if isinstance(shown.high_watermark, int) else None,
+        "replicas": list(state.replicas),
+        "isr": list(state.isr),
+        "elr": None if state.elr is None else list(state.elr),
+        "last_known_elr": None if state.last_known_elr is None else list(state.last_known_elr),
+        "offline_replicas": list(state.offline_replicas),
+        "min_insync_replicas": shown.min_isr,
+        "followers": [
+            {"replica": node, "log_end_offset": shown.end_of(node), "lag": shown.lag_of(node)}
+            for node in state.replicas
+            if node != state.leader
+        ],
+        "reassignment": None
+        if moving is None
+        else {"adding": list(moving.adding), "removing": list(moving.removing)},
+        "marks": list(shown.marks),
+    }
+
+
+def _show_live(
+    client: Client, names: Sequence[str], interval: float, *, unwell: bool, internal: bool
+) -> None:
+    from rich.live import Live
+
+    from barnabas.cli.partitions.snapshot import take_snapshots
+    from barnabas.cli.tables import console
+
+    before: list[PartitionSnapshot] = []
+    rates: dict[TopicPartition, float] = {}
+    before_at = 0.0
+    terminal = console()
+    with Live(console=terminal, screen=True, auto_refresh=False) as live:
+        while True:
+            trouble = None
+            try:
+                found = take_snapshots(client, names, internal=internal)
+            except ClientError as error:
+                found, trouble = before, f"no answer, these are the last figures: {error}"
+            at = time.monotonic()
+            if before and trouble is None:
+                rates = _rates(before, found, at - before_at)
+            shown = [each for each in found if not unwell or is_unwell(each)]
+            live.update(_screen(shown, rates, trouble, terminal.height), refresh=True)
+            before, before_at = found, at
+            time.sleep(interval)
+
+
+def _rates(
+    before: Sequence[PartitionSnapshot], after: Sequence[PartitionSnapshot], seconds: float
+) -> dict[TopicPartition, float]:
+    """Records per second that became readable."""
+    earlier = {each.partition: each.high_watermark for each in before}
+    rates = {}
+    for each in after:
+        start, end = earlier.get(each.partition), each.high_watermark
+        if isinstance(start, int) and isinstance(end, int) and seconds > 0:
+            rates[each.partition] = max(0, end - start) / seconds
+    return rates
+
+
+def _screen(
+    shown: Sequence[PartitionSnapshot],
+    rates: Mapping[TopicPartition, float],
+    trouble: str | None,
+    height: int,
+) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from barnabas.cli.tables import table
+
+    unwell = sum(is_unwell(each) for each in shown)
+    head = Text.assemble(
+        ("barnabas partitions", "bold"),
+        f"  {len(shown)} partitions  ",
+        (f"{unwell} not well", "yellow") if unwell else ("all well", "green"),
+        ("   Ctrl-C ends", "dim"),
+    )
+    parts: list[RenderableType] = [head, Text("")]
+    if trouble is not None:
+        parts[1] = Text(trouble, style="bold red")
+    # What is not well comes first where not everything has room.
+    room = max(1, height - 5)
+    fitting = sorted(shown, key=lambda each: not is_unwell(each))[:room]
+    fitting.sort(key=lambda each: each.partition)
+    parts.append(table(*rows(fitting, rates)))
+    if len(shown) > room:
+        parts.append(Text(f"… {len(shown) - room} more", style="dim"))
+    return Group(*parts)

@@ -1,0 +1,102 @@
+"""What replicas partitions are to have: as words, as a file of Kafka's tool, and as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from barnabas.client.facade import Client
+
+__all__ = ["current_replicas", "plan_json", "read_file", "read_specs"]
+
+_SPEC = re.compile(r"(?P<topic>[\w.-]+):(?P<partition>\d+)=(?P<replicas>\d+(?:,\d+)*)", re.ASCII)
+
+
+def read_specs(specs: Sequence[str]) -> dict[TopicPartition, list[int]]:
+    """TOPIC:PARTITION=ID,... each.
+
+    Raises:
+        click.UsageError: one is something else.
+    """
+    wanted: dict[TopicPartition, list[int]] = {}
+    for spec in specs:
+        found = _SPEC.fullmatch(spec)
+        if found is None:
+            raise click.UsageError(f"--replicas {spec}: write TOPIC:PARTITION=1,2,3")
+        tp = TopicPartition(found["topic"], int(found["partition"]))
+        _add(wanted, tp, [int(word) for word in found["replicas"].split(",")])
+    return wanted
+
+
+def read_file(path: str) -> dict[TopicPartition, list[int]]:
+    """A reassignment file of Kafka's tool.
+
+    Raises:
+        click.UsageError: it cannot be read, or is none.
+    """
+    try:
+        with click.open_file(path) as file:
+            plan = json.load(file)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"{path}: {error}") from None
+    wanted: dict[TopicPartition, list[int]] = {}
+    try:
+        if plan.get("version", 1) != 1:
+            raise click.UsageError(f"{path}: version {plan['version']} is not known, only 1")
+        for entry in plan["partitions"]:
+            if any(directory != "any" for directory in entry.get("log_dirs", [])):
+                raise click.UsageError(f"{path}: log_dirs other than any are not moved here")
+            tp = TopicPartition(str(entry["topic"]), int(entry["partition"]))
+            _add(wanted, tp, [int(replica) for replica in entry["replicas"]])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        hint = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
+        raise click.UsageError(f"{path}: {error!r}; expected is {hint}") from None
+    return wanted
+
+
+def _add(wanted: dict[TopicPartition, list[int]], tp: TopicPartition, replicas: list[int]) -> None:
+    if tp in wanted:
+        raise click.UsageError(f"{tp} is named twice")
+    if len(set(replicas)) != len(replicas):
+        raise click.UsageError(f"{tp}: a broker is named twice in {replicas}")
+    wanted[tp] = replicas
+
+
+def plan_json(wanted: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
+    """The same as that file."""
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
+            for tp, replicas in wanted.items()
+        ],
+    }
+
+
+def current_replicas(client: Client, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
+    """The replicas of topics, of all if none is named; of what moves already those to come.
+
+    Raises:
+        ClientError: no such topic.
+    """
+    names = sorted(topics)
+    if names:
+        client.describe_topics(names)
+    moving = client.admin.list_reassignments()
+    found: dict[TopicPartition, list[int]] = {}
+    for name, topic in client.admin.describe_topic_partitions(names).items():
+        if isinstance(topic, ClientError):
+            raise topic
+        for number, state in sorted(topic.partitions.items()):
+            tp = TopicPartition(name, number)
+            found[tp] = list(moving[tp].target if tp in moving else state.replicas)
+    return found

@@ -1,0 +1,267 @@
+"""`barnabas quorum`: the metadata quorum described, voters added and removed."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.tables import dim, echo_line, echo_table, good, strong, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.client.admin.quorum import QuorumDescription, QuorumReplica
+    from barnabas.client.facade import Client
+
+EXAMPLES = """\b
+Examples:
+  barnabas quorum describe
+  barnabas quorum describe --json
+  barnabas quorum add 4 --endpoint CONTROLLER://127.0.0.1:9196
+  barnabas quorum remove 2
+"""
+_DEFAULTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "15000"}
+_ENDPOINT = re.compile(r"(?P<name>[A-Za-z_][\w-]*)://\[?(?P<host>[^\]/]+?)\]?:(?P<port>\d{1,5})")
+# A follower fetches all the time, at the latest when the leader's answer of half a second came.
+_STALE_MS = 3_000
+
+
+@click.group(epilog=EXAMPLES)
+def quorum() -> None:
+    """Describe the metadata quorum, add and remove voters."""
+
+
+@quorum.command("describe", epilog="\b\nExamples:\n  barnabas quorum describe --json\n")
+@client_options
+def describe_quorum(bootstrap: str, properties: Sequence[str], as_json: bool) -> None:
+    """Show leader, epoch, high watermark, voters and observers with lag and times.
+
+    Ends with status 1 if so many voters are behind that another loss would stop the quorum.
+    """
+    with connected(bootstrap, properties, _DEFAULTS) as client:
+        found = client.admin.describe_quorum()
+    now = _leader_time(found)
+    behind = [voter.node_id for voter in found.voters if _is_stale(voter, found, now)]
+    if as_json:
+        echo_json(_as_json(found, now))
+    else:
+        _echo(found, behind, now)
+    if _is_in_danger(len(found.voters), len(behind)):
+        sys.exit(EXIT_FAILED)
+
+
+def _is_in_danger(voters: int, behind: int) -> bool:
+    """Whether one voter more that is lost would leave no majority, and none need be."""
+    return behind > 0 and voters - behind - 1 < voters // 2 + 1
+
+
+def _leader_time(found: QuorumDescription) -> int:
+    """The leader's clock when it answered: of itself it says that it has caught up now."""
+    for voter in found.voters:
+        if voter.node_id == found.leader_id and voter.last_caught_up_timestamp > 0:
+            return voter.last_caught_up_timestamp
+    return int(time.time() * 1000)
+
+
+def _is_stale(replica: QuorumReplica, found: QuorumDescription, now: int) -> bool:
+    if replica.node_id == found.leader_id:
+        return False
+    if replica.last_fetch_timestamp < 0:
+        return True
+    return now - max(replica.last_fetch_timestamp, replica.last_caught_up_timestamp) > _STALE_MS
+
+
+def _echo(found: QuorumDescription, behind: Sequence[int], now: int) -> None:
+    voters = len(found.voters)
+    echo_line(
+        strong(f"leader {found.leader_id}"),
+        f", epoch {found.leader_epoch}, high watermark {found.high_watermark}, "
+        f"{voters} voter{'' if voters == 1 else 's'}, "
+        f"{len(found.observers)} observer{'' if len(found.observers) == 1 else 's'}",
+    )
+    end = _end(found)
+    rows: list[tuple[object, ...]] = []
+    for role, replicas in (("voter", found.voters), ("observer", found.observers)):
+        for replica in sorted(replicas, key=lambda each: each.node_id):
+            leads = replica.node_id == found.leader_id
+            stale = _is_stale(replica, found, now)
+            known = replica.log_end_offset >= 0
+            lag = max(0, end - replica.log_end_offset) if known else None
+            rows.append(
+                (
+                    replica.node_id,
+                    good("leader") if leads else role,
+                    replica.log_end_offset if known else None,
+                    dim(lag) if lag is None else warn(lag) if lag and stale else good(lag),
+                    dim(None) if leads else _ago(replica.last_fetch_timestamp, now, stale=stale),
+                    dim(None)
+                    if leads
+                    else _ago(replica.last_caught_up_timestamp, now, stale=stale),
+                    _endpoints(found, replica) or dim(None),
+                )
+            )
+    echo_table(("node", "role", "end", "lag", "fetched", "caught up", "listens at"), rows)
+    if behind:
+        names = ", ".join(map(str, behind))
+        more = voters // 2 + 1
+        danger = _is_in_danger(voters, len(behind))
+        consequence = f"; {more} of {voters} have to be there" + (
+            ", so none may be lost any more" if danger else ""
+        )
+        echo_line(warn(f"voter {names} does not fetch{consequence}"))
+
+
+def _end(found: QuorumDescription) -> int:
+    ends = [each.log_end_offset for each in found.voters if each.node_id == found.leader_id]
+    return ends[0] if ends else found.high_watermark
+
+
+def _ago(timestamp: int, now: int, *, stale: bool) -> object:
+    if timestamp < 0:
+        return dim("never") if not stale else warn("never")
+    return (warn if stale else good)(ago(now - timestamp))
+
+
+def ago(elapsed_ms: float) -> str:
+    """A time that has passed, in words of at most ten letters."""
+    seconds = max(0.0, elapsed_ms) / 1000
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.1f} s ago"
+
+
+def _endpoints(found: QuorumDescription, replica: QuorumReplica) -> str:
+    if replica not in found.voters:
+        return ""
+    return " ".join(f"{e.host}:{e.port}" for e in found.endpoints.get(replica.node_id, ()))
+
+
+def _as_json(found: QuorumDescription, now: int) -> dict[str, Any]:
+    from barnabas.protocol.primitives import uuid_to_string
+
+    end = _end(found)
+
+    def replica(each: QuorumReplica) -> dict[str, Any]:
+        known = each.log_end_offset >= 0
+        return {
+            "node": each.node_id,
+            "directory_id": uuid_to_string(each.directory_id),
+            "log_end_offset": each.log_end_offset if known else None,
+            "lag": max(0, end - each.log_end_offset) if known else None,
+            "last_fetch_timestamp": each.last_fetch_timestamp,
+            "last_caught_up_timestamp": each.last_caught_up_timestamp,
+            "stale": _is_stale(each, found, now),
+            "endpoints": [
+                f"{e.listener}://{e.host}:{e.port}" for e in found.endpoints.get(each.node_id, ())
+            ],
+        }
+
+    return {
+        "leader": found.leader_id,
+        "leader_epoch": found.leader_epoch,
+        "high_watermark": found.high_watermark,
+        "leader_time": now,
+        "voters": [replica(each) for each in found.voters],
+        "observers": [replica(each) for each in found.observers],
+    }
+
+
+@quorum.command(
+    "add",
+    epilog="\b\nExamples:\n  barnabas quorum add 4 --endpoint CONTROLLER://127.0.0.1:9196\n",
+)
+@click.argument("node", type=click.IntRange(0), metavar="NODE")
+@click.option(
+    "-e",
+    "--endpoint",
+    "endpoints",
+    multiple=True,
+    required=True,
+    metavar="LISTENER://HOST:PORT",
+    help="Where it listens for the other controllers. May be repeated.",
+)
+@click.option(
+    "--directory-id", help="Of its metadata log. [default: what the quorum knows of the observer]"
+)
+@client_options
+def add_voter(
+    node: int,
+    endpoints: Sequence[str],
+    directory_id: str | None,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Make a controller that follows the metadata log a voter (a dynamic quorum, KIP-853).
+
+    Start it first and let it catch up: `barnabas quorum describe` shows it as an observer.
+    """
+    from barnabas.client.admin.quorum import VoterEndpoint
+
+    parsed = []
+    for text in endpoints:
+        found = _ENDPOINT.fullmatch(text)
+        if found is None:
+            raise click.UsageError(f"--endpoint {text}: write LISTENER://HOST:PORT")
+        parsed.append(VoterEndpoint(found["name"], found["host"], int(found["port"])))
+    with connected(bootstrap, properties, _DEFAULTS) as client:
+        known = client.admin.describe_quorum()
+        directory = _directory(known.observers, node, directory_id, "observer")
+        client.admin.add_voter(node, directory, parsed)
+        _say(client, "added", node, as_json=as_json)
+
+
+@quorum.command("remove", epilog="\b\nExamples:\n  barnabas quorum remove 2 --yes\n")
+@click.argument("node", type=click.IntRange(0), metavar="NODE")
+@click.option("--directory-id", help="Of its metadata log. [default: the voter's]")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@client_options
+def remove_voter(
+    node: int,
+    directory_id: str | None,
+    yes: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Take a voter out of the quorum (a dynamic quorum, KIP-853). Asks first on a terminal."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Remove voter {node} from the metadata quorum?", abort=True, err=True)
+    with connected(bootstrap, properties, _DEFAULTS) as client:
+        known = client.admin.describe_quorum()
+        directory = _directory(known.voters, node, directory_id, "voter")
+        client.admin.remove_voter(node, directory)
+        _say(client, "removed", node, as_json=as_json)
+
+
+def _directory(replicas: Sequence[QuorumReplica], node: int, given: str | None, role: str) -> bytes:
+    from barnabas.protocol.primitives import uuid_from_string
+    from barnabas.protocol.protocol_error import ProtocolError
+
+    if given is not None:
+        try:
+            return uuid_from_string(given)
+        except ProtocolError:
+            raise click.UsageError(
+                f"--directory-id {given} is no UUID as Kafka prints them"
+            ) from None
+    for each in replicas:
+        if each.node_id == node:
+            return each.directory_id
+    there = ", ".join(str(each.node_id) for each in replicas) or "none"
+    problem(f"the quorum has no {role} {node}; {role}s: {there}")
+    sys.exit(EXIT_FAILED)
+
+
+def _say(client: Client, done: str, node: int, *, as_json: bool) -> None:
+    voters = [each.node_id for each in client.admin.describe_quorum().voters]
+    if as_json:
+        echo_json({done: node, "voters": voters})
+    else:
+        click.echo(f"{done} voter {node}; voters: {', '.join(map(str, voters))}")

@@ -1,0 +1,1 @@
+"""`barnabas why`: why something waits, in words."""

@@ -1,0 +1,170 @@
+"""Topics partition by partition, with eligible leader replicas (KIP-966).
+
+Answers come in pages. Brokers before 3.8 have no such API: what Metadata tells takes its place, and
+the eligible leader replicas are not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.admin.call import AdminCall
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.describe_topic_partitions import (
+    CursorRequest,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    TopicRequest,
+)
+from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.protocol.schema import Message
+
+__all__ = [
+    "Cursor",
+    "PartitionState",
+    "TopicPage",
+    "TopicState",
+    "describe_topic_partitions",
+    "describe_topics_by_metadata",
+]
+
+_AUTO_CREATION_FROM = 4
+
+
+class Cursor(NamedTuple):
+    """Where the next page begins."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition as the controller has it."""
+
+    number: int
+    # -1 while there is none.
+    leader: int
+    # -1 if the broker is too old to tell.
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    # Replicas out of sync that have everything committed; None if the broker is too old to tell.
+    elr: tuple[int, ...] | None
+    # Those that were in sync last, when the others were lost uncleanly.
+    last_known_elr: tuple[int, ...] | None
+    # Replicas of brokers that do not serve, or on log directories that failed.
+    offline_replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """One topic with its partitions by number."""
+
+    name: str
+    # All zero if the broker is too old to tell.
+    topic_id: bytes
+    is_internal: bool
+    partitions: dict[int, PartitionState]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPage:
+    """Some partitions of some topics, and where the rest begins."""
+
+    topics: dict[str, TopicState | ClientError]
+    next_cursor: Cursor | None
+
+
+def describe_topic_partitions(names: Sequence[str], cursor: Cursor | None) -> AdminCall[TopicPage]:
+    """A page of the named topics, of all topics if none is named."""
+
+    def build(_version: int) -> Message:
+        request = DescribeTopicPartitionsRequest(
+            # The broker goes by the order of names and needs them so.
+            topics=[TopicRequest(name=name) for name in sorted(names)]
+        )
+        if cursor is not None:
+            request.cursor = CursorRequest(
+                topic_name=cursor.topic, partition_index=cursor.partition
+            )
+        return request
+
+    def read(response: Message) -> TopicPage:
+        assert isinstance(response, DescribeTopicPartitionsResponse)
+        found: dict[str, TopicState | ClientError] = {}
+        for topic in response.topics:
+            name = topic.name or ""
+            if topic.error_code:
+                found[name] = broker_error(topic.error_code, name)
+                continue
+            partitions = {p.partition_index: _state(p) for p in topic.partitions}
+            found[name] = TopicState(name, topic.topic_id, topic.is_internal, partitions)
+        following = response.next_cursor
+        if following is None:
+            return TopicPage(found, None)
+        return TopicPage(found, Cursor(following.topic_name, following.partition_index))
+
+    return AdminCall(ApiKey.DESCRIBE_TOPIC_PARTITIONS, build, read)
+
+
+def _state(partition: DescribeTopicPartitionsResponsePartition) -> PartitionState:
+    elr, last_known = partition.eligible_leader_replicas, partition.last_known_elr
+    return PartitionState(
+        partition.partition_index,
+        partition.leader_id,
+        partition.leader_epoch,
+        tuple(partition.replica_nodes),
+        tuple(partition.isr_nodes),
+        # A broker without the feature has none, and says so by null or by an empty list.
+        tuple(elr or ()),
+        tuple(last_known or ()),
+        tuple(partition.offline_replicas),
+    )
+
+
+def describe_topics_by_metadata(names: Sequence[str]) -> AdminCall[TopicPage]:
+    """The same from Metadata, in one page."""
+
+    def build(version: int) -> Message:
+        topics = [MetadataRequestTopic(name=name) for name in sorted(names)] or None
+        return MetadataRequest(
+            topics=topics, allow_auto_topic_creation=version < _AUTO_CREATION_FROM
+        )
+
+    def read(response: Message) -> TopicPage:
+        assert isinstance(response, MetadataResponse)
+        found: dict[str, TopicState | ClientError] = {}
+        for topic in response.topics:
+            name = topic.name or ""
+            if topic.error_code:
+                found[name] = broker_error(topic.error_code, name)
+                continue
+            partitions = {
+                p.partition_index: PartitionState(
+                    p.partition_index,
+                    p.leader_id,
+                    p.leader_epoch,
+                    tuple(p.replica_nodes),
+                    tuple(p.isr_nodes),
+                    None,
+                    None,
+                    tuple(p.offline_replicas),
+                )
+                for p in topic.partitions
+            }
+            found[name] = TopicState(name, topic.topic_id, topic.is_internal, partitions)
+        return TopicPage(found, None)
+
+    return AdminCall(ApiKey.METADATA, build, read)

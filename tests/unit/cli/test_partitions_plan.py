@@ -1,0 +1,108 @@
+"""Plans of reassignment move as little as possible and leave brokers even."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.cli.partitions.plan import Move, PlanError, moves, plan_assignment
+from barnabas.client.topic_partition import TopicPartition
+
+
+def tp(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+def assignment(*replicas: list[int]) -> dict[TopicPartition, list[int]]:
+    return {tp(number): each for number, each in enumerate(replicas)}
+
+
+def no_racks(*brokers: int) -> dict[int, str | None]:
+    return dict.fromkeys(brokers)
+
+
+def test_what_is_even_already_stays() -> None:
+    current = assignment([1, 2], [2, 3], [3, 1])
+    assert plan_assignment(current, no_racks(1, 2, 3)) == current
+
+
+def test_a_broker_that_leaves_gives_its_replicas_to_those_with_least() -> None:
+    current = assignment([1, 2, 4], [2, 3, 4], [3, 1, 4])
+    planned = plan_assignment(current, no_racks(1, 2, 3))
+    assert [set(each) for each in planned.values()] == [{1, 2, 3}] * 3
+    assert [each[0] for each in planned.values()] == [1, 2, 3]
+
+
+def test_a_new_broker_takes_its_share_and_no_more_moves() -> None:
+    current = assignment([1, 2], [2, 3], [3, 1], [1, 2], [2, 3], [3, 1])
+    planned = moves(current, plan_assignment(current, no_racks(1, 2, 3, 4)))
+    assert sum(len(move.adding) for move in planned) == 3
+    assert {replica for move in planned for replica in move.adding} == {4}
+
+
+def test_a_smaller_factor_only_removes_and_keeps_who_leads() -> None:
+    current = assignment([1, 2, 3], [2, 3, 1], [3, 1, 2])
+    planned = plan_assignment(current, no_racks(1, 2, 3), 2)
+    assert [each[0] for each in planned.values()] == [1, 2, 3]
+    assert not any(move.adding for move in moves(current, planned))
+
+
+def test_replicas_go_to_different_racks() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    planned = plan_assignment(assignment([1, 2], [3, 4]), racks)
+    for replicas in planned.values():
+        assert {racks[replica] for replica in replicas} == {"a", "b"}
+
+
+def test_order_alone_evens_who_leads() -> None:
+    current = assignment([1, 2, 3], [1, 2, 3], [1, 2, 3])
+    planned = plan_assignment(current, no_racks(1, 2, 3))
+    assert sorted(each[0] for each in planned.values()) == [1, 2, 3]
+    assert not any(move.adding or move.removing for move in moves(current, planned))
+
+
+def test_more_replicas_than_brokers_are_refused() -> None:
+    with pytest.raises(PlanError, match=r"t-0 is to have 3 replicas, and there are brokers 1,2"):
+        plan_assignment(assignment([1, 2, 3]), no_racks(1, 2))
+
+
+def test_a_move_tells_what_comes_and_goes() -> None:
+    move = Move(tp(0), (1, 2), (2, 3))
+    assert (move.adding, move.removing) == ((3,), (1,))
+
+
+@st.composite
+def clusters(
+    draw: st.DrawFn,
+) -> tuple[dict[TopicPartition, list[int]], dict[int, str | None]]:
+    brokers = list(range(1, draw(st.integers(2, 7)) + 1))
+    kept = draw(st.lists(st.sampled_from(brokers), min_size=1, unique=True))
+    factor = draw(st.integers(1, len(kept)))
+    replicas = st.permutations(brokers).map(lambda order: order[:factor])
+    return assignment(*draw(st.lists(replicas, min_size=1, max_size=20))), no_racks(*kept)
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters())
+def test_plans_are_even_and_of_least_moves(
+    case: tuple[dict[TopicPartition, list[int]], dict[int, str | None]],
+) -> None:
+    current, racks = case
+    planned = plan_assignment(current, racks)
+    load: Counter[int] = Counter(dict.fromkeys(racks, 0))
+    for before, after in zip(current.values(), planned.values(), strict=True):
+        assert len(after) == len(before) == len(set(after))
+        assert set(after) <= set(racks)
+        load.update(after)
+    assert max(load.values()) - min(load.values()) <= 1
+    moved = sum(len(move.adding) for move in moves(current, planned))
+    # Whoever has more than its share gives the surplus away; whoever has most may keep one more.
+    kept = sorted((sum(b in r for r in current.values()) for b in racks), reverse=True)
+    total = sum(len(replicas) for replicas in current.values())
+    share, rest = divmod(total, len(racks))
+    shares = [share + (index < rest) for index in range(len(kept))]
+    least = sum(max(0, part - have) for have, part in zip(kept, shares, strict=True))
+    assert moved == least
