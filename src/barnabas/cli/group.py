@@ -21,6 +21,9 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: dict[str, LazyCommand] = {
     "start": LazyCommand("barnabas.cli.start", "start", "Run a broker until it is told to stop."),
+    "cluster": LazyCommand(
+        "barnabas.cli.cluster.commands", "cluster", "Run a cluster on this machine, disturb it."
+    ),
     "topics": LazyCommand("barnabas.cli.topics", "topics", "List, describe and change topics."),
     "produce": LazyCommand("barnabas.cli.produce", "produce", "Write records to a topic."),
     "consume": LazyCommand("barnabas.cli.consume", "consume", "Read records from topics."),

@@ -1,0 +1,339 @@
+"""`barnabas cluster`: a cluster of processes on this machine, started, watched and disturbed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from barnabas.cli.output import EXIT_FAILED, echo_json, key_values, problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.cli.cluster.layout import Layout
+    from barnabas.cli.cluster.node import Node
+
+EXAMPLES = """\b
+Examples:
+  barnabas cluster start --brokers 3
+  barnabas cluster start --brokers 3 --controllers 3 --detach
+  barnabas cluster status
+  barnabas cluster kill 2
+  barnabas cluster kill --leader-of orders:0
+  barnabas cluster restart 2
+  barnabas cluster stop
+
+\b
+All of them work from any terminal on the same --directory: the nodes' processes are noted there,
+and only a process that is still the noted one is ever signalled.
+"""
+DEFAULT_DIRECTORY = "barnabas-cluster"
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+@click.group(epilog=EXAMPLES)
+def cluster() -> None:
+    """Run a cluster of processes on this machine, and disturb it."""
+
+
+def _directory_option(command: F) -> F:
+    return click.option(
+        "-d",
+        "--directory",
+        default=DEFAULT_DIRECTORY,
+        show_default=True,
+        envvar="BARNABAS_CLUSTER",
+        show_envvar=True,
+        metavar="DIR",
+        help="Where the cluster lies.",
+    )(command)
+
+
+def _node_options(command: F) -> F:
+    options = [
+        click.argument("numbers", nargs=-1, type=int, metavar="[NODE...]"),
+        _directory_option,
+        click.option("--leader-of", metavar="TOPIC:PARTITION", help="The broker that leads it."),
+        click.option("--controller", is_flag=True, help="The active controller."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@cluster.command(
+    "start",
+    epilog="""\b
+Examples:
+  barnabas cluster start --brokers 3
+  barnabas cluster start --brokers 3 --controllers 3 --base-port 19092 --detach
+  barnabas cluster start --set num.partitions=6 --metrics
+
+\b
+Prints "ready HOST:PORT,..." on standard output once all nodes answer. Ctrl-C, SIGTERM and the end
+of the terminal stop all nodes; with --detach they run on until `barnabas cluster stop`.
+Brokers have the ids 1, 2, ..., mere controllers 101, 102, ... Brokers listen at the base port and
+those after it, controllers 100 above, metrics 200 above.
+""",
+)
+@click.option("-n", "--brokers", type=click.IntRange(1, 50), help="How many. [default: 3]")
+@click.option(
+    "-c",
+    "--controllers",
+    type=click.IntRange(0, 9),
+    help="So many processes are controllers only. [default: none, brokers are]",
+)
+@_directory_option
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For every node.")
+@click.option(
+    "-p",
+    "--base-port",
+    type=click.IntRange(0, 65_000),
+    help="0 takes any free ports. [default: 9092]",
+)
+@click.option("--metrics", is_flag=True, help="Every node answers for its metrics.")
+@click.option("--detach", is_flag=True, help="Leave it running.")
+def start_cluster(
+    brokers: int | None,
+    controllers: int | None,
+    directory: str,
+    settings: Sequence[str],
+    base_port: int | None,
+    metrics: bool,
+    detach: bool,
+) -> None:
+    """Start a cluster, or the nodes of it that do not run, and stay until it is stopped.
+
+    A directory that holds a cluster keeps it: its nodes and ports are those of the first start.
+    """
+    from barnabas.cli.cluster.layout import FILE, LayoutError, new_layout, read_layout
+    from barnabas.cli.cluster.supervisor import Supervisor
+
+    place = Path(directory)
+    given = key_values(settings, "--set")
+    try:
+        if (place / FILE).exists():
+            layout = read_layout(place)
+            _refuse_change(layout, brokers, controllers, base_port)
+            layout = _with_settings(layout, given)
+        else:
+            place.mkdir(parents=True, exist_ok=True)
+            port = 9092 if base_port is None else base_port
+            layout = new_layout(brokers or 3, controllers or 0, port, given, metrics=metrics)
+        layout.write(place)
+    except (LayoutError, OSError) as error:
+        problem(str(error))
+        sys.exit(EXIT_FAILED)
+    sys.exit(Supervisor(layout, place).run(detach=detach))
+
+
+def _refuse_change(
+    layout: Layout, brokers: int | None, controllers: int | None, base_port: int | None
+) -> None:
+    """A cluster does not become another by starting it."""
+    first = next(node.port for node in layout.nodes if node.is_broker)
+    for name, wanted, there in (
+        ("--brokers", brokers, layout.brokers),
+        ("--controllers", controllers, layout.controllers),
+        ("--base-port", base_port or None, first),
+    ):
+        if wanted is not None and wanted != there:
+            raise click.UsageError(
+                f"{name} {wanted}: the directory holds a cluster with {there}; leave the option "
+                f"out, or take another --directory"
+            )
+
+
+def _with_settings(layout: Layout, given: dict[str, str]) -> Layout:
+    from dataclasses import replace
+
+    return replace(layout, settings={**layout.settings, **given})
+
+
+@cluster.command("status", epilog="\b\nExamples:\n  barnabas cluster status --json\n")
+@click.argument("numbers", nargs=-1, type=int, metavar="[NODE...]")
+@_directory_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def cluster_status(numbers: Sequence[int], directory: str, as_json: bool) -> None:
+    """Show each node's process, and what the cluster says of it.
+
+    Ends with status 1 if a node does not run, or is not what the cluster needs it to be.
+    """
+    from barnabas.cli.cluster.status import echo_status
+
+    layout, nodes = _nodes(directory)
+    if not echo_status(layout, _chosen(nodes, numbers), as_json=as_json):
+        sys.exit(EXIT_FAILED)
+
+
+def _nodes(directory: str) -> tuple[Layout, list[Node]]:
+    from barnabas.cli.cluster.layout import LayoutError, read_layout
+    from barnabas.cli.cluster.supervisor import nodes_of
+
+    place = Path(directory)
+    try:
+        layout = read_layout(place)
+    except LayoutError as error:
+        problem(str(error))
+        sys.exit(EXIT_FAILED)
+    return layout, nodes_of(layout, place)
+
+
+def _chosen(nodes: Sequence[Node], numbers: Sequence[int]) -> list[Node]:
+    known = {node.id: node for node in nodes}
+    for number in numbers:
+        if number not in known:
+            there = ", ".join(map(str, known))
+            raise click.UsageError(f"there is no node {number}; the nodes are {there}")
+    return [known[number] for number in dict.fromkeys(numbers)] if numbers else list(nodes)
+
+
+def _pointed_at(
+    directory: str,
+    numbers: Sequence[int],
+    leader_of: str | None,
+    *,
+    controller: bool,
+    all_by_default: bool,
+) -> list[Node]:
+    """The nodes that a command is for."""
+    from barnabas.cli.cluster.status import active_controller, leader_of_partition
+
+    layout, nodes = _nodes(directory)
+    wanted = list(numbers)
+    if leader_of is not None:
+        wanted.append(leader_of_partition(layout, leader_of))
+    if controller:
+        wanted.append(active_controller(layout))
+    if not wanted and not all_by_default:
+        raise click.UsageError("name nodes, or give --leader-of or --controller")
+    return _chosen(nodes, wanted)
+
+
+def _act(nodes: Sequence[Node], act: Callable[[Node], bool], done: str, *, as_json: bool) -> None:
+    """Do it to each node and say so; exit status 1 if one does not run."""
+    failed = False
+    for node in nodes:
+        worked = act(node)
+        failed = failed or not worked
+        if as_json:
+            echo_json({"node": node.id, "done": done if worked else None})
+        elif worked:
+            click.echo(f"{done} node {node.id}")
+        else:
+            problem(f"node {node.id} does not run")
+    if failed:
+        sys.exit(EXIT_FAILED)
+
+
+@cluster.command(
+    "kill",
+    epilog="\b\nExamples:\n  barnabas cluster kill 2\n  barnabas cluster kill --controller\n",
+)
+@_node_options
+def kill_nodes(
+    numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
+) -> None:
+    """End nodes at once, as kill -9 does."""
+    nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=False)
+    _act(nodes, lambda node: node.kill() and node.await_end(_soon()), "killed", as_json=as_json)
+
+
+def _soon() -> float:
+    return time.monotonic() + 10.0
+
+
+@cluster.command("pause", epilog="\b\nExamples:\n  barnabas cluster pause --leader-of orders:0\n")
+@_node_options
+def pause_nodes(
+    numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
+) -> None:
+    """Have nodes stand still (SIGSTOP): their connections stay, they answer nothing."""
+    nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=False)
+    _act(nodes, lambda node: node.pause(), "paused", as_json=as_json)
+
+
+@cluster.command("resume", epilog="\b\nExamples:\n  barnabas cluster resume 2\n")
+@_node_options
+def resume_nodes(
+    numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
+) -> None:
+    """Let paused nodes go on; without nodes all that are paused."""
+    nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=True)
+    if not (numbers or leader_of or controller):
+        nodes = [node for node in nodes if node.state().name == "paused"]
+    _act(nodes, lambda node: node.resume(), "resumed", as_json=as_json)
+
+
+@cluster.command(
+    "stop",
+    epilog="\b\nExamples:\n  barnabas cluster stop\n  barnabas cluster stop 3\n",
+)
+@_node_options
+def stop_cluster(
+    numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
+) -> None:
+    """Stop nodes cleanly, all of them in order if none is named."""
+    from barnabas.cli.cluster.supervisor import stop_nodes
+
+    nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=True)
+    ran = [node for node in nodes if node.state().is_alive]
+    killed = stop_nodes(ran)
+    for node in ran:
+        how = "killed" if node.id in killed else "stopped"
+        if as_json:
+            echo_json({"node": node.id, "done": how})
+        else:
+            late = ": it did not stop in time" if node.id in killed else ""
+            click.echo(f"{how} node {node.id}{late}")
+    if not ran and not as_json:
+        click.echo("nothing runs")
+    if killed:
+        sys.exit(EXIT_FAILED)
+
+
+@cluster.command(
+    "restart",
+    epilog="\b\nExamples:\n  barnabas cluster restart 2\n  barnabas cluster restart\n",
+)
+@_node_options
+def restart_nodes(
+    numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
+) -> None:
+    """Stop nodes that run and start them again, one by one; all of them if none is named.
+
+    After each it waits until the node is ready and its replicas are in sync again, so that no
+    partition is without a leader. Nodes that do not run are started.
+    """
+    from barnabas.cli.cluster.node import NodeError
+    from barnabas.cli.cluster.status import await_in_sync
+    from barnabas.cli.cluster.supervisor import START_TIMEOUT_S, stop_nodes
+
+    layout, _ = _nodes(directory)
+    nodes = _pointed_at(directory, numbers, leader_of, controller=controller, all_by_default=True)
+    down = [node for node in nodes if not node.state().is_alive]
+    try:
+        # Those that are down come first and together: they may be what the others wait for.
+        for node in down:
+            node.launch()
+        for node in down:
+            node.await_ready(time.monotonic() + START_TIMEOUT_S)
+        for node in nodes:
+            if node not in down:
+                stop_nodes([node])
+                node.launch()
+                node.await_ready(time.monotonic() + START_TIMEOUT_S)
+                await_in_sync(layout, node.id)
+            if as_json:
+                echo_json({"node": node.id, "done": "restarted"})
+            else:
+                click.echo(f"{'started' if node in down else 'restarted'} node {node.id}")
+    except NodeError as error:
+        problem(str(error))
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,232 @@
+"""What a cluster on this machine says of itself, beside what its processes show."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.tables import bad, dim, echo_line, echo_table, good, strong, warn
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.cli.cluster.layout import Layout
+    from barnabas.cli.cluster.node import Node, NodeState
+    from barnabas.client.facade import Client
+
+__all__ = ["active_controller", "await_in_sync", "echo_status", "leader_of_partition"]
+
+# Nodes that stand still or are gone must not hold up the answer of the others.
+_CONFIG = {
+    "client_id": "barnabas-cli",
+    "request_timeout_ms": 1_500,
+    "default_api_timeout_ms": 4_000,
+    "socket_connection_setup_timeout_ms": 1_000,
+}
+_IN_SYNC_TIMEOUT_S = 60.0
+_POLL_S = 0.2
+_STATES = {"running": good, "starting": warn, "paused": warn, "stopped": dim}
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the cluster says."""
+
+    # Of the metadata quorum, None if it has none or does not answer.
+    controller: int | None
+    # Brokers that serve, and those that are registered and do not.
+    serving: set[int]
+    fenced: set[int]
+    # By broker: partitions that it leads, replicas, replicas out of sync.
+    leads: dict[int, int]
+    replicas: dict[int, int]
+    lagging: dict[int, int]
+    # Partitions without a leader.
+    offline: int
+
+
+def echo_status(layout: Layout, nodes: Sequence[Node], *, as_json: bool) -> bool:
+    """Print the state of nodes; whether all is well."""
+    states = {node.id: node.state() for node in nodes}
+    told = _ask(layout) if any(state.is_alive for state in states.values()) else None
+    rows = [_node_json(node, states[node.id], told) for node in nodes]
+    well = all(row["well"] for row in rows) and (told is not None and not told.offline)
+    if as_json:
+        echo_json(
+            {
+                "cluster_id": layout.cluster_id,
+                "bootstrap": layout.bootstrap,
+                "controller": None if told is None else told.controller,
+                "offline_partitions": None if told is None else told.offline,
+                "well": well,
+                "nodes": rows,
+            }
+        )
+        return well
+    _echo_head(layout, told)
+    echo_table(
+        ("node", "roles", "state", "pid", "listens at", "leads", "replicas", "behind", "up"),
+        [_row(row) for row in rows],
+    )
+    return well
+
+
+def _echo_head(layout: Layout, told: _Told | None) -> None:
+    if told is None:
+        echo_line(strong(f"cluster {layout.cluster_id}"), ": ", bad("does not answer"))
+        return
+    controller: object = told.controller if told.controller is not None else bad("none")
+    offline: object = good(0) if not told.offline else bad(told.offline)
+    echo_line(
+        strong(f"cluster {layout.cluster_id}"),
+        ": active controller ",
+        controller,
+        f", {len(told.serving)} of {layout.brokers} brokers serve, partitions without leader ",
+        offline,
+    )
+
+
+def _node_json(node: Node, state: NodeState, told: _Told | None) -> dict[str, Any]:
+    plan = node.plan
+    broker = None
+    if told is not None and plan.is_broker:
+        broker = {
+            "serving": node.id in told.serving,
+            "fenced": node.id in told.fenced,
+            "leads": told.leads.get(node.id, 0),
+            "replicas": told.replicas.get(node.id, 0),
+            "out_of_sync": told.lagging.get(node.id, 0),
+        }
+    well = state.name == "running" and (
+        broker is None or (bool(broker["serving"]) and not broker["out_of_sync"])
+    )
+    return {
+        "node": node.id,
+        "roles": list(plan.roles),
+        "state": state.name,
+        "pid": state.pid,
+        "since_ms": state.since_ms,
+        "address": plan.address,
+        "metrics": plan.metrics_address or None,
+        "active_controller": told is not None and told.controller == node.id,
+        "broker": broker,
+        "well": well,
+    }
+
+
+def _row(row: dict[str, Any]) -> list[object]:
+    roles = "+".join(row["roles"])
+    # The one of the controllers that acts.
+    controllers = f"{roles}*" if row["active_controller"] else roles
+    state: object = _STATES.get(row["state"], bad)(row["state"])
+    broker = row["broker"]
+    if row["state"] == "running" and broker is not None and not broker["serving"]:
+        state = bad("fenced" if broker["fenced"] else "unregistered")
+    up = None if row["since_ms"] is None else _span(time.time() * 1000 - row["since_ms"])
+    cells: list[object] = [row["node"], controllers, state, row["pid"], row["address"]]
+    if broker is None:
+        cells += [dim(None)] * 3
+    else:
+        behind = broker["out_of_sync"]
+        cells += [broker["leads"], broker["replicas"], warn(behind) if behind else good(0)]
+    return [*cells, up if up is not None else dim(None)]
+
+
+def _span(elapsed_ms: float) -> str:
+    seconds = int(elapsed_ms / 1000)
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def _client(layout: Layout) -> Client:
+    from barnabas.client.facade import Client
+
+    return Client(layout.bootstrap, **_CONFIG)
+
+
+def _ask(layout: Layout) -> _Told | None:
+    with _client(layout) as client:
+        try:
+            cluster = client.describe_cluster()
+            topics = client.admin.describe_topic_partitions()
+        except ClientError:
+            return None
+        told = _Told(
+            _controller(client),
+            {broker.id for broker in cluster.brokers},
+            {broker.id for broker in cluster.fenced},
+            {},
+            {},
+            {},
+            0,
+        )
+    for topic in topics.values():
+        if isinstance(topic, ClientError):
+            continue
+        for state in topic.partitions.values():
+            told.offline += state.leader < 0
+            _count(told.leads, state.leader)
+            for replica in state.replicas:
+                _count(told.replicas, replica)
+                if replica not in state.isr:
+                    _count(told.lagging, replica)
+    return told
+
+
+def _count(counts: dict[int, int], node: int) -> None:
+    counts[node] = counts.get(node, 0) + 1
+
+
+def _controller(client: Client) -> int | None:
+    try:
+        leader = client.admin.describe_quorum().leader_id
+    except ClientError:
+        return None
+    return leader if leader >= 0 else None
+
+
+def active_controller(layout: Layout) -> int:
+    """The node that leads the metadata quorum; ends the command if none does."""
+    with _client(layout) as client:
+        found = _controller(client)
+    if found is None:
+        problem("there is no active controller, or the cluster does not answer")
+        sys.exit(EXIT_FAILED)
+    return found
+
+
+def leader_of_partition(layout: Layout, spec: str) -> int:
+    """The broker that leads TOPIC:PARTITION; ends the command if none does."""
+    topic, _, number = spec.rpartition(":")
+    if not topic or not number.isdigit():
+        raise click.UsageError(f"--leader-of {spec}: write TOPIC:PARTITION")
+    with _client(layout) as client:
+        try:
+            partition = client.describe_topics([topic])[topic].partitions.get(int(number))
+        except ClientError as error:
+            problem(str(error))
+            sys.exit(EXIT_FAILED)
+    if partition is None or partition.leader < 0:
+        problem(f"{spec}: no such partition" if partition is None else f"{spec} has no leader")
+        sys.exit(EXIT_FAILED)
+    return partition.leader
+
+
+def await_in_sync(layout: Layout, node: int) -> bool:
+    """Wait until all replicas of a node are in sync; whether they are, within a minute."""
+    deadline = time.monotonic() + _IN_SYNC_TIMEOUT_S
+    while time.monotonic() < deadline:
+        told = _ask(layout)
+        if told is not None and not told.lagging.get(node) and not told.offline:
+            return True
+        time.sleep(_POLL_S)
+    click.echo(f"node {node} has replicas that are not in sync yet", err=True)
+    return False

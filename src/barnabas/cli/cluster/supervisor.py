@@ -1,0 +1,189 @@
+"""Start a cluster's nodes, stay with them, stop them in order."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.cluster.node import Node, NodeError
+from barnabas.cli.output import EXIT_FAILED
+from barnabas.cli.tables import dim, echo_line, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from types import FrameType
+
+    from barnabas.cli.cluster.layout import Layout
+
+__all__ = ["Supervisor", "nodes_of", "stop_nodes"]
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+_POLL_S = 0.2
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _StopAskedError(BaseException):
+    """A signal came that ends the cluster; no `except Exception` may swallow it."""
+
+
+def nodes_of(layout: Layout, directory: Path) -> list[Node]:
+    """All nodes of a cluster, brokers first."""
+    return [Node(layout, plan, directory) for plan in layout.nodes]
+
+
+def stop_nodes(nodes: Sequence[Node], timeout_s: float = STOP_TIMEOUT_S) -> list[int]:
+    """Stop nodes that run: brokers, which need a controller for that, then mere controllers.
+
+    Brokers that are the controllers stop together: one after the other, the last could not have a
+    quorum to take their leave from either, and would only come to that later.
+
+    Returns:
+        Ids of those that did not stop in time and were killed.
+    """
+    killed = []
+    for wave in (
+        [node for node in nodes if node.plan.is_broker],
+        [node for node in nodes if not node.plan.is_broker],
+    ):
+        asked = [node for node in wave if node.terminate()]
+        deadline = time.monotonic() + timeout_s
+        for node in asked:
+            if not node.await_end(deadline):
+                node.kill()
+                node.await_end(time.monotonic() + timeout_s)
+                killed.append(node.id)
+    return killed
+
+
+class Supervisor:
+    """One `barnabas cluster start`.
+
+    Args:
+        layout: what there is to be.
+        directory: of the cluster.
+    """
+
+    def __init__(self, layout: Layout, directory: Path) -> None:
+        self._layout = layout
+        self._directory = directory
+        self._nodes = nodes_of(layout, directory)
+        self._width = max(len(str(node.id)) for node in self._nodes)
+        # How much of each node's log was shown.
+        self._shown = {node.id: _size(node.log_file) for node in self._nodes}
+
+    def run(self, *, detach: bool) -> int:
+        """Start what does not run; stay until told to stop, unless `detach`; the exit status."""
+        before = {number: signal.signal(number, _on_stop) for number in _STOP_SIGNALS}
+        try:
+            if not self._start():
+                return EXIT_FAILED
+            return 0 if detach else self._watch()
+        except _StopAskedError:
+            for number in _STOP_SIGNALS:
+                # Another one while we stop has nothing to add.
+                signal.signal(number, signal.SIG_IGN)
+            return self._stop()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _start(self) -> bool:
+        """Start all that do not run and wait until all are ready; whether they are."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        launched = []
+        try:
+            # Controllers first: brokers register with them.
+            for node in sorted(self._nodes, key=lambda each: each.plan.is_broker):
+                if not node.state().is_alive:
+                    node.launch()
+                    launched.append(node)
+            for node in self._nodes:
+                if node.state().name != "paused":
+                    node.await_ready(deadline)
+        except NodeError as error:
+            click.echo(f"error: {error}", err=True)
+            click.echo(f"the logs are in {self._directory}/node-*/node.log", err=True)
+            stop_nodes(launched)
+            return False
+        click.echo(f"ready {self._layout.bootstrap}")
+        sys.stdout.flush()
+        return True
+
+    def _watch(self) -> int:
+        """Show logs and what becomes of nodes, until told to stop or nothing is left.
+
+        Nodes that somebody killed are left: whoever did will start them again.
+
+        Returns:
+            The exit status: a failure if all are gone and not all were told to stop.
+        """
+        states = {node.id: node.state() for node in self._nodes}
+        while not all(state.name in ("stopped", "died") for state in states.values()):
+            time.sleep(_POLL_S)
+            for node in self._nodes:
+                self._show_log(node)
+                before, state = states[node.id], node.state()
+                states[node.id] = state
+                if state.name != before.name and {state.name, before.name} != {
+                    "starting",
+                    "running",
+                }:
+                    self._say(node, warn(_what_became(node, state.name)))
+                elif state.pid != before.pid:
+                    self._say(node, dim(f"started again, process {state.pid}"))
+        click.echo("no node is left", err=True)
+        stopped = all(state.name == "stopped" for state in states.values())
+        return 0 if stopped else EXIT_FAILED
+
+    def _stop(self) -> int:
+        killed = stop_nodes(self._nodes)
+        for node in self._nodes:
+            self._show_log(node)
+        if killed:
+            names = ", ".join(map(str, killed))
+            click.echo(f"node {names} did not stop in time and was killed", err=True)
+        click.echo("stopped", err=True)
+        return 0
+
+    def _show_log(self, node: Node) -> None:
+        """What came to a node's log since it was last shown, line by line."""
+        shown = self._shown[node.id]
+        size = _size(node.log_file)
+        if size <= shown:
+            return
+        with node.log_file.open("rb") as log:
+            log.seek(shown)
+            # What has no end yet comes next time.
+            lines, end, _rest = log.read(size - shown).rpartition(b"\n")
+        self._shown[node.id] = shown + len(lines) + len(end)
+        for line in lines.decode(errors="replace").splitlines():
+            self._say(node, line)
+
+    def _say(self, node: Node, what: object) -> None:
+        echo_line(dim(f"node {node.id:<{self._width}} | "), what)
+        sys.stdout.flush()
+
+
+def _on_stop(_number: int, _frame: FrameType | None) -> None:
+    raise _StopAskedError
+
+
+def _what_became(node: Node, name: str) -> str:
+    status = node.exit_status()
+    if name == "died" and status is not None:
+        how = f"by signal {-status}" if status < 0 else f"with status {status}"
+        return f"ended {how}; `barnabas cluster restart {node.id}` starts it again"
+    return {"running": "runs", "starting": "starts"}.get(name, name)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
