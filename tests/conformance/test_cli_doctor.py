@@ -197,6 +197,14 @@ def test_a_line_that_is_allowed_and_worth_a_note(written: Callable[[str], Path],
     assert any(verdict == "note" and key in what for verdict, what, _ in findings), findings
 
 
+def test_keys_are_told_of_even_when_what_they_say_does_not_go_together(
+    written: Callable[[str], Path],
+) -> None:
+    found = wrong(written("log.retntion.hours=1\nlisteners=PLAINTEXT://:9092"))
+    assert ["log.retntion.hours" in what for what, _ in found] == [True, False]
+    assert "set advertised.listeners" in found[1][0]
+
+
 def test_only_listeners_that_are_opened_are_judged(written: Callable[[str], Path]) -> None:
     open_to_all = "connections on every interface"
     for port, is_noted in (("CONTROLLER://:0", False), ("OTHER://0.0.0.0:0", True)):

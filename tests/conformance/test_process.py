@@ -159,6 +159,17 @@ def test_a_port_that_is_taken_is_an_error(broker_process: BrokerProcess, tmp_pat
         other.start()
 
 
+def test_a_file_in_the_place_of_the_data_directory_is_an_error_that_says_what_to_do(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        done = start("--data-dir", str(path))
+        assert done.returncode == 1
+        assert str(path) in done.stderr
+        assert "--data-dir" in done.stderr
+
+
 def test_it_refuses_to_run_without_its_assertions(tmp_path: Path) -> None:
     done = subprocess.run(
         [

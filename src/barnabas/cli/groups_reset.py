@@ -72,6 +72,7 @@ class Move(NamedTuple):
     multiple=True,
     metavar="TOPIC[:PARTITION,...]",
     shell_complete=complete_topics,
+    help="A topic, or some of its partitions; may be given several times.",
 )
 @click.option("--all-topics", is_flag=True, help="All topics that the group has offsets of.")
 @click.option("--to-earliest", is_flag=True, help="The first record there is.")

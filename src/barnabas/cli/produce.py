@@ -69,8 +69,15 @@ class Options(NamedTuple):
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
     show_default=True,
+    help="How batches are compressed.",
 )
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="Who has to have a record before it counts as written.",
+)
 @click.option("-Z", "--empty-is-null", is_flag=True, help="Send empty keys and values as null.")
 @click.option("--from-json", is_flag=True, help="Lines are JSON objects (see below).")
 @client_options

@@ -92,6 +92,10 @@ def _with_remedy(error: OSError) -> str:
         "(port 0 is any free one)",
         errno.EADDRNOTAVAIL: "this machine has no such address; --listen HOST:PORT takes another",
         errno.EACCES: "choose a directory or a port that this user may use",
+        errno.ENOTDIR: "a file is in the way; name another directory with --data-dir DIR",
+        errno.EEXIST: "a file is in the way; name another directory with --data-dir DIR",
+        errno.EROFS: "the file system is read-only; name another directory with --data-dir DIR",
+        errno.ENOSPC: "make room, or name a directory on another disk with --data-dir DIR",
     }
     remedy = remedies.get(error.errno or 0)
     return f"{error}; {remedy}" if remedy else str(error)

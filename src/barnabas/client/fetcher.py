@@ -154,14 +154,6 @@ class Fetcher:
             self._cluster.tracked.add(tp.topic)
         self.send_fetches()
 
-    def unassign(self, partitions: set[TopicPartition]) -> None:
-        """Read these partitions no longer, and drop what was fetched of them."""
-        for tp in partitions:
-            state = self._partitions.pop(tp, None)
-            if state is not None and not state.stopped:
-                self._running -= 1
-        self._drop_output(partitions)
-
     def _drop_output(self, partitions: set[TopicPartition]) -> None:
         kept: deque[RecordSet | FetchFailure] = deque()
         for item in self._output:

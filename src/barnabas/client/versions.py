@@ -5,12 +5,7 @@ The lower ends are those of Apache Kafka 2.1, the upper ones what the client mak
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from barnabas.protocol.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from barnabas.protocol.messages.api_versions import ApiVersion
 
 __all__ = ["CLIENT_VERSIONS", "VersionTable"]
 
@@ -64,11 +59,6 @@ class VersionTable:
 
     def __init__(self, ranges: dict[int, tuple[int, int]]) -> None:
         self._ranges = ranges
-
-    @classmethod
-    def of_answer(cls, api_keys: list[ApiVersion]) -> VersionTable:
-        """From an ApiVersions answer."""
-        return cls({entry.api_key: (entry.min_version, entry.max_version) for entry in api_keys})
 
     def choose(self, api_key: int, max_version: int | None = None) -> int | None:
         """The highest version of an API that both sides speak, None if there is none.

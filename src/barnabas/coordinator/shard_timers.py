@@ -70,10 +70,6 @@ class ShardTimers:
         if delay is not None:
             delay.entry.cancel()
 
-    def is_scheduled(self, key: Hashable) -> bool:
-        """Whether something waits under `key`."""
-        return key in self._delays
-
     def close(self) -> None:
         """Call off everything, for good."""
         self._is_closed = True

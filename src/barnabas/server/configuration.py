@@ -71,11 +71,18 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     of_listeners = listener_keys(parsed)
     for name in parsed.unknown:
         if name not in of_listeners:
-            _log.warning(
-                "%s=%s has no effect: this broker does not know the key", name, given[name]
-            )
+            _log.warning("%s=%s has no effect: %s", name, given[name], _unknown(name))
     check_single_voter(parsed)
     endpoints = bound_endpoints(parsed)
     # Wrong ones are better refused now than when the ports are known.
     advertised_endpoints(parsed, endpoints)
     return Configuration(parsed, given, endpoints, connection_bounds(parsed, given))
+
+
+def _unknown(name: str) -> str:
+    """Why a key means nothing, with the one that is perhaps meant."""
+    import difflib
+
+    close = difflib.get_close_matches(name, [key.name for key in BROKER_KEYS], n=1, cutoff=0.85)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"this broker does not know the key{hint}"

@@ -26,12 +26,6 @@ HEAD_BYTES_MAX = 16 * 1024
 DEADLINE_MS = 60_000.0
 RECEIVE_BYTES = 16 * 1024
 
-_REASONS = {
-    200: "OK",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    503: "Service Unavailable",
-}
 _TEXT = "text/plain; charset=utf-8"
 
 

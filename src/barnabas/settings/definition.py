@@ -126,10 +126,6 @@ class ParsedConfig(msgspec.Struct, frozen=True):
         assert isinstance(value, int), name
         return value
 
-    def optional_integer(self, name: str) -> int | None:
-        """The value of an INT, SHORT or LONG key that may be null."""
-        return None if self.values[name] is None else self.integer(name)
-
     def number(self, name: str) -> float:
         """The value of a DOUBLE key."""
         value = self.values[name]

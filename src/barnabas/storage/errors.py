@@ -93,12 +93,6 @@ class InvalidProducerEpochError(StorageError):
     error_code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-class UnknownProducerIdError(StorageError):
-    """The producer id has no state here and the batch needs one."""
-
-    error_code = ErrorCode.UNKNOWN_PRODUCER_ID
-
-
 class InvalidTxnStateError(StorageError):
     """A batch that does not fit the state of its producer's transaction."""
 

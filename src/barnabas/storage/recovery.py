@@ -116,6 +116,8 @@ class LogLoader:
             self._epochs.replace(_epochs_in(segments))
         self._epochs.forget_from(end)
         self._epochs.truncate_from_start(start)
+        # A crash between the removal of a segment and that of its snapshot leaves one over.
+        self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})
         if self._producers.map_end_offset != end or not self._is_replayed:
             now_ms = self._doors.clock.wall_ms()
             self.load_producer_state(self._producers, segments, (start, end), now_ms)

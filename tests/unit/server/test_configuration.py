@@ -40,6 +40,15 @@ def test_an_unknown_key_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         read_configuration({"no.such.key": "1"})
     assert "no.such.key=1" in caplog.text
+    assert "did you mean" not in caplog.text
+
+
+def test_a_misspelt_key_is_answered_with_the_one_that_is_meant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        read_configuration({"log.retntion.hours": "1"})
+    assert "did you mean log.retention.hours?" in caplog.text
 
 
 def test_a_bad_value_is_an_error_that_names_key_value_and_range() -> None:

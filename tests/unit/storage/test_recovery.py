@@ -265,3 +265,18 @@ def test_what_was_synced_survives_the_loss_of_power(seed: int) -> None:
     found = offsets(bench)
     assert found == list(range(len(found)))
     assert len(found) >= 17
+
+
+def test_snapshots_where_no_segment_begins_are_removed_but_for_the_latest() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(30)
+    bench.log.close()
+    end = bench.log.log_end_offset
+    kept = [name for name in bench.names() if name.endswith(".snapshot")]
+    assert len(kept) > 2
+    stray = bench.log.segments[1].base_offset - 1
+    bench.disk.write_atomically(
+        f"{DIRECTORY}/{stray:020d}.snapshot", bench.disk.read(f"{DIRECTORY}/{kept[-1]}")
+    )
+    bench.open(clean_shutdown=True, recovery_point=end)
+    assert [name for name in bench.names() if name.endswith(".snapshot")] == kept

@@ -39,7 +39,14 @@ _TIMEOUT_MS = "10000"
 
 @click.command(epilog=EXAMPLES)
 @click.argument("target", required=False, metavar="[HOST:PORT|DIRECTORY|SERVER.PROPERTIES]")
-@click.option("-X", "--property", "properties", multiple=True, metavar="KEY=VALUE")
+@click.option(
+    "-X",
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A configuration key of Kafka's clients, such as request.timeout.ms=5000.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Show only what is wrong.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(target: str | None, properties: Sequence[str], quiet: bool, as_json: bool) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.server.configuration import Configuration
+    from barnabas.settings.definition import ParsedConfig
 
 __all__ = ["examine_properties"]
 
@@ -42,10 +43,11 @@ def examine_properties(path: str, diagnosis: Diagnosis) -> None:
     _examine_repeats(text, given, diagnosis)
     given = {_RENAMED.get(name, name): value for name, value in given.items()}
     good = {name: value for name, value in given.items() if _is_good(name, value, diagnosis)}
+    # Keys first: they are told of even when what they say does not go together.
+    _examine_unknown(BROKER_KEYS.parse(good), diagnosis)
     configuration = _read(good, diagnosis)
     if configuration is None:
         return
-    _examine_unknown(configuration, diagnosis)
     values = {
         key.name: value
         for key in BROKER_KEYS
@@ -94,8 +96,7 @@ def _read(good: Mapping[str, str], diagnosis: Diagnosis) -> Configuration | None
         logger.setLevel(level)
 
 
-def _examine_unknown(configuration: Configuration, diagnosis: Diagnosis) -> None:
-    parsed = configuration.parsed
+def _examine_unknown(parsed: ParsedConfig, diagnosis: Diagnosis) -> None:
     of_listeners = listener_keys(parsed)
     names = [key.name for key in BROKER_KEYS]
     synonyms = {key.name: key.synonyms[0].name for key in TOPIC_CONFIGS if key.synonyms}
@@ -113,7 +114,7 @@ def _examine_unknown(configuration: Configuration, diagnosis: Diagnosis) -> None
         else:
             diagnosis.note(f"{name} has no effect here", "take it out, or look for another key")
     if not useless:
-        diagnosis.ok(f"{len(configuration.given)} keys, all known and with allowed values")
+        diagnosis.ok(f"{len(parsed.given)} keys, all known and with allowed values")
 
 
 def _voters(configuration: Configuration) -> int:

@@ -69,7 +69,14 @@ def log() -> None:
     help="Each record too.  [default: those of internal topics]",
 )
 @click.option("--as", "kind", type=click.Choice(KINDS), help="Read records so.  [default: by name]")
-@click.option("--from", "first_offset", type=click.IntRange(0), default=0, metavar="OFFSET")
+@click.option(
+    "--from",
+    "first_offset",
+    type=click.IntRange(0),
+    default=0,
+    metavar="OFFSET",
+    help="Begin with the batch that has this offset.",
+)
 @click.option("-n", "--max-batches", "limit", type=click.IntRange(1), help="Show so many at most.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def dump(

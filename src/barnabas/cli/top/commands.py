@@ -36,7 +36,14 @@ Ctrl-C ends it.
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("-i", "--interval", type=click.FloatRange(0.2), default=2.0, show_default=True)
+@click.option(
+    "-i",
+    "--interval",
+    type=click.FloatRange(0.2),
+    default=2.0,
+    show_default=True,
+    help="Seconds from one look to the next.",
+)
 @click.option(
     "-m",
     "--metrics",

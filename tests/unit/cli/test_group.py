@@ -1,0 +1,58 @@
+"""The command line as a whole: every command of the table, and what each must offer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli.group import COMMANDS, group
+
+# One prints an address, the other a script: there is nothing to put into JSON.
+WITHOUT_JSON = {"start", "completion"}
+
+
+def leaves(command: click.Command, words: tuple[str, ...], above: click.Context | None) -> Iterator:
+    context = click.Context(command, parent=above, info_name=words[-1] if words else "barnabas")
+    if not isinstance(command, click.Group):
+        yield " ".join(words), command, context
+        return
+    for name in command.list_commands(context):
+        child = command.get_command(context, name)
+        assert child is not None, name
+        yield from leaves(child, (*words, name), context)
+
+
+ALL = list(leaves(group, (), None))
+
+
+def test_all_commands_of_the_table_are_there() -> None:
+    assert {words.split()[0] for words, *_ in ALL} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("words", "command", "context"), ALL, ids=[each[0] for each in ALL])
+def test_a_command_has_examples_and_json(
+    words: str, command: click.Command, context: click.Context
+) -> None:
+    text = command.get_help(context)
+    assert "Examples:" in text
+    assert f"barnabas {words}" in text.partition("Examples:")[2]
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert ("--json" in options) == (words not in WITHOUT_JSON)
+    for parameter in command.params:
+        assert isinstance(parameter, click.Argument) or parameter.help, parameter.name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("topic", "No such command 'topic'. Did you mean 'topics'?"),
+        ("nothing-like-it", "No such command 'nothing-like-it'.\n"),
+    ],
+)
+def test_a_misspelt_command_is_answered_with_the_one_that_is_meant(word: str, answer: str) -> None:
+    done = CliRunner().invoke(group, [word, "list"])
+    assert done.exit_code == 2
+    assert answer in done.output
