@@ -1,0 +1,61 @@
+"""What the documents name is there: files, tests and commands; each capability names its test."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = subprocess.run(
+    ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+).stdout.splitlines()
+DOCUMENTS = [name for name in FILES if name.endswith(".md")]
+# A file or a folder in backquotes, or the target of a link.
+NAMED = re.compile(r"`([\w./-]+(?:\.(?:py|md|toml|lock|java)|/))`|\]\(([^)#:]+)\)")
+# What users have, not this repository.
+ELSEWHERE = {"conftest.py", "pipeline.py"}
+TEST = re.compile(r"`(?:tests/[\w./]+/)?test_\w+\.py`|`tests/\w+(?:/\w+)*`")
+COMMAND = re.compile(r"`make ([a-z-]+)")
+
+
+def is_there(name: str, document: str) -> bool:
+    if (ROOT / document).parent.joinpath(name).exists():
+        return True
+    return any(
+        each == name or each.endswith(f"/{name}") or f"/{name}" in f"/{each}" for each in FILES
+    )
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_and_commands_that_a_document_names_are_there(document: str) -> None:
+    text = (ROOT / document).read_text()
+    named = {plain or link for plain, link in NAMED.findall(text)} - ELSEWHERE
+    assert not sorted(name for name in named if not is_there(name, document))
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    assert set(COMMAND.findall(text)) <= targets
+
+
+def capabilities() -> list[str]:
+    """The changelog's entries: what stands behind `- *Name.*` or `**Name**`, up to the next one."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    return [
+        part.strip()
+        for part in re.split(r"\n(?=- \*|\*\*)", text)[1:]
+        # Headings of lists name no tests themselves.
+        if "\n- *" not in part and not part.startswith("**A broker.**")
+    ]
+
+
+@pytest.mark.parametrize(
+    "entry", capabilities(), ids=lambda entry: entry.split("*")[1] or entry[2:20]
+)
+def test_a_capability_in_the_changelog_names_a_test(entry: str) -> None:
+    assert TEST.search(entry), entry
