@@ -1,0 +1,230 @@
+"""Judges a history: every fault that a log, its producers and its readers can show has a name.
+
+lost          acknowledged, and not in the log
+duplicated    in the log twice
+reordered     behind a later record of the same producer
+phantom       in the log, and never sent
+misplaced     acknowledged with another offset than it has
+two values    an offset that showed two records: to readers, to producers, or in the log
+vanished      read by somebody, and not in the log
+gap           offsets of the log are not dense
+unsettled     neither acknowledged nor given up: the history is not at its end
+read twice    a reader got an offset again, or an earlier one, without being placed anew
+skipped       a reader went past a record of the log
+unread        committed by the group, and never handed to a member
+went back     a group's offset became smaller; or lies behind the end of the log
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from chaos.history import NOT_ACKNOWLEDGED, code_of, name_of
+
+if TYPE_CHECKING:
+    from chaos.history import Commit, History, PartitionLog, Run, Sends
+
+# Of each kind this many are told in full.
+TOLD_MAX = 10
+
+KINDS = (
+    "lost",
+    "duplicated",
+    "reordered",
+    "phantom",
+    "misplaced",
+    "two values",
+    "vanished",
+    "gap",
+    "unsettled",
+    "read twice",
+    "skipped",
+    "unread",
+    "went back",
+)
+
+
+@dataclass
+class Verdict:
+    """How often each kind of fault was found, and some of them in words."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.counts
+
+    def add(self, kind: str, partition: int, text: str) -> None:
+        """One more fault."""
+        assert kind in KINDS
+        self.counts[kind] += 1
+        if self.counts[kind] <= TOLD_MAX:
+            self.told.append(f"{kind}: partition {partition}: {text}")
+
+    def __str__(self) -> str:
+        if self.is_clean:
+            return "no faults"
+        counts = ", ".join(f"{kind} {count}" for kind, count in self.counts.items())
+        return "\n".join([counts, *self.told])
+
+
+def check(history: History) -> Verdict:
+    """All faults of a history."""
+    verdict = Verdict()
+    sent = {(each.producer, each.partition): each.sent for each in history.sends}
+    places: dict[int, dict[int, int]] = {}
+    for log in history.logs.values():
+        places[log.partition] = _check_log(log, sent, verdict)
+    for sends in history.sends:
+        _check_sends(sends, history.logs[sends.partition], places[sends.partition], verdict)
+    _check_acknowledged_offsets(history.sends, verdict)
+    contents = {
+        number: dict(zip(log.offsets, log.codes, strict=True))
+        for number, log in history.logs.items()
+    }
+    for run in history.runs + history.member_runs:
+        _check_run(run, contents[run.partition], verdict)
+    _check_runs_agree(history, contents, verdict)
+    _check_commits(history.commits, contents, verdict)
+    _check_group_read_all(history, verdict)
+    return verdict
+
+
+def _check_log(
+    log: PartitionLog, sent: dict[tuple[int, int], int], verdict: Verdict
+) -> dict[int, int]:
+    """Returns the first offset of each record, by its code."""
+    places: dict[int, int] = {}
+    last_number: dict[int, int] = {}
+    before = log.start_offset - 1
+    for offset, code in zip(log.offsets, log.codes, strict=True):
+        if offset == before:
+            verdict.add("two values", log.partition, f"offset {offset} is in the log twice")
+        elif offset != before + 1:
+            verdict.add("gap", log.partition, f"offset {offset} follows {before}")
+        before = offset
+        producer, number = code >> 40, code & (1 << 40) - 1
+        if code < 0 or number >= sent.get((producer, log.partition), 0):
+            verdict.add("phantom", log.partition, f"{name_of(code)} at {offset} was never sent")
+            continue
+        if code in places:
+            text = f"{name_of(code)} is at {places[code]} and at {offset}"
+            verdict.add("duplicated", log.partition, text)
+            continue
+        places[code] = offset
+        if number < last_number.get(producer, -1):
+            text = f"{name_of(code)} at {offset} comes behind {last_number[producer]}"
+            verdict.add("reordered", log.partition, text)
+        last_number[producer] = max(number, last_number.get(producer, -1))
+    return places
+
+
+def _check_sends(sends: Sends, log: PartitionLog, places: dict[int, int], verdict: Verdict) -> None:
+    for number, offset in enumerate(sends.offsets):
+        code = code_of(sends.producer, number)
+        if offset == NOT_ACKNOWLEDGED:
+            if number not in sends.failed:
+                verdict.add("unsettled", sends.partition, name_of(code))
+            continue
+        if offset < log.start_offset:
+            continue
+        place = places.get(code)
+        if place is None:
+            verdict.add("lost", sends.partition, f"{name_of(code)}, acknowledged at {offset}")
+        elif place != offset:
+            text = f"{name_of(code)} was acknowledged at {offset} and lies at {place}"
+            verdict.add("misplaced", sends.partition, text)
+
+
+def _check_acknowledged_offsets(all_sends: list[Sends], verdict: Verdict) -> None:
+    """An offset is given once."""
+    given: dict[tuple[int, int], int] = {}
+    for sends in all_sends:
+        for number, offset in enumerate(sends.offsets):
+            if offset == NOT_ACKNOWLEDGED:
+                continue
+            code = code_of(sends.producer, number)
+            other = given.setdefault((sends.partition, offset), code)
+            if other != code:
+                text = f"offset {offset} was acknowledged for {name_of(other)} and {name_of(code)}"
+                verdict.add("two values", sends.partition, text)
+
+
+def _check_run(run: Run, content: dict[int, int], verdict: Verdict) -> None:
+    before = None
+    for offset in run.offsets:
+        if before is not None and offset <= before:
+            text = f"{run.reader} got {offset} behind {before}"
+            verdict.add("read twice", run.partition, text)
+        elif before is not None:
+            missed = [each for each in range(before + 1, offset) if each in content]
+            if missed:
+                text = f"{run.reader} went from {before} to {offset}"
+                verdict.add("skipped", run.partition, text)
+        before = offset
+
+
+def _check_runs_agree(
+    history: History, contents: dict[int, dict[int, int]], verdict: Verdict
+) -> None:
+    seen: dict[int, dict[int, int]] = {number: {} for number in contents}
+    for run in history.runs + history.member_runs:
+        partition = run.partition
+        content, shown = contents[partition], seen[partition]
+        start = history.logs[partition].start_offset
+        for offset, code in zip(run.offsets, run.codes, strict=True):
+            kept = content.get(offset)
+            other = shown.setdefault(offset, code)
+            if other == code and kept is not None:
+                other = kept
+            if other != code:
+                text = (
+                    f"{run.reader} got {name_of(code)} at {offset}, {name_of(other)} is there too"
+                )
+                verdict.add("two values", partition, text)
+            if kept is None and offset >= start:
+                text = f"{run.reader} got {name_of(code)} at {offset}, where the log has nothing"
+                verdict.add("vanished", partition, text)
+
+
+def _check_commits(
+    commits: list[Commit], contents: dict[int, dict[int, int]], verdict: Verdict
+) -> None:
+    """A commit or a look at it that began after another one ended is not behind that one."""
+    ends = {number: max(content, default=-1) + 1 for number, content in contents.items()}
+    by_partition: dict[int, list[Commit]] = {}
+    for commit in commits:
+        by_partition.setdefault(commit.partition, []).append(commit)
+        if commit.offset > ends[commit.partition]:
+            text = f"{commit.offset} is committed, the log ends at {ends[commit.partition]}"
+            verdict.add("went back", commit.partition, text)
+    for partition, own in by_partition.items():
+        ended = sorted(own, key=lambda each: each.ended)
+        highest = 0
+        position = 0
+        for commit in sorted(own, key=lambda each: each.started):
+            while position < len(ended) and ended[position].ended <= commit.started:
+                highest = max(highest, ended[position].offset)
+                position += 1
+            if commit.offset < highest:
+                deed = "was found" if commit.was_found else "was committed"
+                verdict.add("went back", partition, f"{commit.offset} {deed} after {highest}")
+
+
+def _check_group_read_all(history: History, verdict: Verdict) -> None:
+    """Whatever lies before the group's offset was handed to one of its members."""
+    committed: dict[int, int] = {}
+    for commit in history.commits:
+        committed[commit.partition] = max(commit.offset, committed.get(commit.partition, 0))
+    for partition, end in committed.items():
+        read: set[int] = set()
+        for run in history.member_runs:
+            if run.partition == partition:
+                read.update(run.offsets)
+        for offset in history.logs[partition].offsets:
+            if offset < end and offset not in read:
+                verdict.add("unread", partition, f"offset {offset}, committed up to {end}")

@@ -1,0 +1,127 @@
+"""What was done to a topic and seen of it, while things broke: what the checker judges.
+
+Every record is numbered: producer and number (from 0, per partition) are its value. Both are kept
+as one integer, the code, so that half an hour of records fits into memory.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+_SHIFT = 40
+NOT_ACKNOWLEDGED = -1
+
+
+def code_of(producer: int, number: int) -> int:
+    """The code of a record."""
+    return producer << _SHIFT | number
+
+
+def name_of(code: int) -> str:
+    """A record's code in words."""
+    if code < 0:
+        return "a record that is not ours"
+    return f"record {code & (1 << _SHIFT) - 1} of producer {code >> _SHIFT}"
+
+
+def value_of(producer: int, number: int, padding: bytes = b"") -> bytes:
+    """The value of a record on the wire."""
+    return b"%d:%d:%s" % (producer, number, padding)
+
+
+def code_in(value: bytes | None) -> int:
+    """The code of a record by its value; -1 for one that is not ours."""
+    try:
+        producer, number, _ = (value or b"").split(b":", 2)
+        return code_of(int(producer), int(number))
+    except ValueError:
+        return -1
+
+
+@dataclass
+class Sends:
+    """What one producer sent to one partition. Written by that producer's thread alone."""
+
+    producer: int
+    partition: int
+    # The offset by number, NOT_ACKNOWLEDGED until there is one; its length is how many were sent.
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    # Numbers that the client gave up, with its reason: they may be in the log, or not.
+    failed: dict[int, str] = field(default_factory=dict)
+    # When the first record numbered `mark` or higher was acknowledged (monotonic seconds).
+    mark: int = 0
+    acknowledged_at: float | None = None
+
+    @property
+    def sent(self) -> int:
+        """How many records were handed to the producer."""
+        return len(self.offsets)
+
+    def next_number(self) -> int:
+        """The number of a record that is now sent."""
+        self.offsets.append(NOT_ACKNOWLEDGED)
+        return len(self.offsets) - 1
+
+    def acknowledge(self, number: int, offset: int, now: float) -> None:
+        """The record's offset is known."""
+        self.offsets[number] = offset
+        if self.acknowledged_at is None and number >= self.mark:
+            self.acknowledged_at = now
+
+
+@dataclass
+class Run:
+    """What one reader got from a partition without being placed anew, in its order."""
+
+    reader: str
+    partition: int
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    codes: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, offset: int, code: int) -> None:
+        """One more record."""
+        self.offsets.append(offset)
+        self.codes.append(code)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A group's offset for a partition: set and acknowledged, or asked for."""
+
+    partition: int
+    offset: int
+    # Monotonic seconds: when it was sent, and when the answer was there.
+    started: float
+    ended: float
+    # Whether it was asked for; else it was set.
+    was_found: bool = False
+
+
+@dataclass
+class PartitionLog:
+    """A partition as read after all is over, from the start."""
+
+    partition: int
+    # What lies before was deleted by retention, and is not missed.
+    start_offset: int = 0
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    codes: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, offset: int, code: int) -> None:
+        """One more record."""
+        self.offsets.append(offset)
+        self.codes.append(code)
+
+
+@dataclass
+class History:
+    """All of it, about one topic and one group."""
+
+    sends: list[Sends] = field(default_factory=list)
+    logs: dict[int, PartitionLog] = field(default_factory=dict)
+    # Of readers on their own.
+    runs: list[Run] = field(default_factory=list)
+    # Of the members of the group.
+    member_runs: list[Run] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)

@@ -1,0 +1,237 @@
+"""The checker is shown to find each kind of fault, and nothing in a history without one."""
+
+from __future__ import annotations
+
+import random
+from array import array
+
+import pytest
+
+from chaos.checker import KINDS, check
+from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, code_of, value_of
+
+RECORDS = 20
+PRODUCERS = 2
+
+
+def history_without_fault() -> History:
+    """Two producers by turns on partition 0, a reader, a group of two members, commits."""
+    history = History(logs={0: PartitionLog(0)})
+    history.sends = [Sends(producer, 0) for producer in range(PRODUCERS)]
+    first, second = Run("a", 0), Run("b", 0)
+    alone = Run("alone", 0)
+    for offset in range(RECORDS * PRODUCERS):
+        sends = history.sends[offset % PRODUCERS]
+        number = sends.next_number()
+        sends.acknowledge(number, offset, float(offset))
+        code = code_of(sends.producer, number)
+        for run in (history.logs[0], alone, first if offset < RECORDS else second):
+            run.add(offset, code)
+    history.runs = [alone]
+    history.member_runs = [first, second]
+    history.commits = [
+        Commit(0, 10, 1.0, 2.0),
+        Commit(0, RECORDS, 3.0, 4.0),
+        Commit(0, RECORDS, 4.5, 4.6, was_found=True),
+        Commit(0, RECORDS * PRODUCERS, 5.0, 6.0),
+    ]
+    return history
+
+
+def kinds(history: History) -> set[str]:
+    return set(check(history).counts)
+
+
+def drop(log: PartitionLog | Run, place: int) -> None:
+    del log.offsets[place], log.codes[place]
+
+
+def test_nothing_is_found_in_a_history_without_fault() -> None:
+    verdict = check(history_without_fault())
+    assert verdict.is_clean, verdict
+    assert str(verdict) == "no faults"
+
+
+def test_an_acknowledged_record_at_the_end_that_is_gone_is_lost() -> None:
+    history = history_without_fault()
+    drop(history.logs[0], -1)
+    found = check(history)
+    # Readers had it, and the group's offset lies behind the end.
+    assert set(found.counts) == {"lost", "vanished", "went back"}
+    assert "lost: partition 0: record 19 of producer 1, acknowledged at 39" in str(found)
+
+
+def test_a_hole_in_the_log_is_a_gap_and_what_was_in_it_is_lost() -> None:
+    history = history_without_fault()
+    drop(history.logs[0], 7)
+    assert {"lost", "gap"} <= kinds(history)
+
+
+def test_a_record_that_was_not_acknowledged_may_be_missing_once_it_was_given_up() -> None:
+    history = history_without_fault()
+    sends = history.sends[0]
+    number = sends.next_number()
+    assert kinds(history) == {"unsettled"}
+    sends.failed[number] = "timed out"
+    assert kinds(history) == set()
+    history.logs[0].add(RECORDS * PRODUCERS, code_of(0, number))
+    assert kinds(history) == set()
+
+
+def test_a_record_that_is_there_twice_is_found() -> None:
+    history = history_without_fault()
+    history.logs[0].add(RECORDS * PRODUCERS, code_of(1, RECORDS - 1))
+    assert kinds(history) == {"duplicated"}
+
+
+def test_records_in_another_order_are_found() -> None:
+    history = history_without_fault()
+    codes = history.logs[0].codes
+    codes[4], codes[6] = codes[6], codes[4]
+    assert {"reordered", "misplaced", "two values"} == kinds(history)
+
+
+def test_reordering_shows_without_acknowledgements_too() -> None:
+    history = history_without_fault()
+    history.runs, history.member_runs, history.commits = [], [], []
+    codes = history.logs[0].codes
+    codes[4], codes[6] = codes[6], codes[4]
+    sends = history.sends[0]
+    for number in range(sends.sent):
+        sends.offsets[number] = -1
+        sends.failed[number] = "timed out"
+    assert kinds(history) == {"reordered"}
+
+
+@pytest.mark.parametrize("code", [code_of(0, 1000), code_of(9, 0), -1])
+def test_a_record_that_nobody_sent_is_a_phantom(code: int) -> None:
+    history = history_without_fault()
+    history.logs[0].add(RECORDS * PRODUCERS, code)
+    assert kinds(history) == {"phantom"}
+
+
+def test_an_acknowledgement_with_another_offset_is_found() -> None:
+    history = history_without_fault()
+    sends = history.sends[0]
+    sends.offsets[3] = RECORDS * PRODUCERS + 5
+    assert kinds(history) == {"misplaced"}
+
+
+def test_an_offset_acknowledged_for_two_records_is_found() -> None:
+    history = history_without_fault()
+    history.sends[0].offsets[3] = history.sends[1].offsets[3]
+    assert kinds(history) == {"misplaced", "two values"}
+
+
+def test_an_offset_that_shows_two_readers_two_records_is_found() -> None:
+    history = history_without_fault()
+    history.runs[0].codes[5] = code_of(0, RECORDS - 1)
+    assert kinds(history) == {"two values"}
+
+
+def test_an_offset_that_the_log_has_twice_is_found() -> None:
+    history = history_without_fault()
+    history.logs[0].offsets[5] = 4
+    assert "two values" in kinds(history)
+
+
+def test_a_record_that_was_read_and_is_in_no_log_has_vanished() -> None:
+    history = history_without_fault()
+    history.runs[0].add(RECORDS * PRODUCERS, code_of(0, RECORDS))
+    assert kinds(history) == {"vanished"}
+
+
+def test_a_reader_that_gets_an_offset_again_is_found() -> None:
+    history = history_without_fault()
+    history.runs[0].add(3, code_of(1, 1))
+    assert kinds(history) == {"read twice"}
+
+
+def test_a_member_that_is_placed_anew_may_get_an_offset_again() -> None:
+    history = history_without_fault()
+    again = Run("b", 0)
+    again.add(3, code_of(1, 1))
+    history.member_runs.append(again)
+    assert kinds(history) == set()
+
+
+def test_a_reader_that_passes_over_a_record_is_found() -> None:
+    history = history_without_fault()
+    drop(history.runs[0], 5)
+    assert kinds(history) == {"skipped"}
+
+
+def test_what_a_group_committed_and_no_member_got_is_found() -> None:
+    history = history_without_fault()
+    drop(history.member_runs[1], 0)
+    assert kinds(history) == {"unread"}
+
+
+def test_a_committed_offset_that_goes_back_is_found() -> None:
+    history = history_without_fault()
+    history.commits.append(Commit(0, RECORDS, 6.5, 7.0, was_found=True))
+    assert kinds(history) == {"went back"}
+    history = history_without_fault()
+    history.commits.append(Commit(0, RECORDS, 6.5, 7.0))
+    assert kinds(history) == {"went back"}
+
+
+def test_commits_that_overlap_have_no_order() -> None:
+    history = history_without_fault()
+    history.commits.append(Commit(0, RECORDS, 5.5, 7.0, was_found=True))
+    assert kinds(history) == set()
+
+
+def test_a_committed_offset_behind_the_end_is_found() -> None:
+    history = history_without_fault()
+    history.commits.append(Commit(0, RECORDS * PRODUCERS + 1, 7.0, 8.0))
+    assert kinds(history) == {"went back"}
+
+
+def test_records_that_retention_has_deleted_are_not_missed() -> None:
+    history = history_without_fault()
+    history.commits = []
+    for _ in range(5):
+        drop(history.logs[0], 0)
+    assert {"gap", "lost", "vanished"} <= kinds(history)
+    history.logs[0].start_offset = 5
+    assert kinds(history) == set()
+
+
+def test_many_faults_are_counted_and_some_told() -> None:
+    history = history_without_fault()
+    history.commits = []
+    history.runs, history.member_runs = [], []
+    history.logs[0].offsets = array("q", history.logs[0].offsets[:1])
+    history.logs[0].codes = array("q", history.logs[0].codes[:1])
+    found = check(history)
+    assert found.counts["lost"] == RECORDS * PRODUCERS - 1
+    assert str(found).count("acknowledged at") == 10
+
+
+def test_values_tell_their_record() -> None:
+    assert code_in(value_of(3, 12, b"a:b")) == code_of(3, 12)
+    assert code_in(b"something else") == -1
+    assert code_in(None) == -1
+
+
+def test_every_kind_of_fault_is_found_by_a_random_damage() -> None:
+    """Damage anywhere in the log is never overlooked."""
+    rng = random.Random(5)
+    for _ in range(200):
+        history = history_without_fault()
+        log = history.logs[0]
+        place = rng.randrange(len(log.codes))
+        damage = rng.choice(["drop", "repeat", "swap", "replace"])
+        if damage == "drop":
+            drop(log, place)
+        elif damage == "repeat":
+            log.add(log.offsets[-1] + 1, log.codes[place])
+        elif damage == "swap":
+            other = (place + 1) % len(log.codes)
+            log.codes[place], log.codes[other] = log.codes[other], log.codes[place]
+        else:
+            log.codes[place] = code_of(7, 7)
+        found = check(history)
+        assert not found.is_clean, (damage, place)
+        assert set(found.counts) <= set(KINDS)
