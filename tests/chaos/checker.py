@@ -21,7 +21,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from chaos.history import NOT_ACKNOWLEDGED, code_of, name_of
+from chaos.history import ACKNOWLEDGED_SOMEWHERE, NOT_ACKNOWLEDGED, code_of, name_of
 
 if TYPE_CHECKING:
     from chaos.history import Commit, History, PartitionLog, Run, Sends
@@ -130,12 +130,12 @@ def _check_sends(sends: Sends, log: PartitionLog, places: dict[int, int], verdic
             if number not in sends.failed:
                 verdict.add("unsettled", sends.partition, name_of(code))
             continue
-        if offset < log.start_offset:
+        if 0 <= offset < log.start_offset:
             continue
         place = places.get(code)
         if place is None:
             verdict.add("lost", sends.partition, f"{name_of(code)}, acknowledged at {offset}")
-        elif place != offset:
+        elif offset not in (place, ACKNOWLEDGED_SOMEWHERE):
             text = f"{name_of(code)} was acknowledged at {offset} and lies at {place}"
             verdict.add("misplaced", sends.partition, text)
 
@@ -145,7 +145,7 @@ def _check_acknowledged_offsets(all_sends: list[Sends], verdict: Verdict) -> Non
     given: dict[tuple[int, int], int] = {}
     for sends in all_sends:
         for number, offset in enumerate(sends.offsets):
-            if offset == NOT_ACKNOWLEDGED:
+            if offset < 0:
                 continue
             code = code_of(sends.producer, number)
             other = given.setdefault((sends.partition, offset), code)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 _SHIFT = 40
 NOT_ACKNOWLEDGED = -1
+# A record that was sent again and found to be there already may be acknowledged without its offset.
+ACKNOWLEDGED_SOMEWHERE = -2
 
 
 def code_of(producer: int, number: int) -> int:
@@ -64,8 +66,8 @@ class Sends:
         return len(self.offsets) - 1
 
     def acknowledge(self, number: int, offset: int, now: float) -> None:
-        """The record's offset is known."""
-        self.offsets[number] = offset
+        """The record is there; a negative offset stands for one that is not told."""
+        self.offsets[number] = offset if offset >= 0 else ACKNOWLEDGED_SOMEWHERE
         if self.acknowledged_at is None and number >= self.mark:
             self.acknowledged_at = now
 

@@ -117,6 +117,15 @@ def test_an_acknowledgement_with_another_offset_is_found() -> None:
     assert kinds(history) == {"misplaced"}
 
 
+def test_an_acknowledgement_without_an_offset_says_that_the_record_is_there() -> None:
+    history = history_without_fault()
+    history.sends[0].acknowledge(3, -1001, 0.0)
+    assert kinds(history) == set()
+    number = history.sends[0].next_number()
+    history.sends[0].acknowledge(number, -1, 0.0)
+    assert kinds(history) == {"lost"}
+
+
 def test_an_offset_acknowledged_for_two_records_is_found() -> None:
     history = history_without_fault()
     history.sends[0].offsets[3] = history.sends[1].offsets[3]

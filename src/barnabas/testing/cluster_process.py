@@ -164,7 +164,7 @@ class ClusterProcess:
     def log(self) -> str:
         """The end of what each node has written to its log."""
         return "\n".join(
-            f"--- node {number}\n{node.log()[-4000:]}" for number, node in self.nodes.items()
+            f"--- node {number}\n{node.log()[-2000:]}" for number, node in self.nodes.items()
         )
 
     def close(self) -> None:

@@ -1,0 +1,359 @@
+"""`make chaos`: faults by chance under load, each healed, and a verdict on all that clients saw.
+
+    python -m chaos.campaign --minutes 30 --seed 7 --result docs/chaos-barnabas.json
+
+Prints a line per fault and, at the end, the table of docs/reliability.md; with --kafka the same is
+done to Apache Kafka. The same seed chooses the same faults; what they meet differs from run to run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import NodeProcess
+from chaos.checker import Verdict, check
+from chaos.cluster_view import await_that
+from chaos.faults import FAULTS, Fault
+from chaos.load import Load, LoadOptions
+from chaos.relays import Relays
+from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress, make_topic
+from jvm.kafka_node import KafkaNode
+from scenario.segments import read_replica
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "3",
+    "auto.create.topics.enable": "false",
+    # The campaign elects preferred leaders itself.
+    "auto.leader.rebalance.enable": "false",
+}
+# What a node's log must not have: an error that nobody expected.
+UNEXPECTED = re.compile(r"Traceback|AssertionError|never retrieved")
+# How long a fault lasts once the load goes on in spite of it, at most.
+HOLD_S = 2.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a campaign is."""
+
+    seconds: float
+    seed: int
+    kafka: bool = False
+    brokers: int = 3
+    controllers: int = 0
+    partitions: int = 6
+    # Records per second of each of the two producers.
+    rate: int = 300
+    # Names of the faults to choose from; all if empty.
+    faults: tuple[str, ...] = ()
+    # Without relays links cannot be cut, and a fail-over is measured as it is.
+    relays: bool = True
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class Event:
+    """One fault and what came of it."""
+
+    name: str
+    detail: str
+    # Seconds since the load began.
+    at: float
+    # From the fault to the first acknowledgement of a record sent after it: of the last partition
+    # and producer to have one, and of the median of them.
+    recovery: float
+    recovery_median: float
+    # From healing until every replica was in sync.
+    in_sync: float
+    # Changes of leader epochs, of all partitions, and of the controller's epoch.
+    elections: int
+    controller_elections: int
+    # What clients complained of.
+    errors: int
+    failed_sends: int
+
+
+@dataclass
+class Outcome:
+    """What a campaign saw; `problems` is empty when the cluster stood it."""
+
+    options: dict[str, Any]
+    commit: str
+    machine: str
+    server: str
+    seconds: float = 0.0
+    records: int = 0
+    failed_sends: int = 0
+    read_by_group: int = 0
+    events: list[Event] = field(default_factory=list)
+    errors: dict[str, int] = field(default_factory=dict)
+    verdict: str = ""
+    problems: list[str] = field(default_factory=list)
+
+
+def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
+    """Do a campaign to a cluster of its own."""
+    outcome = Outcome(
+        options=asdict(options),
+        commit=_commit(),
+        machine=_machine(),
+        server="Apache Kafka 4.4.0" if options.kafka else "Barnabas",
+    )
+    with _stressed(options, directory) as stress:
+        started = time.monotonic()
+        try:
+            _do_faults(stress, options, outcome, tell)
+        except AssertionError as error:
+            outcome.problems.append(f"{error}\n{stress.cluster.log()}")
+        outcome.seconds = time.monotonic() - started
+        outcome.errors = dict(stress.load.errors.counts.most_common())
+        if not outcome.problems:
+            _judge(stress, outcome)
+        outcome.problems += _unexpected(stress.cluster)
+    return outcome
+
+
+@contextmanager
+def _stressed(options: Options, directory: Path) -> Iterator[Stress]:
+    relays = Relays() if options.relays else None
+    cluster = ClusterProcess(
+        options.brokers,
+        options.controllers,
+        directory,
+        {**SETTINGS, **dict(options.settings)},
+        relays,
+        KafkaNode if options.kafka else NodeProcess,
+    )
+    if relays is not None:
+        relays.pids = lambda: {n: x.pid for n, x in cluster.nodes.items() if x.is_running}
+    load: Load | None = None
+    try:
+        cluster.start()
+        make_topic(cluster, options.partitions)
+        load = Load(cluster.bootstrap, LoadOptions(TOPIC, options.partitions, rate=options.rate))
+        stress = Stress(cluster, relays, load, random.Random(options.seed), options.partitions)
+        stress.await_full_isr()
+        load.start()
+        load.mark()
+        await_that(load.recovered, lambda t: t is not None, HEAL_TIMEOUT_S, "the load")
+        yield stress
+    finally:
+        if load is not None:
+            load.abandon()
+        cluster.close()
+        if relays is not None:
+            relays.close()
+
+
+def _do_faults(stress: Stress, options: Options, outcome: Outcome, tell: Any) -> None:
+    chosen = [
+        fault
+        for fault in FAULTS
+        if (not options.faults or fault.name in options.faults)
+        and (options.relays or not fault.needs_relays)
+    ]
+    assert chosen, f"no such faults: {options.faults}"
+    began = time.monotonic()
+    while (at := time.monotonic() - began) < options.seconds:
+        fault = stress.rng.choices(chosen, [each.weight for each in chosen])[0]
+        event = _do(stress, fault, at)
+        outcome.events.append(event)
+        tell(
+            f"{event.at:7.1f} s  {event.name}: {event.detail}; next ack after "
+            f"{event.recovery:.2f} s, all in sync {event.in_sync:.1f} s after healing, "
+            f"{event.elections} elections, {event.controller_elections} of controllers, "
+            f"{event.errors} errors, {event.failed_sends} failed sends"
+        )
+
+
+def _do(stress: Stress, fault: Fault, at: float) -> Event:
+    load = stress.load
+    before, controller_before = stress.state()
+    errors_before, failures_before = load.errors.total(), load.failures()
+    began = load.mark()
+    detail = fault.do(stress)
+    recovered = await_that(
+        lambda: (stress.check_alive(), load.recovered())[1],
+        lambda times: times is not None,
+        HEAL_TIMEOUT_S,
+        f"{fault.name} ({detail}): acknowledgements in all partitions",
+    )
+    assert recovered is not None
+    time.sleep(stress.rng.random() * HOLD_S)
+    healing = time.monotonic()
+    stress.heal()
+    stress.await_full_isr()
+    in_sync = time.monotonic() - healing
+    load.mark()
+    await_that(load.recovered, lambda t: t is not None, HEAL_TIMEOUT_S, "the load after healing")
+    stress.check_alive()
+    load.look_at_commits()
+    after, controller_after = stress.state()
+    stress.balance()
+    return Event(
+        name=fault.name,
+        detail=detail,
+        at=at,
+        recovery=max(recovered) - began,
+        recovery_median=statistics.median(recovered) - began,
+        in_sync=in_sync,
+        elections=sum(
+            after[number].leader_epoch - view.leader_epoch for number, view in before.items()
+        ),
+        controller_elections=controller_after[1] - controller_before[1],
+        errors=load.errors.total() - errors_before,
+        failed_sends=load.failures() - failures_before,
+    )
+
+
+def _judge(stress: Stress, outcome: Outcome) -> None:
+    """Come to the end, and look at everything."""
+    try:
+        history = stress.load.finish()
+    except AssertionError as error:
+        outcome.problems.append(str(error))
+        return
+    outcome.records = stress.load.records()
+    outcome.failed_sends = stress.load.failures()
+    outcome.read_by_group = sum(len(run.offsets) for run in history.member_runs)
+    verdict: Verdict = check(history)
+    outcome.verdict = str(verdict)
+    if not verdict.is_clean:
+        outcome.problems.append(str(verdict))
+    outcome.problems += compare_replicas(stress.cluster, stress.partitions)
+
+
+def compare_replicas(cluster: ClusterProcess, partitions: int) -> list[str]:
+    """Replicas whose segment files do not hold the same bytes (LogMatching)."""
+    found = []
+    for partition in range(partitions):
+        for node in cluster.brokers[1:]:
+            one, other = cluster.brokers[0].data_directory, node.data_directory
+            try:
+                await_that(
+                    lambda one=one, other=other, partition=partition: (
+                        read_replica(one, TOPIC, partition).data
+                        == read_replica(other, TOPIC, partition).data
+                    ),
+                    bool,
+                    10,
+                    f"the same bytes of partition {partition} on {node.node_id}",
+                )
+            except AssertionError as error:
+                found.append(str(error))
+    return found
+
+
+def _unexpected(cluster: ClusterProcess) -> list[str]:
+    """Errors in the logs of our nodes that nobody expected."""
+    found = []
+    for number, node in cluster.nodes.items():
+        if isinstance(node, KafkaNode):
+            continue
+        log = node.log()
+        hit = UNEXPECTED.search(log)
+        if hit:
+            found.append(f"log of node {number}: {log[max(0, hit.start() - 300) :][:3000]}")
+    return found
+
+
+def table(outcome: Outcome) -> str:
+    """The result for docs/reliability.md."""
+    by_name: dict[str, list[Event]] = {}
+    for event in outcome.events:
+        by_name.setdefault(event.name, []).append(event)
+    lines = [
+        "| fault | times | next ack: median / worst | healed: worst | elections | failed sends |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, events in by_name.items():
+        recoveries = [event.recovery for event in events]
+        lines.append(
+            f"| {name} | {len(events)} | {statistics.median(recoveries):.2f} s / "
+            f"{max(recoveries):.2f} s | {max(e.in_sync for e in events):.1f} s | "
+            f"{sum(e.elections for e in events)} + "
+            f"{sum(e.controller_elections for e in events)} of controllers | "
+            f"{sum(e.failed_sends for e in events)} |"
+        )
+    return "\n".join(lines)
+
+
+def summary(outcome: Outcome) -> str:
+    """The result in one paragraph."""
+    verdict = "; ".join(outcome.problems) if outcome.problems else outcome.verdict
+    return (
+        f"{outcome.server}, commit {outcome.commit}, seed {outcome.options['seed']}, "
+        f"{outcome.seconds:.0f} s, {len(outcome.events)} faults, {outcome.records} records sent, "
+        f"{outcome.failed_sends} failed sends, {outcome.read_by_group} read by the group, "
+        f"{outcome.machine}: {verdict}"
+    )
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def _machine() -> str:
+    memory = psutil.virtual_memory().total / 2**30
+    return f"{psutil.cpu_count()} cores, {memory:.0f} GiB, Python {sys.version.split()[0]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--kafka", action="store_true", help="Apache Kafka instead of ours")
+    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--controllers", type=int, default=0)
+    parser.add_argument("--no-relays", action="store_true")
+    parser.add_argument("--fault", action="append", default=[], help="only these; repeated")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--result", type=Path, help="write JSON there, and a table beside it")
+    given = parser.parse_args()
+    options = Options(
+        seconds=given.minutes * 60,
+        seed=random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed,
+        kafka=given.kafka,
+        brokers=given.brokers,
+        controllers=given.controllers,
+        faults=tuple(given.fault),
+        relays=not given.no_relays,
+        settings=tuple(tuple(each.split("=", 1)) for each in given.set),
+    )
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="chaos-") as directory:
+        outcome = run(options, Path(directory), lambda line: print(line, flush=True))
+    print(f"\n{summary(outcome)}\n\n{table(outcome)}", flush=True)
+    if given.result is not None:
+        given.result.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+        given.result.with_suffix(".md").write_text(f"{summary(outcome)}\n\n{table(outcome)}\n")
+    sys.exit(bool(outcome.problems))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""What a cluster of processes says of itself, by requests of our own to whoever answers."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from barnabas.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.schema import Message
+from barnabas.testing.cluster_process import ClusterProcess
+
+# Of one request: a node that stands still costs this much each time.
+ASK_TIMEOUT_S = 1.0
+POLL_S = 0.02
+T = TypeVar("T")
+
+
+class NoAnswerError(Exception):
+    """No node that could know it answered."""
+
+
+@dataclass(frozen=True)
+class PartitionView:
+    """A partition, as the node with the newest leader epoch describes it."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    # Eligible leader replicas (KIP-966).
+    elr: tuple[int, ...]
+
+
+class ClusterView:
+    """Looks into a cluster; every look is new."""
+
+    def __init__(self, cluster: ClusterProcess) -> None:
+        self._cluster = cluster
+
+    def answering(self) -> list[int]:
+        """Brokers that run and do not stand still."""
+        return [n.node_id for n in self._cluster.brokers if n.is_running and not n.is_paused]
+
+    def partitions(self, topic: str) -> dict[int, PartitionView]:
+        """A topic's partitions.
+
+        Nodes may be behind: of each partition the newest leader epoch counts, and of those that
+        know it what its leader says, who is the first to know of a change.
+        """
+        best: dict[int, tuple[tuple[int, bool], PartitionView]] = {}
+        asked = 0
+        for node in self.answering():
+            request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)])
+            try:
+                answer = self.ask(node, request, 0)
+            except OSError:
+                continue
+            asked += 1
+            for each in answer.topics[0].partitions:
+                view = PartitionView(
+                    each.leader_id,
+                    each.leader_epoch,
+                    tuple(each.replica_nodes),
+                    tuple(sorted(each.isr_nodes)),
+                    tuple(sorted(each.eligible_leader_replicas or ())),
+                )
+                rank = (each.leader_epoch, node == each.leader_id)
+                if each.partition_index not in best or best[each.partition_index][0] < rank:
+                    best[each.partition_index] = (rank, view)
+        if not asked:
+            raise NoAnswerError(f"no broker tells of {topic}")
+        return {index: view for index, (_, view) in sorted(best.items())}
+
+    def partition(self, topic: str, index: int = 0) -> PartitionView:
+        """One partition of a topic.
+
+        Raises:
+            NoAnswerError: nobody knows it.
+        """
+        found = self.partitions(topic).get(index)
+        if found is None:
+            raise NoAnswerError(f"no broker knows {topic}-{index}")
+        return found
+
+    def controller(self) -> tuple[int, int]:
+        """Id and epoch of the active controller, the newest that a broker knows."""
+        partition = PartitionDataRequest(partition_index=0)
+        topic = TopicDataRequest(topic_name="__cluster_metadata", partitions=[partition])
+        request = DescribeQuorumRequest(topics=[topic])
+        found: list[tuple[int, int]] = []
+        for node in self.answering():
+            try:
+                answer = self.ask(node, request, 1)
+            except OSError:
+                continue
+            if answer.error_code == ErrorCode.NONE and answer.topics:
+                told = answer.topics[0].partitions[0]
+                if told.error_code == ErrorCode.NONE and told.leader_id >= 0:
+                    found.append((told.leader_epoch, told.leader_id))
+        if not found:
+            raise NoAnswerError("no broker knows the controller")
+        epoch, leader = max(found)
+        return leader, epoch
+
+    def coordinator(self, group: str) -> int:
+        """The broker that coordinates a group."""
+        for node in self.answering():
+            try:
+                answer = self.ask(node, FindCoordinatorRequest(coordinator_keys=[group]), 4)
+            except OSError:
+                continue
+            told = answer.coordinators[0]
+            if told.error_code == ErrorCode.NONE:
+                return int(told.node_id)
+        raise NoAnswerError(f"no broker knows the coordinator of {group}")
+
+    def live_brokers(self) -> set[int]:
+        """Brokers that all who answer tell clients of: registered, and not fenced."""
+        told = []
+        for node in self.answering():
+            try:
+                answer = self.ask(node, MetadataRequest(topics=[]), 12)
+            except OSError:
+                continue
+            told.append({broker.node_id for broker in answer.brokers})
+        if not told:
+            raise NoAnswerError("no broker answers")
+        return set.intersection(*told)
+
+    def has_topic(self, topic: str, partitions: int) -> bool:
+        """Whether every broker that answers knows all partitions of a topic, with leaders."""
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+        for node in self.answering():
+            answer = self.ask(node, request, 12).topics[0]
+            known = [each for each in answer.partitions if each.leader_id >= 0]
+            if answer.error_code != ErrorCode.NONE or len(known) != partitions:
+                return False
+        return True
+
+    def ask(self, node: int, request: Message, version: int) -> Message:
+        """Send a request to a node, on a connection of its own.
+
+        Raises:
+            OSError: it does not answer.
+        """
+        host, _, port = self._cluster.node(node).address.rpartition(":")
+        with socket.create_connection((host, int(port)), ASK_TIMEOUT_S) as connection:
+            connection.settimeout(ASK_TIMEOUT_S)
+            chunks = encode_request(1, "view", request, version)
+            connection.sendall(b"".join(bytes(chunk) for chunk in chunks))
+            (length,) = struct.unpack(">i", _receive(connection, 4))
+            frame = _receive(connection, length)
+        return decode_response(type(request), version, frame)[1]
+
+
+def await_that(
+    look: Callable[[], T], wanted: Callable[[T], bool], timeout_s: float, what: str
+) -> T:
+    """Look until what is seen is as wanted.
+
+    Raises:
+        AssertionError: it was not in time; with what was seen last.
+    """
+    deadline = time.monotonic() + timeout_s
+    seen: object = "nothing"
+    while True:
+        try:
+            found = look()
+            if wanted(found):
+                return found
+            seen = found
+        except (NoAnswerError, OSError) as error:
+            seen = error
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s, but {seen}"
+        time.sleep(POLL_S)
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        piece = connection.recv(size - len(received))
+        if not piece:
+            raise ConnectionResetError("closed in the middle of an answer")
+        received += piece
+    return received

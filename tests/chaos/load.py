@@ -1,0 +1,488 @@
+"""Load under which a cluster is broken: idempotent producers, a group that commits, a lone reader.
+
+Producers are librdkafka's and our own, all with acks=all. Each runs in a thread of its own, numbers
+its records per partition, and writes down what becomes of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import confluent_kafka
+from confluent_kafka import Consumer, TopicPartition
+
+from barnabas.client.errors import ClientError
+from barnabas.client.facade import Client
+from barnabas.client.producer_batch import RecordMetadata
+from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, value_of
+
+READ_TIMEOUT_S = 60.0
+PADDING = b"." * 100
+# A record stays undecided for no longer, so that a history has an end.
+DELIVERY_TIMEOUT_MS = 120_000
+# Clients retry soon: what is measured is the cluster, not their patience.
+QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How much load there is."""
+
+    topic: str
+    partitions: int
+    group: str = "chaos"
+    # Records per second, of each producer, all partitions together.
+    rate: int = 300
+    members: int = 2
+
+
+class Errors:
+    """What clients complained of, by its words; from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.counts: Counter[str] = Counter()
+
+    def add(self, text: str) -> None:
+        """One more."""
+        with self._lock:
+            self.counts[text] += 1
+
+    def total(self) -> int:
+        """How many there were."""
+        with self._lock:
+            return sum(self.counts.values())
+
+
+class _Worker:
+    """A thread that works until it is told to stop; what it dies of is kept."""
+
+    def __init__(self, name: str) -> None:
+        self._stopping = threading.Event()
+        self.death: BaseException | None = None
+        self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell it to stop; `join` waits."""
+        self._stopping.set()
+
+    def join(self) -> None:
+        """Wait until it has stopped; raises what it died of."""
+        self._thread.join()
+        if self.death is not None:
+            raise self.death
+
+    def _guarded(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001 - raised again by `join`
+            self.death = error
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+
+class _Producing(_Worker):
+    """Sends at a rate, to all partitions by turns."""
+
+    def __init__(self, number: int, options: LoadOptions, errors: Errors) -> None:
+        super().__init__(f"producer-{number}")
+        self.number = number
+        self.options = options
+        self.errors = errors
+        self.sends = [Sends(number, partition) for partition in range(options.partitions)]
+
+    def _run(self) -> None:
+        self._open()
+        started = time.monotonic()
+        sent = 0
+        while not self._stopping.is_set():
+            due = int((time.monotonic() - started) * self.options.rate)
+            while sent < due:
+                partition = sent % self.options.partitions
+                sends = self.sends[partition]
+                if not self._send(partition, sends):
+                    break
+                sent += 1
+            self._serve(0.005)
+        self._finish()
+
+    def _open(self) -> None:
+        raise NotImplementedError
+
+    def _send(self, partition: int, sends: Sends) -> bool:
+        """Send the next record; False if there is no room for it now."""
+        raise NotImplementedError
+
+    def _serve(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        raise NotImplementedError
+
+
+class LibrdkafkaProducing(_Producing):
+    """confluent-kafka's producer."""
+
+    def __init__(self, number: int, bootstrap: str, options: LoadOptions, errors: Errors) -> None:
+        super().__init__(number, options, errors)
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "retry.backoff.max.ms": 100,
+                "topic.metadata.refresh.fast.interval.ms": 50,
+                "error_cb": lambda error: errors.add(f"librdkafka: {error.name()}"),
+                # The errors are counted, and not for the test's output.
+                "log_level": 0,
+                **QUICK,
+            }
+        )
+
+    def _open(self) -> None:
+        pass
+
+    def _send(self, partition: int, sends: Sends) -> bool:
+        number = sends.sent
+
+        def on_delivery(error: confluent_kafka.KafkaError | None, message: object) -> None:
+            self._on_delivery(sends, number, error, message)
+
+        try:
+            value = value_of(self.number, number, PADDING)
+            self._producer.produce(
+                self.options.topic, value, partition=partition, on_delivery=on_delivery
+            )
+        except BufferError:
+            return False
+        sends.next_number()
+        return True
+
+    def _serve(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+
+    def _finish(self) -> None:
+        left = self._producer.flush(DELIVERY_TIMEOUT_MS / 1000)
+        assert left == 0, f"{left} records were neither delivered nor given up"
+
+    def _on_delivery(self, sends: Sends, number: int, error: object, message: object) -> None:
+        if error is not None:
+            sends.failed[number] = str(error)
+            self.errors.add(f"librdkafka: not delivered: {error}")
+        else:
+            assert isinstance(message, confluent_kafka.Message)
+            sends.acknowledge(number, int(message.offset() or 0), time.monotonic())
+
+
+class OwnProducing(_Producing):
+    """Our own client's producer."""
+
+    def __init__(self, number: int, bootstrap: str, options: LoadOptions, errors: Errors) -> None:
+        super().__init__(number, options, errors)
+        self._bootstrap = bootstrap
+
+    def _open(self) -> None:
+        config = {**QUICK, "retry.backoff.max.ms": 100, "linger.ms": 2}
+        config["delivery.timeout.ms"] = DELIVERY_TIMEOUT_MS
+        self._client = Client(self._bootstrap, **config)
+        self._producer = self._client.producer()
+
+    def _send(self, partition: int, sends: Sends) -> bool:
+        number = sends.next_number()
+
+        def on_delivery(metadata: RecordMetadata | None, error: ClientError | None) -> None:
+            if metadata is not None:
+                sends.acknowledge(number, metadata.offset, time.monotonic())
+            else:
+                sends.failed[number] = str(error)
+                self.errors.add(f"barnabas: not delivered: {type(error).__name__}")
+
+        self._producer.send(
+            self.options.topic,
+            value_of(self.number, number, PADDING),
+            partition=partition,
+            on_delivery=on_delivery,
+        )
+        return True
+
+    def _serve(self, seconds: float) -> None:
+        before = time.monotonic()
+        self._producer.poll(seconds * 1000)
+        # With nothing under way it returns at once.
+        self._stopping.wait(max(0.0, seconds - (time.monotonic() - before)))
+
+    def _finish(self) -> None:
+        self._producer.flush(DELIVERY_TIMEOUT_MS / 1000)
+        self._client.close()
+
+
+class OwnReading(_Worker):
+    """Our own client reads all partitions from the start, on its own, to wherever they end."""
+
+    def __init__(self, bootstrap: str, options: LoadOptions, errors: Errors) -> None:
+        super().__init__("reader")
+        self._bootstrap = bootstrap
+        self._options = options
+        self._errors = errors
+        self.runs = [Run("own reader", partition) for partition in range(options.partitions)]
+
+    def _run(self) -> None:
+        config = {**QUICK, "retry.backoff.max.ms": 100, "default.api.timeout.ms": 120_000}
+        with Client(self._bootstrap, **config) as client:
+            ranges = {(self._options.topic, each.partition): (0, None) for each in self.runs}
+            with client.stream(ranges) as stream:
+                while not self._stopping.is_set():
+                    for record in stream.poll_records(100):
+                        self.runs[record.partition].add(record.offset, code_in(record.value))
+
+
+class GroupReading(_Worker):
+    """A member of the group: reads, and commits what it has read (librdkafka)."""
+
+    def __init__(self, name: str, bootstrap: str, options: LoadOptions, errors: Errors) -> None:
+        super().__init__(name)
+        self._name = name
+        self._bootstrap = bootstrap
+        self._options = options
+        self._errors = errors
+        self.runs: list[Run] = []
+        self.commits: list[Commit] = []
+        self._current: dict[int, Run] = {}
+
+    def _run(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self._options.group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 500,
+                "topic.metadata.refresh.fast.interval.ms": 50,
+                "fetch.error.backoff.ms": 20,
+                "error_cb": lambda error: self._errors.add(f"consumer: {error.name()}"),
+                "log_level": 0,
+                "retry.backoff.max.ms": 100,
+                **QUICK,
+            }
+        )
+        consumer.subscribe(
+            [self._options.topic], on_assign=self._on_change, on_lost=self._on_change
+        )
+        while not self._stopping.is_set():
+            self._read(consumer)
+        consumer.close()
+
+    def _on_change(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._current.clear()
+
+    def _read(self, consumer: Consumer) -> None:
+        messages = consumer.consume(500, 0.1)
+        for message in messages:
+            if message.error():
+                self._errors.add(f"consumer: {message.error().name()}")
+                continue
+            partition = message.partition()
+            run = self._current.get(partition)
+            if run is None:
+                run = self._current[partition] = Run(self._name, partition)
+                self.runs.append(run)
+            run.add(message.offset(), code_in(message.value()))
+        if not messages:
+            return
+        started = time.monotonic()
+        try:
+            done = consumer.commit(asynchronous=False)
+        except confluent_kafka.KafkaException as error:
+            # Whether it holds is not known: it does not count as acknowledged.
+            self._errors.add(f"commit: {error.args[0].name()}")
+            return
+        ended = time.monotonic()
+        for place in done or ():
+            if place.error is None and place.offset >= 0:
+                self.commits.append(Commit(place.partition, place.offset, started, ended))
+
+
+class Load:
+    """All of it, on one topic that exists."""
+
+    def __init__(self, bootstrap: str, options: LoadOptions) -> None:
+        self.bootstrap = bootstrap
+        self.options = options
+        self.errors = Errors()
+        self.producing: list[_Producing] = [
+            LibrdkafkaProducing(0, bootstrap, options, self.errors),
+            OwnProducing(1, bootstrap, options, self.errors),
+        ]
+        self.reading = OwnReading(bootstrap, options, self.errors)
+        self.members = [
+            GroupReading(f"member {number}", bootstrap, options, self.errors)
+            for number in range(options.members)
+        ]
+        # What `look_at_commits` found.
+        self.found: list[Commit] = []
+
+    @property
+    def _workers(self) -> list[_Worker]:
+        return [*self.producing, self.reading, *self.members]
+
+    @property
+    def sends(self) -> list[Sends]:
+        """Of all producers and partitions."""
+        return [each for producing in self.producing for each in producing.sends]
+
+    def start(self) -> None:
+        """Start all clients."""
+        for worker in self._workers:
+            worker.start()
+
+    def abandon(self) -> None:
+        """Tell all clients to end, whatever becomes of their records; does not wait."""
+        for worker in self._workers:
+            worker.stop()
+
+    def check_alive(self) -> None:
+        """Raises what a client died of."""
+        for worker in self._workers:
+            if worker.death is not None:
+                raise worker.death
+
+    def mark(self) -> float:
+        """What is sent from now on counts for `recovered`; returns the time."""
+        for sends in self.sends:
+            sends.mark = sends.sent
+            sends.acknowledged_at = None
+        return time.monotonic()
+
+    def recovered(self) -> list[float] | None:
+        """When each producer had its first acknowledgement of a record sent after `mark`, by
+        partition; None until all have it.
+        """
+        times = [sends.acknowledged_at for sends in self.sends]
+        return None if None in times else [each for each in times if each is not None]
+
+    def failures(self) -> int:
+        """Records that a client gave up."""
+        return sum(len(sends.failed) for sends in self.sends)
+
+    def records(self) -> int:
+        """Records sent by now."""
+        return sum(sends.sent for sends in self.sends)
+
+    def look_at_commits(self) -> None:
+        """Ask what the group has committed, for the history."""
+        places = [TopicPartition(self.options.topic, n) for n in range(self.options.partitions)]
+        asker = plain_consumer(self.bootstrap, self.options.group)
+        started = time.monotonic()
+        try:
+            for place in asker.committed(places, READ_TIMEOUT_S):
+                if place.error is None and place.offset >= 0:
+                    ended = time.monotonic()
+                    self.found.append(Commit(place.partition, place.offset, started, ended, True))
+        finally:
+            asker.close()
+
+    def finish(self, on_settled: Callable[[], None] = lambda: None) -> History:
+        """Stop producers, let readers come to the end, read everything once more.
+
+        Args:
+            on_settled: called when all that was sent is acknowledged or given up.
+        """
+        for producing in self.producing:
+            producing.stop()
+        for producing in self.producing:
+            producing.join()
+        on_settled()
+        topic = self.options.topic
+        logs = {n: read_log(self.bootstrap, topic, n) for n in range(self.options.partitions)}
+        self._await_readers(logs)
+        for worker in (self.reading, *self.members):
+            worker.stop()
+        for worker in (self.reading, *self.members):
+            worker.join()
+        self.look_at_commits()
+        commits = [commit for member in self.members for commit in member.commits]
+        return History(
+            sends=self.sends,
+            logs=logs,
+            runs=self.reading.runs,
+            member_runs=[run for member in self.members for run in member.runs],
+            commits=commits + self.found,
+        )
+
+    def _await_readers(self, logs: dict[int, PartitionLog]) -> None:
+        """Until the group has committed the end, and the lone reader has come to it."""
+        ends = {number: log.offsets[-1] + 1 if log.offsets else 0 for number, log in logs.items()}
+        deadline = time.monotonic() + READ_TIMEOUT_S
+
+        def behind() -> list[str]:
+            committed: dict[int, int] = {}
+            for member in self.members:
+                for commit in list(member.commits):
+                    before = committed.get(commit.partition, 0)
+                    committed[commit.partition] = max(commit.offset, before)
+            found = []
+            for number, end in ends.items():
+                if committed.get(number, 0) < end:
+                    found.append(f"group: {number} at {committed.get(number, 0)} of {end}")
+                offsets = self.reading.runs[number].offsets
+                if end and (not offsets or offsets[-1] < end - 1):
+                    found.append(f"reader: {number} at {offsets[-1:]} of {end}")
+            return found
+
+        while behind():
+            self.check_alive()
+            assert time.monotonic() < deadline, f"readers did not come to the end: {behind()}"
+            time.sleep(0.02)
+
+
+def plain_consumer(bootstrap: str, group: str) -> Consumer:
+    """A consumer that looks, and commits nothing."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+            **QUICK,
+        }
+    )
+
+
+def read_values(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes | None]]:
+    """(offset, value) of every record of a partition, as a consumer gets them."""
+    consumer = plain_consumer(bootstrap, "reads-all")
+    try:
+        place = TopicPartition(topic, partition, 0)
+        start, end = consumer.get_watermark_offsets(place, READ_TIMEOUT_S)
+        consumer.assign([TopicPartition(topic, partition, start)])
+        found: list[tuple[int, bytes | None]] = []
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        while start < end and (not found or found[-1][0] < end - 1):
+            assert time.monotonic() < deadline, f"{topic}-{partition} cannot be read to {end}"
+            for message in consumer.consume(10_000, 0.2):
+                assert message.error() is None, message.error()
+                found.append((message.offset(), message.value()))
+        return found
+    finally:
+        consumer.close()
+
+
+def read_log(bootstrap: str, topic: str, partition: int, name: int | None = None) -> PartitionLog:
+    """A partition for the checker, as partition `name` of the history."""
+    values = read_values(bootstrap, topic, partition)
+    log = PartitionLog(partition if name is None else name)
+    for offset, value in values:
+        log.add(offset, code_in(value))
+    return log

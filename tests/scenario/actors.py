@@ -1,0 +1,197 @@
+"""The clients of a story: producers, members of groups, and who reads it all at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import confluent_kafka
+from confluent_kafka import TopicPartition
+
+from chaos.history import History, PartitionLog, Run, Sends, value_of
+from chaos.load import (
+    QUICK,
+    Errors,
+    GroupReading,
+    LibrdkafkaProducing,
+    LoadOptions,
+    OwnProducing,
+    plain_consumer,
+    read_log,
+    read_values,
+)
+
+PRODUCE_TIMEOUT_S = 20.0
+# How long a send in vain tries.
+VAIN_TIMEOUT_S = 1.5
+READ_TIMEOUT_S = 30.0
+# Up to so many records each have a batch of their own.
+SINGLE_RECORDS_MAX = 100
+RATE = 200
+
+
+class Actors:
+    """Clients of one cluster. Topics have one partition each, which the history calls by number."""
+
+    def __init__(self, bootstrap: str, patience: float) -> None:
+        self._bootstrap = bootstrap
+        self._patience = patience
+        self._topics: list[str] = []
+        self._next_producer = 0
+        self._sends: list[Sends] = []
+        self._producing: list[LibrdkafkaProducing | OwnProducing] = []
+        self._ended: list[LibrdkafkaProducing | OwnProducing] = []
+        self._members: list[tuple[str, GroupReading]] = []
+        self._former: list[tuple[str, GroupReading]] = []
+        self.errors = Errors()
+
+    def close(self) -> None:
+        """Have the background end; it may die of what is left of the cluster."""
+        for worker in [*self._producing, *(member for _, member in self._members)]:
+            worker.stop()
+
+    def _new_sends(self, topic: str) -> Sends:
+        if topic not in self._topics:
+            self._topics.append(topic)
+        sends = Sends(self._next_producer, self._topics.index(topic))
+        self._next_producer += 1
+        self._sends.append(sends)
+        return sends
+
+    def produce(self, topic: str, count: int, acks: str) -> None:
+        """Send records, each in its own batch if they are few; all must be acknowledged."""
+        sends = self._new_sends(topic)
+        self._send(topic, count, acks, sends, PRODUCE_TIMEOUT_S * self._patience)
+        assert not sends.failed, f"not acknowledged: {sends.failed}"
+        if acks != "all":
+            # They may be lost with their leader.
+            for number in range(sends.sent):
+                sends.failed[number] = "acks=1"
+                sends.offsets[number] = -1
+
+    def produce_in_vain(self, topic: str, count: int, acks: str) -> None:
+        """Send records: none may be acknowledged."""
+        sends = self._new_sends(topic)
+        self._send(topic, count, acks, sends, VAIN_TIMEOUT_S)
+        assert len(sends.failed) == count, f"acknowledged: {list(sends.offsets)}"
+
+    def _send(self, topic: str, count: int, acks: str, sends: Sends, timeout_s: float) -> None:
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "acks": acks,
+                "enable.idempotence": acks == "all",
+                "linger.ms": 0,
+                "message.timeout.ms": int(timeout_s * 1000),
+                "topic.metadata.refresh.fast.interval.ms": 50,
+                "retry.backoff.max.ms": 100,
+                "log_level": 0,
+                **QUICK,
+            }
+        )
+
+        def on_delivery(number: int, error: object, message: confluent_kafka.Message) -> None:
+            if error is not None:
+                sends.failed[number] = str(error)
+            else:
+                sends.acknowledge(number, int(message.offset() or 0), time.monotonic())
+
+        for _ in range(count):
+            number = sends.next_number()
+            producer.produce(
+                topic,
+                value_of(sends.producer, number),
+                partition=0,
+                on_delivery=lambda error, message, number=number: on_delivery(
+                    number, error, message
+                ),
+            )
+            if count <= SINGLE_RECORDS_MAX:
+                producer.flush(timeout_s + 5)
+        left = producer.flush(timeout_s + 5)
+        assert not left, f"{left} records were neither acknowledged nor given up"
+
+    def keep_producing(self, topic: str) -> None:
+        """librdkafka and our own client, both idempotent, in the background."""
+        for kind in (LibrdkafkaProducing, OwnProducing):
+            sends = self._new_sends(topic)
+            options = LoadOptions(topic, 1, rate=RATE)
+            worker = kind(sends.producer, self._bootstrap, options, self.errors)
+            worker.sends = [sends]
+            worker.start()
+            self._producing.append(worker)
+
+    def stop_producing(self) -> None:
+        """All that was sent is acknowledged or given up then."""
+        for worker in self._producing:
+            worker.stop()
+        for worker in self._producing:
+            worker.join()
+        self._ended += self._producing
+        self._producing = []
+
+    def failures(self) -> list[str]:
+        """Why the background gave records up."""
+        workers = self._producing + self._ended
+        return [why for each in workers for sends in each.sends for why in sends.failed.values()]
+
+    def keep_consuming(self, topic: str, group: str) -> None:
+        """A member of a group in the background."""
+        options = LoadOptions(topic, 1, group=group)
+        worker = GroupReading(f"member of {group}", self._bootstrap, options, self.errors)
+        worker.start()
+        self._members.append((topic, worker))
+
+    def stop_consuming(self) -> None:
+        """Once the members have committed the end of what is there."""
+        deadline = time.monotonic() + READ_TIMEOUT_S * self._patience
+        for topic, worker in self._members:
+            values = self.values(topic)
+            end = values[-1][0] + 1 if values else 0
+            while max((commit.offset for commit in list(worker.commits)), default=0) < end:
+                assert worker.death is None, worker.death
+                assert time.monotonic() < deadline, f"the group does not come to {end}"
+                time.sleep(0.02)
+        for _, worker in self._members:
+            worker.stop()
+        for _, worker in self._members:
+            worker.join()
+        self._former += self._members
+        self._members = []
+
+    def committed(self, topic: str, group: str) -> int:
+        """A group's offset, as the cluster has it; -1 if there is none."""
+        asker = plain_consumer(self._bootstrap, group)
+        try:
+            (found,) = asker.committed([TopicPartition(topic, 0)], READ_TIMEOUT_S)
+            return max(found.offset, -1)
+        finally:
+            asker.close()
+
+    def values(self, topic: str) -> list[tuple[int, bytes | None]]:
+        """(offset, value) of all records."""
+        return read_values(self._bootstrap, topic, 0)
+
+    def read(self, topic: str) -> PartitionLog:
+        """A topic for the checker."""
+        if topic not in self._topics:
+            self._topics.append(topic)
+        return read_log(self._bootstrap, topic, 0, self._topics.index(topic))
+
+    def history(self, logs: Mapping[str, PartitionLog]) -> History:
+        """All that happened; the background must have been stopped."""
+        assert not self._producing, "the story ends without: stop producing"
+        assert not self._members, "the story ends without: stop consuming"
+        history = History(sends=self._sends, logs={log.partition: log for log in logs.values()})
+        for topic, member in self._former:
+            number = self._topics.index(topic)
+            history.member_runs += [_renumbered(run, number) for run in member.runs]
+            history.commits += [
+                type(commit)(number, commit.offset, commit.started, commit.ended)
+                for commit in member.commits
+            ]
+        return history
+
+
+def _renumbered(run: Run, number: int) -> Run:
+    return Run(run.reader, number, run.offsets, run.codes)

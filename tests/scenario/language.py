@@ -1,0 +1,181 @@
+"""The language of stories: one command a line, read into steps, with errors that help.
+
+A story's first lines, "# ...", say what it is about. Commands and what they mean are in `COMMANDS`;
+words in braces are places: {n} a number, {topic} a word, {ids} numbers, {node} who is meant, {keys}
+KEY=VALUE pairs. `within N s` at the end of an `expect` bounds the wait; 10 s if it is missing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+DEFAULT_WITHIN_S = 10.0
+
+_NODE = (
+    r"(?:broker|controller|node) \d+|leader of \w+|follower of \w+|coordinator of \w+|"
+    r"controller|it|all brokers|all"
+)
+# The last word of a place's name says what may stand there.
+PLACES = {
+    "n": r"\d+",
+    "ms": r"\d+",
+    "word": r"[\w.-]+",
+    "topic": r"\w+",
+    "group": r"\w+",
+    "ids": r"(?:\d+(?: \d+)*|none)",
+    "who": r"(?:\d+|all|controllers|brokers)",
+    "node": _NODE,
+    "keys": r"\S+=\S+(?: \S+=\S+)*",
+    "acks": r"(?:all|1)",
+    "error": r"[A-Z_]+",
+    "rest": r".+",
+}
+
+COMMANDS = {
+    # The stage.
+    "{n} brokers": "start that many processes, brokers and controllers",
+    "{n} brokers {m_n} controllers": "start brokers 1, 2... and controllers 101, 102...",
+    "setting {word} = {rest}": "a broker key, before the brokers start",
+    "relays": "nodes reach each other through relays; before the brokers start",
+    "records may be lost": "the story is about a loss: acknowledged records need not survive",
+    "topic {topic} replicas {ids}": "make a topic with one partition, placed there",
+    "topic {topic} replicas {ids} min-isr {n}": "the same, with min.insync.replicas",
+    "topic {topic} replicas {ids} with {keys}": "the same, with other configs",
+    # What clients do.
+    "produce {topic} {n}": "send records with acks=all: all must be acknowledged",
+    "produce {topic} {n} acks {acks}": "the same with other acks",
+    "produce {topic} {n} acks {acks} fails": "none may be acknowledged",
+    "produce {topic} {n} acks {acks} takes {ms} ms": "acknowledged, but not earlier",
+    "keep producing {topic}": "an idempotent producer with acks=all in the background",
+    "stop producing": "until all that was sent is acknowledged or given up",
+    "consume {topic} as {group}": "a member reads to the end, commits and leaves",
+    "keep consuming {topic} as {group}": "a member in the background that commits what it reads",
+    "stop consuming": "once the members have come to the end",
+    # What happens to nodes.
+    "kill {node}": "kill -9",
+    "stop {node}": "a clean stop",
+    "start {node}": "start it again and wait until it is ready",
+    "launch {node}": "start it again without waiting",
+    "restart {node}": "a clean stop, and a start",
+    "pause {node}": "SIGSTOP",
+    "resume {node}": "SIGCONT",
+    "wipe {node}": "delete all it has stored; it must be down",
+    "{node} loses the last {n} records of {topic}": "as a loss of power takes them; while down",
+    # What happens to links; they need relays.
+    "cut {who} from {b_who}": "connections end, new ones too",
+    "stall {who} from {b_who}": "connections stay, no byte passes",
+    "delay {who} to {b_who} by {ms} ms": "bytes pass later",
+    "heal": "all links are as usual again",
+    # What operators do.
+    "reassign {topic} to {ids}": "start to move a topic's partition",
+    "elect preferred leader of {topic}": "by the admin API",
+    "elect unclean leader of {topic}": "by the admin API",
+    "await {n} ms": "let time pass: only for what must not happen meanwhile",
+    # What must be so.
+    "expect leader of {topic} = {ids}": "none: the partition has no leader",
+    "expect leader of {topic} in {ids}": "one of them",
+    "expect isr of {topic} = {ids}": "the in-sync replicas, in any order",
+    "expect elr of {topic} = {ids}": "the eligible leader replicas (KIP-966)",
+    "expect replicas of {topic} = {ids}": "the replicas, in any order",
+    "expect epoch of {topic} = {n}": "the leader epoch",
+    "expect log end of {topic} on {n} = {m_n}": "by the segment files of that node",
+    "expect epochs of {topic} on {n} = {rest}": "EPOCH:START of its log, from its batches",
+    "expect log of {n} = log of {m_n}": "segment files hold the same bytes, of all topics",
+    "expect {topic} holds {n} records": "as a consumer reads it",
+    "expect committed of {group} on {topic} = {n}": "the group's offset",
+    "expect controller is not {node}": "another one has become active",
+    "expect brokers {ids}": "those that clients are told of: registered, not fenced",
+    "expect no failed sends": "of the producers in the background",
+    "expect log of {n} mentions {rest}": "the node's log file has these words",
+}
+
+
+class StoryError(Exception):
+    """A line that means nothing, or nothing there; names the file and the line."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of a story."""
+
+    line: int
+    text: str
+    # The key of COMMANDS.
+    command: str
+    # By the names of places.
+    arguments: dict[str, str]
+    within_s: float = DEFAULT_WITHIN_S
+
+
+@dataclass(frozen=True)
+class Story:
+    """A story: what it is about, and its steps."""
+
+    name: str
+    about: str
+    steps: tuple[Step, ...]
+
+
+def parse(name: str, text: str) -> Story:
+    """Read a story.
+
+    Raises:
+        StoryError: a line that is no command, or a story without words on what it is about.
+    """
+    about: list[str] = []
+    steps: list[Step] = []
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if line.startswith("#"):
+            if not steps:
+                about.append(line.removeprefix("#").strip())
+            continue
+        line = line.partition("  #")[0].strip()
+        if line:
+            steps.append(_parse_line(name, number, line))
+    if not about:
+        raise StoryError(f"{name}:1: a story opens with what it is about: # ...")
+    if not any(step.command.endswith(("brokers", "controllers")) for step in steps):
+        raise StoryError(f"{name}: nothing starts brokers: 3 brokers")
+    return Story(name, " ".join(about), tuple(steps))
+
+
+def _parse_line(name: str, number: int, line: str) -> Step:
+    within_s, rest = DEFAULT_WITHIN_S, line
+    bounded = re.fullmatch(r"(expect .+) within (\d+(?:\.\d+)?) s", line)
+    if bounded:
+        rest, within_s = bounded.group(1), float(bounded.group(2))
+    for command, pattern in _PATTERNS:
+        found = pattern.fullmatch(rest)
+        if found:
+            return Step(number, line, command, found.groupdict(), within_s)
+    near = difflib.get_close_matches(rest, COMMANDS, 3, 0.3)
+    hint = "".join(f"\n    {each}" for each in near or sorted(COMMANDS))
+    raise StoryError(f"{name}:{number}: no command: {line}\n  did you mean{hint}")
+
+
+def numbers(text: str) -> list[int]:
+    """What {ids} says."""
+    return [] if text == "none" else [int(word) for word in text.split()]
+
+
+def pairs(text: str) -> dict[str, str]:
+    """What {keys} says."""
+    return dict(each.split("=", 1) for each in text.split())
+
+
+def _pattern(command: str) -> re.Pattern[str]:
+    words = []
+    for word in re.split(r"(\{\w+\})", command):
+        if word.startswith("{"):
+            place = word[1:-1]
+            words.append(f"(?P<{place}>{PLACES[place.rpartition('_')[2]]})")
+        else:
+            words.append(re.escape(word))
+    return re.compile("".join(words))
+
+
+_PATTERNS: list[tuple[str, Any]] = [(command, _pattern(command)) for command in COMMANDS]

@@ -1,0 +1,85 @@
+"""A replica's log as it lies on disk: the bytes of its batches, read past the process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from barnabas.record.batch import CorruptBatchError, batches
+from barnabas.record.reader import records
+
+
+@dataclass(frozen=True)
+class ReplicaLog:
+    """All whole batches of a replica, in order."""
+
+    data: bytes
+    # (base offset, last offset, leader epoch) of each batch.
+    spans: tuple[tuple[int, int, int], ...]
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last record."""
+        return self.spans[-1][1] + 1 if self.spans else 0
+
+    @property
+    def epochs(self) -> list[tuple[int, int]]:
+        """(epoch, its first offset) in order."""
+        found: list[tuple[int, int]] = []
+        for base, _, epoch in self.spans:
+            if not found or found[-1][0] != epoch:
+                found.append((epoch, base))
+        return found
+
+    def values(self) -> list[tuple[int, bytes | None]]:
+        """(offset, value) of each record."""
+        return [
+            (record.offset, record.value)
+            for position, header in batches(self.data)
+            if not header.is_control
+            for record in records(self.data, position)
+        ]
+
+
+def read_replica(data_directory: Path, topic: str, partition: int = 0) -> ReplicaLog:
+    """Read a replica's segments; what is being written at their end is left out."""
+    data = bytearray()
+    spans: list[tuple[int, int, int]] = []
+    for path in segments(data_directory, topic, partition):
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        end = 0
+        try:
+            for position, header in batches(content):
+                end = position + header.size
+                spans.append(
+                    (header.base_offset, header.last_offset, header.partition_leader_epoch)
+                )
+        except CorruptBatchError:
+            pass
+        data += content[:end]
+    return ReplicaLog(bytes(data), tuple(spans))
+
+
+def segments(data_directory: Path, topic: str, partition: int = 0) -> list[Path]:
+    """The segment files of a replica, oldest first."""
+    return sorted((data_directory / f"{topic}-{partition}").glob("*.log"))
+
+
+def lose_last_records(data_directory: Path, topic: str, count: int) -> None:
+    """Take the last records off a replica of a node that is down, as a loss of power does.
+
+    Only whole batches go: a torn one is cut away by recovery in any case.
+    """
+    path = segments(data_directory, topic)[-1]
+    content = path.read_bytes()
+    found = [(position, header) for position, header in batches(content)]
+    while count:
+        assert found, f"{path} does not hold that many records"
+        position, header = found.pop()
+        assert header.record_count <= count, "the last records share a batch with others"
+        count -= header.record_count
+        content = content[:position]
+    path.write_bytes(content)

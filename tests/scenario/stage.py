@@ -1,0 +1,499 @@
+"""Plays stories: each command of the language is a method on a cluster of real processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from barnabas.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import NodeProcess
+from chaos.checker import Verdict, check
+from chaos.cluster_view import ClusterView, PartitionView, await_that
+from chaos.history import PartitionLog
+from chaos.relays import Relays
+from jvm.kafka_node import KafkaNode
+from scenario.actors import Actors
+from scenario.language import Step, Story, numbers, pairs
+from scenario.segments import lose_last_records, read_replica
+
+# Stories wait for what they expect; this is how much longer they wait for Apache Kafka.
+KAFKA_PATIENCE = 4.0
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "auto.create.topics.enable": "false",
+}
+# Kafka learns of a death by the session alone.
+KAFKA_SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+# What may be lost when a story says so.
+LOSSES = {"lost", "vanished", "unread", "went back", "two values", "misplaced"}
+
+
+class StepError(AssertionError):
+    """A step that did not go as told."""
+
+
+class Stage:
+    """One story's cluster and clients.
+
+    Args:
+        directory: where the nodes' directories lie.
+        kafka: whether the cluster is Apache Kafka's.
+    """
+
+    def __init__(self, directory: Path, *, kafka: bool = False) -> None:
+        self._directory = directory
+        self._kafka = kafka
+        self._patience = KAFKA_PATIENCE if kafka else 1.0
+        self._settings: dict[str, str] = dict(SETTINGS)
+        self._cluster: ClusterProcess | None = None
+        self._relays: Relays | None = None
+        self._actors: Actors | None = None
+        self._topics: list[str] = []
+        self._may_lose = False
+        # Who "it" is.
+        self._last: list[NodeProcess] = []
+        self._within_s = 0.0
+        self.timings: list[tuple[Step, float]] = []
+
+    # Playing
+
+    def play(self, story: Story) -> None:
+        """All steps, and then the verdict on what clients saw.
+
+        Raises:
+            StepError: names the line, and what was seen instead.
+        """
+        for step in story.steps:
+            started = time.monotonic()
+            try:
+                self._do(step)
+            except Exception as error:
+                logs = self.cluster.log() if self._cluster is not None else ""
+                raise StepError(
+                    f"{story.name}:{step.line}: {step.text}\n  {error}\n{logs}"
+                ) from error
+            self.timings.append((step, time.monotonic() - started))
+        verdict = self._verdict()
+        if not verdict.is_clean:
+            raise StepError(f"{story.name}: after all: {verdict}")
+
+    def close(self) -> None:
+        """End clients, processes and relays."""
+        if self._actors is not None:
+            self._actors.close()
+        if self._cluster is not None:
+            self._cluster.close()
+        if self._relays is not None:
+            self._relays.close()
+
+    def _do(self, step: Step) -> None:
+        self._within_s = step.within_s * self._patience
+        _METHODS[step.command](self, **step.arguments)
+
+    def _verdict(self) -> Verdict:
+        verdict = check(self.actors.history(self._read_all()))
+        if self._may_lose:
+            for kind in LOSSES:
+                verdict.counts.pop(kind, None)
+        return verdict
+
+    def _read_all(self) -> dict[str, PartitionLog]:
+        return {topic: self.actors.read(topic) for topic in self._topics}
+
+    @property
+    def cluster(self) -> ClusterProcess:
+        """The processes."""
+        assert self._cluster is not None, "no brokers yet: 3 brokers"
+        return self._cluster
+
+    @property
+    def actors(self) -> Actors:
+        """The clients."""
+        assert self._actors is not None, "no brokers yet: 3 brokers"
+        return self._actors
+
+    @property
+    def view(self) -> ClusterView:
+        """What the cluster says of itself."""
+        return ClusterView(self.cluster)
+
+    # The stage
+
+    def start_brokers(self, n: str, m_n: str = "0") -> None:
+        node_type = KafkaNode if self._kafka else NodeProcess
+        settings = {**(KAFKA_SETTINGS if self._kafka else {}), **self._settings}
+        self._cluster = ClusterProcess(
+            int(n), int(m_n), self._directory, settings, self._relays, node_type
+        )
+        if self._relays is not None:
+            nodes = self._cluster.nodes
+            self._relays.pids = lambda: {i: n.pid for i, n in nodes.items() if n.is_running}
+        self._cluster.start()
+        self._actors = Actors(self._cluster.bootstrap, self._patience)
+        everybody = {node.node_id for node in self._cluster.brokers}
+        await_that(self.view.live_brokers, lambda found: found == everybody, 60, "all brokers")
+
+    def setting(self, word: str, rest: str) -> None:
+        assert self._cluster is None, "settings come before the brokers"
+        self._settings[word] = rest
+
+    def make_relays(self) -> None:
+        assert self._cluster is None, "relays come before the brokers"
+        self._relays = Relays()
+
+    def may_lose(self) -> None:
+        self._may_lose = True
+
+    def topic(self, topic: str, ids: str, n: str | None = None, keys: str | None = None) -> None:
+        configs = pairs(keys) if keys else {}
+        if n is not None:
+            configs["min.insync.replicas"] = n
+        placed = CreatableReplicaAssignment(partition_index=0, broker_ids=numbers(ids))
+        new = CreatableTopic(
+            name=topic,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[placed],
+            configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
+        )
+        request = CreateTopicsRequest(topics=[new], timeout_ms=10_000, validate_only=False)
+        answer = self.view.ask(self.view.answering()[0], request, 7).topics[0]
+        assert answer.error_code == ErrorCode.NONE, (answer.error_code, answer.error_message)
+        isr = tuple(sorted(numbers(ids)))
+        await_that(
+            lambda: self.view.partition(topic), lambda found: found.isr == isr, 20, "the new topic"
+        )
+        await_that(lambda: self.view.has_topic(topic, 1), bool, 20, "the new topic everywhere")
+        self._topics.append(topic)
+
+    # Clients
+
+    def produce(self, topic: str, n: str, acks: str = "all") -> None:
+        self.actors.produce(topic, int(n), acks)
+
+    def produce_fails(self, topic: str, n: str, acks: str) -> None:
+        self.actors.produce_in_vain(topic, int(n), acks)
+
+    def produce_takes(self, topic: str, n: str, acks: str, ms: str) -> None:
+        started = time.monotonic()
+        self.actors.produce(topic, int(n), acks)
+        took_ms = (time.monotonic() - started) * 1000
+        assert took_ms >= int(ms), f"it took {took_ms:.0f} ms only"
+
+    def keep_producing(self, topic: str) -> None:
+        self.actors.keep_producing(topic)
+
+    def stop_producing(self) -> None:
+        self.actors.stop_producing()
+
+    def consume(self, topic: str, group: str) -> None:
+        self.actors.keep_consuming(topic, group)
+        self.actors.stop_consuming()
+
+    def keep_consuming(self, topic: str, group: str) -> None:
+        self.actors.keep_consuming(topic, group)
+
+    def stop_consuming(self) -> None:
+        self.actors.stop_consuming()
+
+    # Nodes
+
+    def _nodes(self, node: str) -> list[NodeProcess]:
+        """Who is meant; "it" is then the same."""
+        if node == "it":
+            assert self._last, "nobody was named yet"
+            return self._last
+        if node == "all":
+            found = list(self.cluster.nodes.values())
+        elif node == "all brokers":
+            found = self.cluster.brokers
+        else:
+            found = [self.cluster.node(self._number(node))]
+        self._last = found
+        return found
+
+    def _number(self, node: str) -> int:
+        kind, _, name = node.partition(" of ")
+        if node == "controller":
+            return self._await(self.view.controller, lambda _: True, "a controller")[0]
+        if kind == "coordinator":
+            return self._await(lambda: self.view.coordinator(name), lambda _: True, node)
+        if kind in {"leader", "follower"}:
+            found = self._await(lambda: self.view.partition(name), lambda v: v.leader > 0, node)
+            if kind == "leader":
+                return found.leader
+            return next(each for each in found.isr if each != found.leader)
+        return int(node.split()[1])
+
+    def kill(self, node: str) -> None:
+        for each in self._nodes(node):
+            each.kill()
+
+    def stop(self, node: str) -> None:
+        found = self._nodes(node)
+        for each in found:
+            each.terminate()
+        for each in found:
+            each.stop()
+
+    def launch(self, node: str) -> None:
+        for each in self._nodes(node):
+            each.launch()
+
+    def start(self, node: str) -> None:
+        self.launch(node)
+        for each in self._last:
+            each.await_ready()
+
+    def restart(self, node: str) -> None:
+        self.stop(node)
+        self.start("it")
+
+    def pause(self, node: str) -> None:
+        for each in self._nodes(node):
+            each.pause()
+
+    def resume(self, node: str) -> None:
+        for each in self._nodes(node):
+            each.resume()
+
+    def wipe(self, node: str) -> None:
+        for each in self._nodes(node):
+            each.wipe()
+
+    def lose(self, node: str, n: str, topic: str) -> None:
+        for each in self._nodes(node):
+            assert not each.is_running, "only a node that is down loses what it had not synced"
+            lose_last_records(each.data_directory, topic, int(n))
+
+    # Links
+
+    def _links(self, who: str, other: str) -> list[tuple[int, int]]:
+        groups = {
+            "all": list(self.cluster.nodes),
+            "brokers": [node.node_id for node in self.cluster.brokers],
+            "controllers": [node.node_id for node in self.cluster.controllers],
+        }
+        ones = groups.get(who) or [int(who)]
+        others = groups.get(other) or [int(other)]
+        return [(one, two) for one in ones for two in others if one != two]
+
+    @property
+    def relays(self) -> Relays:
+        """What lies between the nodes."""
+        assert self._relays is not None, "links are changed by relays, which the story has not"
+        return self._relays
+
+    def cut(self, who: str, b_who: str) -> None:
+        for one, other in self._links(who, b_who):
+            self.relays.cut(one, other)
+
+    def stall(self, who: str, b_who: str) -> None:
+        for one, other in self._links(who, b_who):
+            self.relays.stall(one, other)
+
+    def delay(self, who: str, b_who: str, ms: str) -> None:
+        for one, other in self._links(who, b_who):
+            self.relays.delay(one, other, float(ms))
+
+    def heal(self) -> None:
+        self.relays.heal()
+
+    # Operators
+
+    def reassign(self, topic: str, ids: str) -> None:
+        partition = ReassignablePartition(partition_index=0, replicas=numbers(ids))
+        moved = ReassignableTopic(name=topic, partitions=[partition])
+        request = AlterPartitionReassignmentsRequest(topics=[moved], timeout_ms=10_000)
+        answer = self._ask_until_done(request, 0)
+        told = answer.responses[0].partitions[0]
+        assert told.error_code == ErrorCode.NONE, (told.error_code, told.error_message)
+
+    def elect_preferred(self, topic: str) -> None:
+        self._elect(topic, 0)
+
+    def elect_unclean(self, topic: str) -> None:
+        self._elect(topic, 1)
+
+    def _elect(self, topic: str, election_type: int) -> None:
+        wanted = TopicPartitions(topic=topic, partitions=[0])
+        request = ElectLeadersRequest(
+            election_type=election_type, topic_partitions=[wanted], timeout_ms=10_000
+        )
+        answer = self._ask_until_done(request, 2)
+        told = answer.replica_election_results[0].partition_result[0]
+        fine = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+        assert told.error_code in fine, (told.error_code, told.error_message)
+
+    def _ask_until_done(self, request: object, version: int):  # type: ignore[no-untyped-def]
+        """An operator tries again while there is no controller to do it."""
+        retried = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+        return self._await(
+            lambda: self.view.ask(self.view.answering()[0], request, version),
+            lambda answer: answer.error_code not in retried,
+            type(request).__name__,
+        )
+
+    def wait(self, n: str) -> None:
+        time.sleep(int(n) / 1000)
+
+    # What must be so
+
+    def _await(self, look: Callable, wanted: Callable, what: str):  # type: ignore[no-untyped-def, type-arg]
+        return await_that(look, wanted, self._within_s, what)
+
+    def _partition(self, topic: str, wanted: Callable[[PartitionView], bool], what: str) -> None:
+        self._await(lambda: self.view.partition(topic), wanted, f"{what} of {topic}")
+
+    def expect_leader(self, topic: str, ids: str) -> None:
+        leader = (numbers(ids) or [-1])[0]
+        self._partition(topic, lambda found: found.leader == leader, "leader")
+
+    def expect_leader_in(self, topic: str, ids: str) -> None:
+        self._partition(topic, lambda found: found.leader in numbers(ids), "leader")
+
+    def expect_isr(self, topic: str, ids: str) -> None:
+        isr = tuple(sorted(numbers(ids)))
+        self._partition(topic, lambda found: found.isr == isr, "isr")
+
+    def expect_elr(self, topic: str, ids: str) -> None:
+        elr = tuple(sorted(numbers(ids)))
+        self._partition(topic, lambda found: found.elr == elr, "elr")
+
+    def expect_replicas(self, topic: str, ids: str) -> None:
+        wanted = sorted(numbers(ids))
+        self._partition(topic, lambda found: sorted(found.replicas) == wanted, "replicas")
+
+    def expect_epoch(self, topic: str, n: str) -> None:
+        self._partition(topic, lambda found: found.leader_epoch == int(n), "epoch")
+
+    def expect_log_end(self, topic: str, n: str, m_n: str) -> None:
+        directory = self.cluster.node(int(n)).data_directory
+        self._await(
+            lambda: read_replica(directory, topic).end_offset,
+            lambda end: end == int(m_n),
+            f"log end of {topic} on {n}",
+        )
+
+    def expect_epochs(self, topic: str, n: str, rest: str) -> None:
+        wanted = [tuple(map(int, each.split(":"))) for each in rest.split()]
+        directory = self.cluster.node(int(n)).data_directory
+        self._await(
+            lambda: read_replica(directory, topic).epochs,
+            lambda found: found == wanted,
+            f"epochs of {topic} on {n}",
+        )
+
+    def expect_same_logs(self, n: str, m_n: str) -> None:
+        one = self.cluster.node(int(n)).data_directory
+        other = self.cluster.node(int(m_n)).data_directory
+        for topic in self._topics:
+            self._await(
+                lambda topic=topic: (read_replica(one, topic), read_replica(other, topic)),
+                lambda logs: bool(logs[0].data) and logs[0].data == logs[1].data,
+                f"the same bytes of {topic} on {n} and {m_n}",
+            )
+            fetched = self.actors.values(topic)
+            stored = read_replica(one, topic).values()
+            assert fetched == stored[: len(fetched)], f"{topic} is fetched other than it lies there"
+
+    def expect_holds(self, topic: str, n: str) -> None:
+        self._await(
+            lambda: len(self.actors.values(topic)), lambda found: found == int(n), "records"
+        )
+
+    def expect_committed(self, group: str, topic: str, n: str) -> None:
+        self._await(
+            lambda: self.actors.committed(topic, group), lambda found: found == int(n), "committed"
+        )
+
+    def expect_controller_is_not(self, node: str) -> None:
+        former = {each.node_id for each in self._nodes(node)}
+        self._await(self.view.controller, lambda found: found[0] not in former, "controller")
+
+    def expect_brokers(self, ids: str) -> None:
+        wanted = set(numbers(ids))
+        self._await(self.view.live_brokers, lambda found: found == wanted, "brokers")
+
+    def expect_no_failed_sends(self) -> None:
+        failures = self.actors.failures()
+        assert not failures, failures[:5]
+
+    def expect_mentioned(self, n: str, rest: str) -> None:
+        node = self.cluster.node(int(n))
+        self._await(lambda: re.search(rest, node.log()), bool, f"{rest} in the log of {n}")
+
+
+_METHODS: dict[str, Callable[..., None]] = {
+    "{n} brokers": Stage.start_brokers,
+    "{n} brokers {m_n} controllers": Stage.start_brokers,
+    "setting {word} = {rest}": Stage.setting,
+    "relays": Stage.make_relays,
+    "records may be lost": Stage.may_lose,
+    "topic {topic} replicas {ids}": Stage.topic,
+    "topic {topic} replicas {ids} min-isr {n}": Stage.topic,
+    "topic {topic} replicas {ids} with {keys}": Stage.topic,
+    "produce {topic} {n}": Stage.produce,
+    "produce {topic} {n} acks {acks}": Stage.produce,
+    "produce {topic} {n} acks {acks} fails": Stage.produce_fails,
+    "produce {topic} {n} acks {acks} takes {ms} ms": Stage.produce_takes,
+    "keep producing {topic}": Stage.keep_producing,
+    "stop producing": Stage.stop_producing,
+    "consume {topic} as {group}": Stage.consume,
+    "keep consuming {topic} as {group}": Stage.keep_consuming,
+    "stop consuming": Stage.stop_consuming,
+    "kill {node}": Stage.kill,
+    "stop {node}": Stage.stop,
+    "start {node}": Stage.start,
+    "launch {node}": Stage.launch,
+    "restart {node}": Stage.restart,
+    "pause {node}": Stage.pause,
+    "resume {node}": Stage.resume,
+    "wipe {node}": Stage.wipe,
+    "{node} loses the last {n} records of {topic}": Stage.lose,
+    "cut {who} from {b_who}": Stage.cut,
+    "stall {who} from {b_who}": Stage.stall,
+    "delay {who} to {b_who} by {ms} ms": Stage.delay,
+    "heal": Stage.heal,
+    "reassign {topic} to {ids}": Stage.reassign,
+    "elect preferred leader of {topic}": Stage.elect_preferred,
+    "elect unclean leader of {topic}": Stage.elect_unclean,
+    "await {n} ms": Stage.wait,
+    "expect leader of {topic} = {ids}": Stage.expect_leader,
+    "expect leader of {topic} in {ids}": Stage.expect_leader_in,
+    "expect isr of {topic} = {ids}": Stage.expect_isr,
+    "expect elr of {topic} = {ids}": Stage.expect_elr,
+    "expect replicas of {topic} = {ids}": Stage.expect_replicas,
+    "expect epoch of {topic} = {n}": Stage.expect_epoch,
+    "expect log end of {topic} on {n} = {m_n}": Stage.expect_log_end,
+    "expect epochs of {topic} on {n} = {rest}": Stage.expect_epochs,
+    "expect log of {n} = log of {m_n}": Stage.expect_same_logs,
+    "expect {topic} holds {n} records": Stage.expect_holds,
+    "expect committed of {group} on {topic} = {n}": Stage.expect_committed,
+    "expect controller is not {node}": Stage.expect_controller_is_not,
+    "expect brokers {ids}": Stage.expect_brokers,
+    "expect no failed sends": Stage.expect_no_failed_sends,
+    "expect log of {n} mentions {rest}": Stage.expect_mentioned,
+}
+
+
+def runs_on_kafka() -> bool:
+    """Whether the stories are played on Apache Kafka instead of ours."""
+    return os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP") == "kafka"
