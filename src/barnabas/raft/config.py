@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.raft.replica_key import ReplicaKey
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least
 
-_INT, _LONG = ConfigType.INT, ConfigType.LONG
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_INT, _LONG, _BOOLEAN = ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN
 
 RAFT_CONFIGS = ConfigDefinition([
     ConfigKey(
@@ -38,6 +45,34 @@ RAFT_CONFIGS = ConfigDefinition([
         2000,
         "How long to wait for the answer to a request between voters.",
         at_least(1),
+    ),
+    ConfigKey(
+        "controller.quorum.retry.backoff.ms",
+        _INT,
+        20,
+        "How long to wait before a request between voters that failed is sent again; longer after"
+        " several failures in a row.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "controller.quorum.fetch.max.bytes",
+        _INT,
+        1024 * 1024,
+        "Most bytes of the metadata log in one answer, though always one batch.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "controller.quorum.fetch.snapshot.max.bytes",
+        _INT,
+        1024 * 1024,
+        "Most bytes of a snapshot in one answer.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "controller.quorum.auto.join.enable",
+        _BOOLEAN,
+        False,
+        "Whether a controller that is no voter of its cluster asks to become one.",
     ),
     ConfigKey(
         "metadata.log.max.record.bytes.between.snapshots",
@@ -73,23 +108,56 @@ RAFT_CONFIGS = ConfigDefinition([
         100 * 1024 * 1024,
         "Bytes of metadata log and snapshots above which those that newer snapshots cover go.",
     ),
+    ConfigKey(
+        "metadata.max.retention.ms",
+        _LONG,
+        604_800_000,
+        "Age at which metadata log and snapshots that newer snapshots cover go.",
+    ),
 ])  # fmt: skip
 
 
 class RaftConfig(msgspec.Struct, frozen=True):
-    """Values of `RAFT_CONFIGS`, times in ms; and who takes part."""
+    """Values of `RAFT_CONFIGS`, times in ms; who this node is, and whom it knows."""
 
     node_id: int
-    # Static voters (kraft.version 0), by node id.
+    # Static voters by node id (`controller.quorum.voters`); empty where the log names the voters.
     voters: tuple[int, ...]
+    # Where the static voters listen: (host, port) by node id.
+    voter_endpoints: Mapping[int, tuple[str, int]] = msgspec.field(default_factory=dict)
+    # `controller.quorum.bootstrap.servers`: where to ask for the leader. Empty: ask the voters.
+    bootstrap_servers: tuple[tuple[str, int], ...] = ()
+    # `directory.id` of the directory of the metadata log.
+    directory_id: bytes = ZERO_UUID
+    # None where nobody checks it.
+    cluster_id: str | None = None
+    # The first of `controller.listener.names`.
+    listener_name: str = "CONTROLLER"
+    # Where this node listens for the others: (host, port) by controller listener name.
+    advertised: Mapping[str, tuple[str, int]] = msgspec.field(default_factory=dict)
+    # Whether it has the controller role; else it stays an observer whatever the log says.
+    can_be_voter: bool = True
+    auto_join: bool = False
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000
     request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_max_bytes: int = 1024 * 1024
+    fetch_snapshot_max_bytes: int = 1024 * 1024
     # How long a leader lets a fetch without new records wait (Kafka's fixed value).
     fetch_max_wait_ms: int = 500
+    # A follower whose connection to the leader broke takes it for dead when no other comes about
+    # within this time. Kafka waits for the fetch time-out.
+    leader_lost_ms: int = 200
     snapshot_record_bytes: int = 20 * 1024 * 1024
     snapshot_interval_ms: int = 3_600_000
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 604_800_000
     retention_bytes: int = 100 * 1024 * 1024
+    retention_ms: int = 604_800_000
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Who this replica is."""
+        return ReplicaKey(self.node_id, self.directory_id)

@@ -1,29 +1,36 @@
 """Runs the quorum core over a real log, clock and disk (Kafka's KafkaRaftClient).
 
-Carries out the core's effects in their order, syncs the log off the loop, and hands committed
-batches to the listeners. A failed sync or write is fatal: the process must not go on with a log
+Carries out the core's effects in their order, syncs the log off the loop, and has committed batches
+delivered to the listeners. A failed sync or write is fatal: the process must not go on with a log
 that may be wrong.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.raft.commit_queue import CommitQueue
+from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.core import RaftCore
+from barnabas.raft.delivery import Delivery
 from barnabas.raft.errors import NotLeaderError, RaftError
-from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, RaftListener
-from barnabas.raft.messages import FetchResponse, Message
-from barnabas.raft.metadata_batch import encode_leader_change, encode_metadata_batch
-from barnabas.raft.metadata_log import MetadataLogView, latest_snapshot
+from barnabas.raft.listener import NO_LEADER, CommittedBatch, RaftListener
+from barnabas.raft.messages import FetchRequest, FetchResponse
+from barnabas.raft.metadata_batch import (
+    check_fetched,
+    encode_control_records,
+    encode_metadata_batch,
+    replay_control_batches,
+)
+from barnabas.raft.metadata_log import MetadataLogView, metadata_snapshots, replay_log
 from barnabas.raft.quorum_status import QuorumStatus, quorum_status
 from barnabas.raft.roles import NEVER
 from barnabas.raft.snapshot import delete_unfinished, read_snapshot
 from barnabas.raft.transport import NoTransport, RaftTransport
+from barnabas.raft.voter_history import VoterHistory
+from barnabas.raft.voter_set import VoterSet
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.read_result import FetchIsolation
 
@@ -32,16 +39,14 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Record
     from barnabas.raft.config import RaftConfig
-    from barnabas.raft.effects import Effects, LeaderChange
+    from barnabas.raft.effects import ControlRecords, Effects
     from barnabas.raft.election_state import QuorumStateStore
-    from barnabas.raft.listener import SnapshotId
+    from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
+    from barnabas.raft.messages import Message, Request, Response
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Cancellable
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.log import Log
-
-
-_FETCH_BYTES_MAX = 8 * 1024 * 1024
 
 
 class RaftParts(msgspec.Struct, frozen=True):
@@ -56,13 +61,6 @@ class RaftParts(msgspec.Struct, frozen=True):
     transport: RaftTransport = NoTransport()
 
 
-class _Waiting(msgspec.Struct):
-    """An append that is not committed yet."""
-
-    last_offset: int
-    on_committed: Callable[[int, RaftError | None], None]
-
-
 class RaftDriver:
     """One replica of the metadata quorum."""
 
@@ -70,21 +68,28 @@ class RaftDriver:
         self._config = config
         self._parts = parts
         self._log = parts.log
-        self._snapshot = latest_snapshot(parts.doors, parts.log.directory)
-        view = MetadataLogView(parts.log, self._snapshot)
-        self._core = RaftCore(config, view, parts.rng, parts.store.read())
-        self._queue = CommitQueue(parts.log)
-        self._listeners: list[RaftListener] = []
-        self._waiting: deque[_Waiting] = deque()
-        # Leaderships that the listeners have not been told yet.
-        self._untold: deque[LeaderAndEpoch] = deque()
+        snapshots = metadata_snapshots(parts.doors.disk, parts.log.directory)
+        self._view = MetadataLogView(parts.log, snapshots)
+        static = VoterSet.static(config.voters, config.voter_endpoints, config.listener_name)
+        self._history = VoterHistory(static)
+        self._core = RaftCore(config, self._view, parts.rng, parts.store.read(), self._history)
+        self._delivery = Delivery(config.node_id, parts.log, self._core)
         # Goes up when the log is cut: a sync from before does not count.
         self._cuts = 0
         self._timer: Cancellable | None = None
-        self._is_delivering = False
         self._is_stopped = False
 
     # -- facts ------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> RaftConfig:
+        """What this replica was opened with."""
+        return self._config
+
+    @property
+    def core(self) -> RaftCore:
+        """The rules' state, for inspection."""
+        return self._core
 
     @property
     def log_end_offset(self) -> int:
@@ -107,6 +112,11 @@ class RaftDriver:
         return self._core.is_leader
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether it takes part no more."""
+        return self._is_stopped
+
+    @property
     def log(self) -> Log:
         """The log itself, for snapshots and inspection."""
         return self._log
@@ -119,17 +129,25 @@ class RaftDriver:
     @property
     def latest_snapshot(self) -> SnapshotId | None:
         """The latest snapshot of the log; None if there is none."""
-        return self._snapshot
+        return self._view.latest_snapshot
 
     def status(self) -> QuorumStatus:
         """The quorum as DescribeQuorum shows it."""
         return quorum_status(self._core, self._config, self._log.log_end_offset)
 
+    def leader_endpoint(self) -> tuple[int, str, int] | None:
+        """(node id, host, port) of the leader's controller listener; None while unknown."""
+        leader_id = self._core.leader_and_epoch.leader_id
+        address = self._core.leader_address()
+        if leader_id == NO_LEADER or address is None:
+            return None
+        return leader_id, address.host, address.port
+
     # -- life -------------------------------------------------------------------------------------
 
     def add_listener(self, listener: RaftListener) -> None:
         """Hand everything to `listener` too; before `start`."""
-        self._listeners.append(listener)
+        self._delivery.add_listener(listener)
 
     def start(self) -> None:
         """Load the latest snapshot and take part. A lone voter leads when this returns.
@@ -141,12 +159,12 @@ class RaftDriver:
         """
         directory = self._log.directory
         delete_unfinished(self._parts.doors.disk, directory)
-        self._queue.next_offset = self._log.log_start_offset
-        if self._snapshot is not None:
-            loaded = read_snapshot(self._parts.doors.disk, directory, self._snapshot)
-            for listener in self._listeners:
-                listener.on_snapshot(loaded)
-            self._queue.next_offset = self._snapshot.end_offset
+        self._delivery.begin_at(self._log.log_start_offset)
+        latest = self._view.latest_snapshot
+        if latest is not None:
+            self._delivery.load(read_snapshot(self._parts.doors.disk, directory, latest))
+        replay_log(self._log, self._history)
+        self._parts.transport.start(self.receive)
         self._carry_out(self._core.start(self._now()))
 
     def shutdown(self) -> None:
@@ -157,7 +175,8 @@ class RaftDriver:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        self._fail_waiting()
+        self._delivery.fail_waiting()
+        self._parts.transport.close()
         self._log.close()
 
     # -- what comes in ----------------------------------------------------------------------------
@@ -187,21 +206,21 @@ class RaftDriver:
         wall_ms = self._parts.doors.clock.wall_ms()
         batch = encode_metadata_batch(records, base_offset, epoch, wall_ms)
         last_offset = base_offset + len(records) - 1
-        self._queue.expect(
-            CommittedBatch(base_offset, last_offset, epoch, wall_ms, len(batch), records)
+        self._delivery.expect(
+            CommittedBatch(base_offset, last_offset, epoch, wall_ms, len(batch), records),
+            on_committed,
         )
-        self._waiting.append(_Waiting(last_offset, on_committed))
         self._write(batch, epoch)
         return last_offset
 
     def receive(self, message: Message) -> None:
-        """A message of another replica arrived."""
+        """A request, a response, or word of a failure arrived."""
         if not self._is_stopped:
             self._carry_out(self._core.step(self._now(), message))
 
     def note_snapshot(self, snapshot: SnapshotId) -> None:
         """A snapshot was completed in the log's directory."""
-        self._snapshot = snapshot
+        self._view.snapshots.append(snapshot)
 
     def fail(self, error: BaseException) -> None:
         """The directory cannot be written: stop taking part, and tell the process to stop."""
@@ -213,35 +232,63 @@ class RaftDriver:
         if self._is_stopped:
             return
         try:
-            self._write_effects(effects)
+            has_appended = self._write_effects(effects)
         except Exception as error:
             self._stop_hard(error)
             raise
         if effects.high_watermark is not None:
             self._log.update_high_watermark(effects.high_watermark)
         if effects.leadership is not None:
-            self._on_leadership(effects.leadership)
-        for destination, message in effects.messages:
-            self._send(destination, message)
-        if effects.leader_change is not None:
-            self._begin_epoch(effects.leader_change)
-        self._deliver()
+            self._delivery.on_leadership(effects.leadership)
+        for request, response in effects.answers:
+            self._answer(request, response)
+        for destination, request in effects.requests:
+            address = self._core.address_of(destination)
+            self._parts.transport.send(destination, address, request)
+        if effects.control_records is not None:
+            self._append_control_records(effects.control_records)
+        if effects.truncate_to is not None:
+            self._carry_out(self._core.tick(self._now()))
+        if not has_appended:
+            self._carry_out(self._core.on_nothing_appended(self._now()))
+        self._delivery.run()
         self._arm()
 
-    def _write_effects(self, effects: Effects) -> None:
+    def _write_effects(self, effects: Effects) -> bool:
+        """Write what has to be written first; returns False for records that continue nothing."""
         if effects.persist is not None:
-            self._parts.store.write(effects.persist)
+            static = None if self._history.kraft_version else self._history.last.ids
+            self._parts.store.write(effects.persist, static)
         if effects.truncate_to is not None:
-            self._cuts += 1
-            self._log.truncate_to(effects.truncate_to)
-        if effects.append is not None:
-            assert isinstance(effects.append, bytes | bytearray | memoryview)
-            self._log.append_as_follower(memoryview(effects.append))
-            self._sync()
+            self._truncate(effects.truncate_to)
+        if effects.append is None:
+            return True
+        assert isinstance(effects.append, bytes | bytearray | memoryview)
+        return self._append_fetched(memoryview(effects.append))
 
-    def _begin_epoch(self, change: LeaderChange) -> None:
+    def _truncate(self, offset: int) -> None:
+        self._cuts += 1
+        self._log.truncate_to(offset)
+        if self._history.truncate_to(self._log.log_end_offset):
+            self._carry_out(self._core.on_voters_changed(self._now()))
+
+    def _append_fetched(self, records: memoryview) -> bool:
+        fetched = check_fetched(records, self._log.log_end_offset, self._core.epoch)
+        if not fetched.size:
+            return False
+        self._log.append_as_follower(records[: fetched.size])
+        for batch in fetched.control_batches:
+            replay_control_batches(batch, self._history)
+        self._sync()
+        return True
+
+    def _append_control_records(self, records: ControlRecords) -> None:
         wall_ms = self._parts.doors.clock.wall_ms()
-        self._write(encode_leader_change(change, self._log.log_end_offset, wall_ms), change.epoch)
+        batch = encode_control_records(records, self._log.log_end_offset, wall_ms)
+        self._write(batch, records.epoch)
+        if records.voters is not None or records.kraft_version is not None:
+            replay_control_batches(batch, self._history)
+            self._carry_out(self._core.on_voters_changed(self._now()))
 
     def _write(self, batch: bytearray, epoch: int) -> None:
         """Write a batch as leader, have it synced, and tell who waits for it."""
@@ -267,71 +314,27 @@ class RaftDriver:
 
         self._log.flush_async(on_done)
 
-    def _send(self, destination: int, message: Message) -> None:
-        if isinstance(message, FetchResponse) and not (message.refusal or message.diverging):
-            read = self._log.read(
-                message.fetch_offset, _FETCH_BYTES_MAX, FetchIsolation.LOG_END, True
-            )
-            message = replace(message, records=read.records)
-        self._parts.transport.send(destination, message)
+    def _answer(self, request: Request, response: Response) -> None:
+        if isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
+            response = self._with_records(request, response)
+        if request.reply_to is not None:
+            request.reply_to(response)
 
-    def _on_leadership(self, leadership: LeaderAndEpoch) -> None:
-        if leadership.leader_id != self._config.node_id:
-            self._queue.forget_expected()
-            self._fail_waiting()
-        self._untold.append(leadership)
-
-    def _fail_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for each in waiting:
-            each.on_committed(-1, NotLeaderError("the leadership was lost before the commit"))
+    def _with_records(self, request: FetchRequest, response: FetchResponse) -> FetchResponse:
+        """Whole batches from the fetch offset on, unless the answer is another."""
+        is_other = response.diverging is not None or response.snapshot_id is not None
+        if response.error is not ErrorCode.NONE or is_other:
+            return response
+        max_bytes = min(request.max_bytes, self._config.fetch_max_bytes)
+        read = self._log.read(request.fetch_offset, max_bytes, FetchIsolation.LOG_END, True)
+        return replace(response, records=read.records)
 
     def _stop_hard(self, error: BaseException) -> None:
         if not self._is_stopped:
             self._is_stopped = True
-            self._fail_waiting()
+            self._delivery.fail_waiting()
+            self._parts.transport.close()
             self._parts.on_fatal(error)
-
-    # -- handing over -----------------------------------------------------------------------------
-
-    def _deliver(self) -> None:
-        """Hand over what is committed, then new leaderships; a listener may append meanwhile."""
-        if self._is_delivering:
-            return
-        self._is_delivering = True
-        try:
-            while self._deliver_some():
-                pass
-        finally:
-            self._is_delivering = False
-
-    def _deliver_some(self) -> bool:
-        batches = self._queue.take(self._core.high_watermark)
-        if batches:
-            filled = [batch for batch in batches if batch.records]
-            if filled:
-                for listener in self._listeners:
-                    listener.on_commit(filled)
-            self._acknowledge()
-            return True
-        if self._untold and self._may_tell(self._untold[0]):
-            leadership = self._untold.popleft()
-            for listener in self._listeners:
-                listener.on_leader_change(leadership)
-            return True
-        return False
-
-    def _acknowledge(self) -> None:
-        while self._waiting and self._waiting[0].last_offset < self._queue.next_offset:
-            done = self._waiting.popleft()
-            done.on_committed(done.last_offset, None)
-
-    def _may_tell(self, leadership: LeaderAndEpoch) -> bool:
-        """Own leadership only once everything of earlier epochs was handed over."""
-        start = self._core.epoch_start_offset
-        if leadership.leader_id != self._config.node_id or start is None:
-            return True
-        return self._queue.next_offset > start
 
     def _arm(self) -> None:
         """One timer, for what the core does next by time alone."""

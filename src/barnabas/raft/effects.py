@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 if TYPE_CHECKING:
     from barnabas.raft.election_state import ElectionState
-    from barnabas.raft.listener import LeaderAndEpoch
-    from barnabas.raft.messages import Message
+    from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
+    from barnabas.raft.messages import Request, Response
+    from barnabas.raft.voter_set import VoterSet
+
+
+class ControlRecords(msgspec.Struct, frozen=True):
+    """Control records that a leader appends as one batch; those that are None are left out."""
+
+    epoch: int
+    leader_change: LeaderChange | None = None
+    kraft_version: int | None = None
+    voters: VoterSet | None = None
 
 
 class LeaderChange(msgspec.Struct, frozen=True):
     """The control record that a new leader begins its epoch with."""
 
     leader_id: int
-    epoch: int
-    voters: tuple[int, ...]
+    voters: VoterSet
     granting_voters: tuple[int, ...]
+
+
+class SnapshotSlice(NamedTuple):
+    """A part of the leader's snapshot, to be written behind the parts before it."""
+
+    id: SnapshotId
+    position: int
+    # Opaque here.
+    content: object
+    is_last: bool
 
 
 class Effects(msgspec.Struct):
@@ -30,11 +49,15 @@ class Effects(msgspec.Struct):
     truncate_to: int | None = None
     # Batches of the leader, to be appended as they are and synced; then `on_synced`.
     append: object = None
-    # To be appended at the log end and synced; then `on_appended` and `on_synced`.
-    leader_change: LeaderChange | None = None
+    # Of a snapshot; after the last `on_snapshot_installed`.
+    snapshot_slice: SnapshotSlice | None = None
     # Moved to here; never back.
     high_watermark: int | None = None
     # Another leader than before, or none.
     leadership: LeaderAndEpoch | None = None
-    # (destination, message); last.
-    messages: list[tuple[int, Message]] = msgspec.field(default_factory=list)
+    # (request, response): to who asked.
+    answers: list[tuple[Request, Response]] = msgspec.field(default_factory=list)
+    # (destination, request): voters by node id, bootstrap servers by negative numbers.
+    requests: list[tuple[int, Request]] = msgspec.field(default_factory=list)
+    # To be appended at the log end and synced; then `on_appended` and `on_synced`.
+    control_records: ControlRecords | None = None

@@ -94,12 +94,11 @@ def decode_quorum_state(content: bytes) -> ElectionState:
 class QuorumStateStore:
     """The file in the metadata log's directory."""
 
-    __slots__ = ("_disk", "_path", "_voters")
+    __slots__ = ("_disk", "_path")
 
-    def __init__(self, disk: Disk, directory: str, voters: Iterable[int] | None) -> None:
+    def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{QUORUM_STATE_FILE}"
-        self._voters = None if voters is None else tuple(sorted(voters))
 
     def read(self) -> ElectionState:
         """What was remembered; the state of a replica that never took part if there is no file."""
@@ -107,6 +106,6 @@ class QuorumStateStore:
             return ElectionState()
         return decode_quorum_state(self._disk.read(self._path))
 
-    def write(self, state: ElectionState) -> None:
-        """Remember; on disk when this returns."""
-        self._disk.write_atomically(self._path, encode_quorum_state(state, self._voters))
+    def write(self, state: ElectionState, voters: Iterable[int] | None) -> None:
+        """Remember; on disk when this returns. `voters` as for `encode_quorum_state`."""
+        self._disk.write_atomically(self._path, encode_quorum_state(state, voters))

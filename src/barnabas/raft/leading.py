@@ -1,71 +1,263 @@
-"""What a leader works out of fetches: commit point, divergence, quorum, succession (KIP-595)."""
+"""What a leader does: serves fetches, counts what is committed, keeps its quorum (KIP-595)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.raft.messages import DivergingEpoch, FetchRequest, FetchResponse
-from barnabas.raft.roles import NEVER, Leader
+from msgspec.structs import replace
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.messages import (
+    BeginQuorumEpochRequest,
+    DivergingEpoch,
+    FetchResponse,
+    FetchSnapshotResponse,
+)
+from barnabas.raft.replica import CHECK_QUORUM_FACTOR
+from barnabas.raft.replica_key import Address
+from barnabas.raft.roles import NEVER, Leader, ParkedFetch, ReplicaState
 
 if TYPE_CHECKING:
-    from barnabas.raft.config import RaftConfig
     from barnabas.raft.log_view import LogView
+    from barnabas.raft.messages import FetchRequest, FetchSnapshotRequest
+    from barnabas.raft.replica import Replica
+    from barnabas.raft.replica_key import ReplicaKey
 
-# A leader gives up this many fetch time-outs after a majority last fetched.
-_CHECK_QUORUM_FACTOR = 1.5
+# An observer that has not fetched for so long is forgotten.
+_OBSERVER_SESSION_MS = 300_000
 
 
-def committed_end(role: Leader) -> int:
+class Leading:
+    """What a replica does that leads."""
+
+    __slots__ = ("_replica",)
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    # -- what is due by time ----------------------------------------------------------------------
+
+    def lead(self, now_ms: float, role: Leader) -> float:
+        """Do what is due; returns when something is next."""
+        deadline = self._quorum_deadline(role)
+        if now_ms >= deadline:
+            self._replica.to_resigned(now_ms, successors(role))
+            return now_ms
+        self._answer_parked(now_ms, role, due_only=True)
+        due = min((parked.deadline for parked in role.parked.values()), default=NEVER)
+        return min(deadline, due, self._tell_begin(now_ms, role))
+
+    def _quorum_deadline(self, role: Leader) -> float:
+        """When a majority will have been silent for too long: others may have elected a leader."""
+        replica = self._replica
+        needed = replica.voters.majority
+        if replica.is_voter:
+            # The leader is one of the majority itself.
+            needed -= 1
+        if needed == 0:
+            return NEVER
+        fetches = sorted((each.last_fetch_ms for each in role.voters.values()), reverse=True)
+        patience = replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR
+        return max(role.check_quorum_deadline, fetches[needed - 1] + patience)
+
+    def _tell_begin(self, now_ms: float, role: Leader) -> float:
+        """Make the epoch known to each voter that does not fetch, again every half time-out."""
+        replica = self._replica
+        patience = replica.config.fetch_timeout_ms / 2
+        next_due = NEVER
+        for voter in sorted(role.voters):
+            state = role.voters[voter]
+            due = max(state.last_fetch_ms, state.begin_sent_ms) + patience
+            due = max(due, replica.requests.ready_at(voter))
+            if due <= now_ms:
+                state.begin_sent_ms = now_ms
+                own = replica.config.advertised.get(replica.config.listener_name)
+                address = None if own is None else Address(*own)
+                request = BeginQuorumEpochRequest(replica.me, replica.epoch, address, state.key)
+                replica.send(now_ms, voter, request)
+                due = now_ms + patience
+            next_due = min(next_due, due)
+        return next_due
+
+    # -- fetches ----------------------------------------------------------------------------------
+
+    def check_leader_only(self, epoch: int) -> ErrorCode:
+        """Why a request for the leader of `epoch` cannot be served here; NONE if it can."""
+        replica = self._replica
+        if epoch < replica.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > replica.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if not isinstance(replica.role, Leader):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def on_fetch(self, now_ms: float, request: FetchRequest) -> None:
+        """Answer with records, or let it wait for some."""
+        replica = self._replica
+        if min(request.fetch_offset, request.last_fetched_epoch, request.epoch) < 0:
+            replica.refuse_fetch(request, ErrorCode.INVALID_REQUEST)
+            return
+        error = self.check_leader_only(request.epoch)
+        role = replica.role
+        if error is not ErrorCode.NONE or not isinstance(role, Leader):
+            replica.refuse_fetch(request, error)
+            return
+        answer = self._answer_to(request)
+        if answer.diverging is None and answer.snapshot_id is None:
+            self._note_fetch(now_ms, role, request)
+            self.maybe_commit(now_ms, role)
+            answer = replace(answer, high_watermark=replica.high_watermark)
+            if replica.role is role and request.max_wait_ms > 0 and not self._has_news(request):
+                self._park(now_ms, role, request, answer)
+                return
+        replica.answer(request, answer)
+
+    def _park(
+        self, now_ms: float, role: Leader, request: FetchRequest, answer: FetchResponse
+    ) -> None:
+        earlier = role.parked.pop(request.source, None)
+        if earlier is not None:
+            # The replica has given up on it, or comes by another connection.
+            self._replica.answer(earlier.request, answer)
+        wait_ms = min(request.max_wait_ms, self._replica.config.fetch_max_wait_ms)
+        role.parked[request.source] = ParkedFetch(request, now_ms + wait_ms)
+
+    def _has_news(self, request: FetchRequest) -> bool:
+        replica = self._replica
+        return (
+            request.fetch_offset < replica.log.end_offset
+            or request.high_watermark < replica.high_watermark
+        )
+
+    def _answer_to(self, request: FetchRequest) -> FetchResponse:
+        """Agreed up to the fetch offset, or where the logs part, or what to load first."""
+        replica = self._replica
+        return validate_fetch(
+            replica.log,
+            request,
+            FetchResponse(
+                high_watermark=replica.high_watermark, log_start_offset=replica.log.start_offset
+            ),
+        )
+
+    def _note_fetch(self, now_ms: float, role: Leader, request: FetchRequest) -> None:
+        state = self.state_of(role, request.source)
+        log_end = self._replica.log.end_offset
+        if request.fetch_offset >= log_end:
+            state.last_caught_up_ms = now_ms
+        elif request.fetch_offset >= state.leader_end_at_fetch >= 0:
+            state.last_caught_up_ms = max(state.last_caught_up_ms, state.last_fetch_ms)
+        state.end_offset = request.fetch_offset
+        state.last_fetch_ms = now_ms
+        state.leader_end_at_fetch = log_end
+
+    def state_of(self, role: Leader, key: ReplicaKey) -> ReplicaState:
+        """What is known of a replica that fetches: of a voter, or of an observer."""
+        if key.id in role.voters and self._replica.voters.is_voter(key):
+            return role.voters[key.id]
+        return role.observers.setdefault(key, ReplicaState(key))
+
+    def forget_silent_observers(self, now_ms: float, role: Leader) -> None:
+        """Who has not fetched for minutes is gone."""
+        for key, state in list(role.observers.items()):
+            if state.last_fetch_ms + _OBSERVER_SESSION_MS < now_ms:
+                del role.observers[key]
+
+    def on_fetch_snapshot(self, now_ms: float, request: FetchSnapshotRequest) -> None:
+        """Let the driver read it; who loads a snapshot follows."""
+        replica = self._replica
+        error = self.check_leader_only(request.epoch)
+        role = replica.role
+        if error is ErrorCode.NONE and isinstance(role, Leader):
+            self.state_of(role, request.source).last_fetch_ms = now_ms
+        replica.answer(request, FetchSnapshotResponse(error=error, snapshot_id=request.snapshot_id))
+
+    # -- committing -------------------------------------------------------------------------------
+
+    def on_synced(self, now_ms: float, role: Leader, end_offset: int) -> None:
+        """The leader's own end counts once it is on disk."""
+        role.synced_offset = max(role.synced_offset, end_offset)
+        self.maybe_commit(now_ms, role)
+
+    def maybe_commit(self, now_ms: float, role: Leader) -> None:
+        """See whether a majority has more than before."""
+        replica = self._replica
+        end = committed_end(role, replica.is_voter)
+        # An older epoch's records are committed only through one of the own epoch above them.
+        if end > role.epoch_start_offset and end > replica.high_watermark:
+            replica.move_high_watermark(end)
+            self._answer_parked(now_ms, role)
+
+    def on_appended(self, now_ms: float, role: Leader) -> None:
+        """Records were written at the log end."""
+        self._answer_parked(now_ms, role)
+
+    def _answer_parked(self, now_ms: float, role: Leader, due_only: bool = False) -> None:
+        for source, parked in list(role.parked.items()):
+            is_due = now_ms >= parked.deadline
+            if is_due or (not due_only and self._has_news(parked.request)):
+                del role.parked[source]
+                self._replica.answer(parked.request, self._answer_to(parked.request))
+
+    # -- other voters -----------------------------------------------------------------------------
+
+    def on_voters_changed(self, now_ms: float, role: Leader) -> None:
+        """Other voters are in force: what is known of each replica stays known."""
+        replica = self._replica
+        known: dict[ReplicaKey, ReplicaState] = dict(role.observers)
+        known.update({state.key: state for state in role.voters.values()})
+        by_id = {state.key.id: state for state in role.voters.values()}
+        voters: dict[int, ReplicaState] = {}
+        for voter in replica.voters:
+            if voter.key.id == replica.me and replica.is_voter:
+                continue
+            # A voter may have got its directory id only now.
+            state = known.pop(voter.key, None) or by_id.get(voter.key.id)
+            if state is None:
+                state = ReplicaState(voter.key)
+            known.pop(state.key, None)
+            state.key = voter.key
+            voters[voter.key.id] = state
+        role.voters = voters
+        role.observers = {key: known[key] for key in known if key.id not in voters}
+        patience = replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR
+        role.check_quorum_deadline = max(role.check_quorum_deadline, now_ms + patience)
+        self.maybe_commit(now_ms, role)
+
+
+def committed_end(role: Leader, is_voter: bool) -> int:
     """The largest offset that a majority of the voters has on disk; -1 while there is none."""
-    ends = [role.synced_offset]
+    ends = [role.synced_offset] if is_voter else []
     ends += [-1 if each.end_offset is None else each.end_offset for each in role.voters.values()]
     ends.sort(reverse=True)
     return ends[len(ends) // 2]
 
 
-def answer_fetch(node_id: int, epoch: int, log: LogView, request: FetchRequest) -> FetchResponse:
-    """The answer of a leader: agreed up to the fetch offset, or where the logs part (KIP-595)."""
-    diverging = None
-    offset = request.fetch_offset
-    if offset > 0:
-        known_epoch, end = log.end_offset_for_epoch(request.last_fetched_epoch)
-        if known_epoch < 0:
-            diverging = DivergingEpoch(0, 0)
-        elif known_epoch != request.last_fetched_epoch or end < offset:
-            diverging = DivergingEpoch(known_epoch, end)
-    return FetchResponse(node_id, epoch, node_id, offset, diverging=diverging)
-
-
-def successors(role: Leader) -> tuple[int, ...]:
+def successors(role: Leader) -> tuple[ReplicaKey, ...]:
     """The other voters, those with the most records first."""
-    return tuple(
-        sorted(
-            role.voters,
-            key=lambda voter: (-(role.voters[voter].end_offset or 0), voter),
-        )
-    )
+    states = sorted(role.voters.values(), key=lambda each: (-(each.end_offset or 0), each.key))
+    return tuple(state.key for state in states)
 
 
-def has_lost_quorum(role: Leader, now_ms: float, config: RaftConfig, majority: int) -> bool:
-    """Whether too few voters have fetched for too long; then others may have elected a leader."""
-    if majority == 1:
-        return False
-    return now_ms >= _quorum_deadline(role, config, majority)
+def validate_fetch(log: LogView, request: FetchRequest, answer: FetchResponse) -> FetchResponse:
+    """Complete an answer by what the leader's log has where the follower's ends (KIP-595, KIP-630).
 
-
-def next_leader_deadline(role: Leader, config: RaftConfig) -> float:
-    """When a leader has something to do by time alone."""
-    due = min((parked.deadline for parked in role.parked.values()), default=NEVER)
-    if not role.voters:
-        return due
-    for state in role.voters.values():
-        silent_since = max(state.last_fetch_ms, state.begin_sent_ms)
-        due = min(due, silent_since + config.fetch_timeout_ms / 2)
-    return min(due, _quorum_deadline(role, config, len(config.voters) // 2 + 1))
-
-
-def _quorum_deadline(role: Leader, config: RaftConfig, majority: int) -> float:
-    fetches = sorted((each.last_fetch_ms for each in role.voters.values()), reverse=True)
-    # The leader is one of the majority itself.
-    since = fetches[majority - 2]
-    return max(role.check_quorum_deadline, since + config.fetch_timeout_ms * _CHECK_QUORUM_FACTOR)
+    Below the log's start nothing can be compared: there the latest snapshot is the answer.
+    """
+    offset, epoch = request.fetch_offset, request.last_fetched_epoch
+    earliest = log.earliest_snapshot
+    if offset == 0 and log.start_offset == 0:
+        return answer
+    if earliest is not None and (
+        offset < log.start_offset
+        or (offset == log.start_offset and epoch != earliest.epoch)
+        or epoch < earliest.epoch
+    ):
+        return replace(answer, snapshot_id=log.latest_snapshot)
+    known_epoch, end = log.end_offset_for_epoch(epoch)
+    if known_epoch < 0:
+        return replace(answer, diverging=DivergingEpoch(0, 0))
+    if known_epoch != epoch or end < offset:
+        return replace(answer, diverging=DivergingEpoch(known_epoch, end))
+    return answer

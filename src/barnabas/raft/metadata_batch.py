@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.protocol.codec import encode_bytes
+from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.record_frame import decode_metadata_record, encode_metadata_record
+from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
 from barnabas.protocol.records.leader_change_message import LeaderChangeMessage, Voter
+from barnabas.protocol.records.voters_record import VotersRecord
 from barnabas.raft.errors import MetadataBatchTooLargeError
 from barnabas.raft.listener import CommittedBatch
+from barnabas.raft.voter_set import VoterSet
+from barnabas.record.batch import Buffer, batches, check_crc
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.control import ControlType, encode_control_key
-from barnabas.record.reader import read_batches
+from barnabas.record.control import ControlType, encode_control_key, parse_control_key
+from barnabas.record.errors import CorruptBatchError
+from barnabas.record.reader import read_batches, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from barnabas.protocol.schema import Record
-    from barnabas.raft.effects import LeaderChange
-    from barnabas.record.batch import Buffer
+    from barnabas.raft.effects import ControlRecords, LeaderChange
+    from barnabas.raft.voter_history import VoterHistory
+
+_log = logging.getLogger(__name__)
 
 # Kafka's largest batch of metadata records.
 METADATA_BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -53,17 +61,89 @@ def encode_control_batch(
     return builder.build()
 
 
-def encode_leader_change(change: LeaderChange, base_offset: int, now_ms: int) -> bytearray:
-    """The batch that a leader begins its epoch with, as kraft.version 0 has it."""
-    message = LeaderChangeMessage(
+def encode_control_records(records: ControlRecords, base_offset: int, now_ms: int) -> bytearray:
+    """One batch with the control records of a leader, in Kafka's order."""
+    builder = BatchBuilder(base_offset=base_offset, leader_epoch=records.epoch, control=True)
+
+    def append(control_type: ControlType, record: Record) -> None:
+        builder.append(now_ms, encode_control_key(control_type), encode_bytes(record, 0))
+
+    if records.leader_change is not None:
+        append(ControlType.LEADER_CHANGE, _leader_change(records.leader_change))
+    if records.kraft_version is not None:
+        level = KRaftVersionRecord(version=0, kraft_version=records.kraft_version)
+        append(ControlType.KRAFT_VERSION, level)
+    if records.voters is not None:
+        append(ControlType.KRAFT_VOTERS, records.voters.to_record())
+    return builder.build()
+
+
+def _leader_change(change: LeaderChange) -> LeaderChangeMessage:
+    return LeaderChangeMessage(
         version=0,
         leader_id=change.leader_id,
-        voters=[Voter(voter_id=voter) for voter in change.voters],
+        voters=[Voter(voter_id=voter) for voter in change.voters.ids],
         granting_voters=[Voter(voter_id=voter) for voter in change.granting_voters],
     )
-    return encode_control_batch(
-        ControlType.LEADER_CHANGE, encode_bytes(message, 0), base_offset, change.epoch, now_ms
-    )
+
+
+class FetchedBatches(NamedTuple):
+    """What of a leader's answer may be appended."""
+
+    # Bytes of whole batches that continue the log.
+    size: int
+    # Control batches among them: views of one batch each.
+    control_batches: list[Buffer]
+
+
+def check_fetched(buffer: memoryview, next_offset: int, epoch: int) -> FetchedBatches:
+    """See how much of a leader's answer continues the log.
+
+    What does not (a cut-off tail, a gap, an epoch later than the leader's, damage) is left out
+    with all that comes after it.
+    """
+    size = 0
+    control_batches: list[Buffer] = []
+    try:
+        for position, header in batches(buffer):
+            if (
+                header.base_offset != next_offset
+                or header.partition_leader_epoch > epoch
+                or not check_crc(buffer, position, header)
+            ):
+                break
+            next_offset = header.last_offset + 1
+            size = position + header.size
+            if header.is_control:
+                control_batches.append(buffer[position:size])
+    except CorruptBatchError as error:
+        _log.warning("The leader's records cannot be read from byte %d on: %s", size, error)
+    return FetchedBatches(size, control_batches)
+
+
+def replay_control_batches(buffer: Buffer, history: VoterHistory) -> int:
+    """Take up voters and kraft.version from a log's bytes; returns the offset behind them."""
+    next_offset = -1
+    for position, header in batches(buffer):
+        next_offset = header.last_offset + 1
+        if header.is_control:
+            for record in records_of(buffer, position, header):
+                replay_control_record(record.key, record.value or b"", record.offset, history)
+    return next_offset
+
+
+def replay_control_record(
+    key: Buffer | None, value: Buffer, offset: int, history: VoterHistory
+) -> bool:
+    """Take up one control record; returns whether it is of voters or of kraft.version."""
+    control_type = parse_control_key(key)
+    if control_type is ControlType.KRAFT_VERSION:
+        history.add_kraft_version(offset, decode(KRaftVersionRecord, 0, value).kraft_version)
+        return True
+    if control_type is ControlType.KRAFT_VOTERS:
+        history.add_voters(offset, VoterSet.from_record(decode(VotersRecord, 0, value)))
+        return True
+    return False
 
 
 def decode_metadata_batches(buffer: Buffer) -> Iterator[CommittedBatch]:

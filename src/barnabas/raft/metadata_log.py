@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.raft.metadata_batch import replay_control_batches
 from barnabas.raft.snapshot import BOOTSTRAP_SNAPSHOT, list_snapshots
 from barnabas.storage.config import LONG_MAX, LogConfig
 from barnabas.storage.doors import LogOpening
 from barnabas.storage.log import Log
+from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.listener import SnapshotId
+    from barnabas.raft.voter_history import VoterHistory
+    from barnabas.runtime.disk import Disk
     from barnabas.storage.doors import LogDoors
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
+
+_READ_BYTES_MAX = 8 * 1024 * 1024
 
 
 def open_metadata_log(directory: str, config: RaftConfig, doors: LogDoors) -> Log:
@@ -31,29 +37,42 @@ def open_metadata_log(directory: str, config: RaftConfig, doors: LogDoors) -> Lo
     )
     opening = LogOpening(METADATA_PARTITION, topic_id=METADATA_TOPIC_ID)
     log = Log.open(directory, log_config, doors, opening)
-    snapshot = latest_snapshot(doors, directory)
-    if snapshot is not None and log.log_end_offset < snapshot.end_offset:
-        log.truncate_fully_and_start_at(snapshot.end_offset)
+    snapshots = metadata_snapshots(doors.disk, directory)
+    if snapshots and log.log_end_offset < snapshots[-1].end_offset:
+        log.truncate_fully_and_start_at(snapshots[-1].end_offset)
     # What a crash left in the page cache counts as written only once it is synced.
     log.flush(force=True)
     return log
 
 
-def latest_snapshot(doors: LogDoors, directory: str) -> SnapshotId | None:
-    """The latest snapshot that stands for a part of the log; None if there is none."""
-    snapshots = [s for s in list_snapshots(doors.disk, directory) if s != BOOTSTRAP_SNAPSHOT]
-    return snapshots[-1] if snapshots else None
+def metadata_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
+    """The snapshots that stand for a part of the log, oldest first."""
+    return [each for each in list_snapshots(disk, directory) if each != BOOTSTRAP_SNAPSHOT]
+
+
+def replay_log(log: Log, history: VoterHistory) -> None:
+    """Take up the control records of the whole log, committed or not."""
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        records = log.read(offset, _READ_BYTES_MAX, FetchIsolation.LOG_END, True).records
+        content = records if isinstance(records, bytes) else records.read()
+        offset = replay_control_batches(content, history)
 
 
 class MetadataLogView:
     """A log in the eyes of `core.RaftCore`."""
 
-    __slots__ = ("_log", "_snapshot_epoch")
+    __slots__ = ("_log", "snapshots")
 
-    def __init__(self, log: Log, snapshot: SnapshotId | None) -> None:
+    def __init__(self, log: Log, snapshots: list[SnapshotId]) -> None:
         self._log = log
-        # Epoch of the log's last record while the log itself has none.
-        self._snapshot_epoch = 0 if snapshot is None else snapshot.epoch
+        # Those that stand for a part of the log, oldest first; kept by the driver.
+        self.snapshots = snapshots
+
+    @property
+    def start_offset(self) -> int:
+        """What lies below is in snapshots only."""
+        return self._log.log_start_offset
 
     @property
     def end_offset(self) -> int:
@@ -64,8 +83,27 @@ class MetadataLogView:
     def last_epoch(self) -> int:
         """Epoch of the last record, 0 if there never was one."""
         latest = self._log.latest_epoch
-        return self._snapshot_epoch if latest is None else latest
+        if latest is not None:
+            return latest
+        earliest = self.earliest_snapshot
+        return 0 if earliest is None else earliest.epoch
+
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        """The snapshot that ends where the log begins; None for a log that begins at 0."""
+        start = self._log.log_start_offset
+        return next((each for each in self.snapshots if 0 < start == each.end_offset), None)
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        """The newest snapshot."""
+        return self.snapshots[-1] if self.snapshots else None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch <= `epoch` in the log, its end offset); (-1, -1) if there is none."""
-        return self._log.end_offset_for_epoch(epoch)
+        known, end = self._log.end_offset_for_epoch(epoch)
+        earliest = self.earliest_snapshot
+        if known < 0 and earliest is not None and epoch >= earliest.epoch:
+            # Nothing of that epoch is in the log itself, which begins behind it.
+            return earliest.epoch, earliest.end_offset
+        return known, end

@@ -51,8 +51,7 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
     now_ms = doors.clock.wall_ms()
     format_metadata_directory(doors.disk, directory, opening.bootstrap_features, now_ms)
     log = open_metadata_log(directory, config, doors)
-    # Static voters only: kraft.version 0 keeps them in the file.
-    store = QuorumStateStore(doors.disk, directory, config.voters)
+    store = QuorumStateStore(doors.disk, directory)
     transport = NoTransport() if opening.transport is None else opening.transport
     parts = RaftParts(log, store, doors, opening.rng, opening.on_fatal, transport)
     return RaftDriver(config, parts)

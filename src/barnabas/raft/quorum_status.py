@@ -1,4 +1,4 @@
-"""The quorum as one replica sees it, for DescribeQuorum (KIP-595, KIP-836)."""
+"""The quorum as one replica sees it, for DescribeQuorum (KIP-595, KIP-836, KIP-853)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,31 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.raft.roles import NEVER, Leader
+from barnabas.raft.roles import NEVER, Leader, ReplicaState
 
 if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.core import RaftCore
-    from barnabas.raft.roles import ReplicaState
+    from barnabas.raft.replica_key import Address, ReplicaKey
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True):
     """One replica."""
 
-    id: int
+    key: ReplicaKey
     # -1 while unknown.
     log_end_offset: int
     # Monotonic clock, ms; None for the leader itself and for who never fetched.
     last_fetch_ms: float | None
+    # When it last had all that the leader had; likewise.
+    last_caught_up_ms: float | None
+    # Where a voter listens, by listener name; empty for observers.
+    endpoints: tuple[tuple[str, Address], ...] = ()
+
+    @property
+    def id(self) -> int:
+        """Its node id."""
+        return self.key.id
 
 
 class QuorumStatus(msgspec.Struct, frozen=True):
@@ -40,23 +49,33 @@ def quorum_status(core: RaftCore, config: RaftConfig, log_end_offset: int) -> Qu
     role = core.role
     known: dict[int, ReplicaState] = dict(role.voters) if isinstance(role, Leader) else {}
     voters = []
-    for voter in sorted(config.voters):
-        if voter == config.node_id:
-            voters.append(ReplicaStatus(voter, log_end_offset, None))
+    for voter in core.voters:
+        if voter.key.id == config.node_id and core.is_voter:
+            voters.append(ReplicaStatus(voter.key, log_end_offset, None, None, voter.endpoints))
         else:
-            voters.append(_status(voter, known.get(voter)))
-    observers = role.observers if isinstance(role, Leader) else {}
-    return QuorumStatus(
-        leader_id,
-        epoch,
-        core.high_watermark,
-        tuple(voters),
-        tuple(_status(each, observers[each]) for each in sorted(observers)),
+            state = known.get(voter.key.id) or ReplicaState(voter.key)
+            voters.append(_status(voter.key, state, voter.endpoints))
+    observers = dict(role.observers) if isinstance(role, Leader) else {}
+    described = [_status(key, observers[key]) for key in sorted(observers)]
+    if isinstance(role, Leader) and not core.is_voter:
+        # A leader that is being removed.
+        described.append(ReplicaStatus(config.key, log_end_offset, None, None))
+    return QuorumStatus(leader_id, epoch, core.high_watermark, tuple(voters), tuple(described))
+
+
+def _status(
+    key: ReplicaKey, state: ReplicaState, endpoints: tuple[tuple[str, Address], ...] = ()
+) -> ReplicaStatus:
+    if state.end_offset is None:
+        return ReplicaStatus(key, -1, None, None, endpoints)
+    return ReplicaStatus(
+        key,
+        state.end_offset,
+        _known(state.last_fetch_ms),
+        _known(state.last_caught_up_ms),
+        endpoints,
     )
 
 
-def _status(replica_id: int, state: ReplicaState | None) -> ReplicaStatus:
-    if state is None or state.end_offset is None:
-        return ReplicaStatus(replica_id, -1, None)
-    last_fetch = state.last_fetch_ms
-    return ReplicaStatus(replica_id, state.end_offset, last_fetch if last_fetch > -NEVER else None)
+def _known(at_ms: float) -> float | None:
+    return at_ms if at_ms > -NEVER else None

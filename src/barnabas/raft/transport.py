@@ -5,14 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from barnabas.raft.messages import Message
+    from collections.abc import Callable
+
+    from barnabas.raft.messages import Message, Request
+    from barnabas.raft.replica_key import Address
 
 
 class RaftTransport(Protocol):
-    """Sends without waiting; what is lost is sent again by the core in its own time."""
+    """Sends without waiting; what comes of a request is handed to the driver."""
 
-    def send(self, destination: int, message: Message) -> None:
-        """Send to a voter, or answer a replica that asked."""
+    def start(self, receive: Callable[[Message], None]) -> None:
+        """Hand each response, or `RequestFailed`, to `receive`; called once, before `send`."""
+        ...
+
+    def send(self, destination: int, address: Address | None, request: Request) -> None:
+        """Send to a voter, the leader or a bootstrap server; `address` is where it listens now."""
+        ...
+
+    def close(self) -> None:
+        """Send no more."""
         ...
 
 
@@ -21,6 +32,12 @@ class NoTransport:
 
     __slots__ = ()
 
-    def send(self, destination: int, message: Message) -> None:
+    def start(self, receive: Callable[[Message], None]) -> None:
+        """Nothing will come."""
+
+    def send(self, destination: int, address: Address | None, request: Request) -> None:
         """Sending is a broken invariant."""
-        raise AssertionError(f"a lone voter sends {message} to {destination}")
+        raise AssertionError(f"a lone voter sends {request} to {destination} at {address}")
+
+    def close(self) -> None:
+        """Nothing is open."""

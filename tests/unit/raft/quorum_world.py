@@ -7,21 +7,26 @@ synced. The invariants are checked at each step, under the names of ARCHITECTURE
 from __future__ import annotations
 
 import heapq
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.core import RaftCore
 from barnabas.raft.election_state import ElectionState
-from barnabas.raft.messages import FetchResponse
+from barnabas.raft.messages import FetchRequest, FetchResponse, Request, RequestFailed
+from barnabas.raft.voter_history import VoterHistory
+from barnabas.raft.voter_set import VoterSet
 from barnabas.runtime.rng import SeededRng
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.raft.effects import Effects
-    from barnabas.raft.messages import Message
+    from barnabas.raft.listener import SnapshotId
+    from barnabas.raft.messages import Message, Response
 
 Entry = tuple[int, str]
 
@@ -32,6 +37,18 @@ class MemoryLog:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.synced = 0
+
+    @property
+    def start_offset(self) -> int:
+        return 0
+
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        return None
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        return None
 
     @property
     def end_offset(self) -> int:
@@ -60,8 +77,10 @@ class Node:
         self.log = MemoryLog()
         self.disk = ElectionState()
         self.core: RaftCore | None = None
-        # Goes up with each crash and truncation: what was under way before does not count.
+        # Goes up with each crash and truncation: syncs under way before do not count.
         self.life = 0
+        # Goes up with each crash: answers to an earlier process do not arrive.
+        self.process = 0
 
 
 class QuorumWorld:
@@ -92,13 +111,19 @@ class QuorumWorld:
         node = self.nodes[node_id]
         assert node.core is None
         config = RaftConfig(node_id, self.voters)
-        node.core = RaftCore(config, node.log, self.rng, node.disk)
+        history = VoterHistory(
+            VoterSet.static(
+                self.voters, {each: ("host", each) for each in self.voters}, "CONTROLLER"
+            )
+        )
+        node.core = RaftCore(config, node.log, self.rng, node.disk, history)
         self._carry_out(node, node.core.start(self.now))
 
     def crash(self, node_id: int) -> None:
         node = self.nodes[node_id]
         node.core = None
         node.life += 1
+        node.process += 1
         kept = self.rng.randint(node.log.synced, len(node.log.entries))
         del node.log.entries[kept:]
         node.log.synced = kept
@@ -165,27 +190,55 @@ class QuorumWorld:
             assert isinstance(effects.append, list)
             node.log.entries.extend(effects.append)
             self._sync_later(node)
-        if effects.leader_change is not None:
-            change = effects.leader_change
-            self._check_new_leader(node, change.epoch)
-            node.log.entries.append((change.epoch, f"leader {node.id}"))
-            self._sync_later(node)
         if effects.high_watermark is not None:
             self._check_committed(node, effects.high_watermark)
-        for destination, message in effects.messages:
-            self._send(node, destination, message)
-        if effects.leader_change is not None:
+        for request, response in effects.answers:
+            self._send_response(node, request, response)
+        for destination, request in effects.requests:
+            self._send_request(node, destination, request)
+        if effects.control_records is not None:
+            epoch = effects.control_records.epoch
+            self._check_new_leader(node, epoch)
+            node.log.entries.append((epoch, f"leader {node.id}"))
+            self._sync_later(node)
             self._carry_out(node, core.on_appended(self.now))
+        if effects.truncate_to is not None:
+            self._carry_out(node, core.tick(self.now))
 
-    def _send(self, source: Node, destination: int, message: Message) -> None:
-        if isinstance(message, FetchResponse) and not (message.refusal or message.diverging):
-            records = source.log.entries[message.fetch_offset : message.fetch_offset + 5]
-            message = replace(message, records=records)
+    def _send_request(self, source: Node, destination: int, request: Request) -> None:
+        process = source.process
+
+        def reply(response: Response) -> None:
+            if source.process == process:
+                self._deliver(destination, source.id, response)
+
+        asked = replace(request, reply_to=reply)
+        for delay in self._delays():
+            self._later(delay, lambda: self._deliver(source.id, destination, asked))
+        if self.rng.random() < self.loss / 2:
+            # The connection broke, before or after the request got through.
+            failed = RequestFailed(request.token, is_unreachable=self.rng.random() < 0.5)
+            self._later(self.rng.randint(1, 30), lambda: reply_failed(failed))
+
+        def reply_failed(failed: RequestFailed) -> None:
+            if source.process == process and source.core is not None:
+                self._carry_out(source, source.core.step(self.now, failed))
+
+    def _send_response(self, source: Node, request: Request, response: Response) -> None:
+        has_records = response.error is ErrorCode.NONE and isinstance(request, FetchRequest)
+        if has_records and isinstance(response, FetchResponse) and response.diverging is None:
+            assert isinstance(request, FetchRequest)
+            records = source.log.entries[request.fetch_offset : request.fetch_offset + 5]
+            response = replace(response, records=records)
+        assert request.reply_to is not None
+        for delay in self._delays():
+            self._later(delay, partial(request.reply_to, response))
+
+    def _delays(self) -> list[int]:
+        """When each copy of a message arrives."""
         copies = 0 if self.rng.random() < self.loss else 1
         copies += 1 if self.rng.random() < self.loss / 4 else 0
-        for _ in range(copies):
-            delay = self.rng.randint(1, self.delay_ms_max)
-            self._later(delay, lambda: self._deliver(source.id, destination, message))
+        return [self.rng.randint(1, self.delay_ms_max) for _ in range(copies)]
 
     def _deliver(self, source: int, destination: int, message: Message) -> None:
         node = self.nodes[destination]

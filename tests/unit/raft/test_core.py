@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.core import RaftCore
 from barnabas.raft.election_state import NO_VOTE, ElectionState
@@ -12,12 +15,20 @@ from barnabas.raft.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
-    Refusal,
+    Request,
+    RequestFailed,
+    Response,
     VoteRequest,
     VoteResponse,
 )
+from barnabas.raft.replica_key import ReplicaKey
+from barnabas.raft.voter_history import VoterHistory
+from barnabas.raft.voter_set import VoterSet
 from barnabas.runtime.rng import SeededRng
 from unit.raft.quorum_world import MemoryLog, QuorumWorld
+
+if TYPE_CHECKING:
+    from barnabas.raft.effects import Effects
 
 SEEDS_3 = range(150)
 SEEDS_5 = range(100)
@@ -34,7 +45,36 @@ def core_of(
         log or MemoryLog(),
         SeededRng(1),
         remembered or ElectionState(),
+        VoterHistory(
+            VoterSet.static(voters, {each: ("host", each) for each in voters}, "CONTROLLER")
+        ),
     )
+
+
+def vote_of(
+    source: int, epoch: int, last_epoch: int, end_offset: int, *, pre_vote: bool = False
+) -> VoteRequest:
+    return VoteRequest(ReplicaKey(source), epoch, last_epoch, end_offset, pre_vote)
+
+
+def fetch_of(source: int, epoch: int, offset: int, last_epoch: int) -> FetchRequest:
+    return FetchRequest(ReplicaKey(source), epoch, offset, last_epoch, -1, 500)
+
+
+def answer_to(effects: Effects) -> Response:
+    ((_, response),) = effects.answers
+    return response
+
+
+def granted(effects: Effects) -> bool:
+    answer = answer_to(effects)
+    assert isinstance(answer, VoteResponse)
+    return answer.granted
+
+
+def token_of(effects: Effects, destination: int) -> int:
+    (request,) = [request for each, request in effects.requests if each == destination]
+    return request.token
 
 
 def test_a_voter_that_is_alone_leads_at_once() -> None:
@@ -42,10 +82,11 @@ def test_a_voter_that_is_alone_leads_at_once() -> None:
     effects = core.start(0)
     assert core.is_leader
     assert effects.persist == ElectionState(1, 1, NO_VOTE)
-    assert effects.leader_change is not None
-    assert effects.leader_change.granting_voters == (1,)
+    assert effects.control_records is not None
+    assert effects.control_records.leader_change is not None
+    assert effects.control_records.leader_change.granting_voters == (1,)
     assert effects.leadership == LeaderAndEpoch(1, 1)
-    assert effects.messages == []
+    assert effects.requests == effects.answers == []
     assert core.next_deadline() == float("inf")
 
 
@@ -68,21 +109,26 @@ def test_nothing_is_committed_before_it_is_synced() -> None:
 def test_a_vote_is_persisted_in_the_step_that_answers() -> None:
     core = core_of()
     core.start(0)
-    effects = core.step(0, VoteRequest(2, 4, 0, 0, pre_vote=False))
+    effects = core.step(0, vote_of(2, 4, 0, 0))
     assert effects.persist == ElectionState(4, NO_LEADER, 2)
-    (destination, answer), *_ = effects.messages
-    assert destination == 2
-    assert isinstance(answer, VoteResponse)
-    assert answer.granted
+    assert granted(effects)
 
 
 def test_nobody_gets_two_votes_in_one_epoch() -> None:
     core = core_of()
     core.start(0)
-    core.step(0, VoteRequest(2, 4, 0, 0, pre_vote=False))
-    effects = core.step(0, VoteRequest(3, 4, 9, 9, pre_vote=False))
-    assert isinstance(effects.messages[0][1], VoteResponse)
-    assert not effects.messages[0][1].granted
+    core.step(0, vote_of(2, 4, 0, 0))
+    assert not granted(core.step(0, vote_of(3, 4, 3, 9)))
+    assert granted(core.step(0, vote_of(2, 4, 0, 0)))
+
+
+def test_a_vote_is_for_one_directory_of_a_node() -> None:
+    core = core_of()
+    core.start(0)
+    first, second = (ReplicaKey(2, bytes([number] * 16)) for number in (1, 2))
+    assert granted(core.step(0, VoteRequest(first, 4, 0, 0, pre_vote=False)))
+    assert not granted(core.step(0, VoteRequest(second, 4, 0, 0, pre_vote=False)))
+    assert granted(core.step(0, VoteRequest(first, 4, 0, 0, pre_vote=False)))
 
 
 def test_a_candidate_with_a_shorter_log_gets_no_vote() -> None:
@@ -90,48 +136,100 @@ def test_a_candidate_with_a_shorter_log_gets_no_vote() -> None:
     log.entries = [(1, "a"), (1, "b")]
     core = core_of(log=log)
     core.start(0)
-    effects = core.step(0, VoteRequest(2, 4, 1, 1, pre_vote=False))
-    assert isinstance(effects.messages[0][1], VoteResponse)
-    assert not effects.messages[0][1].granted
-    effects = core.step(0, VoteRequest(3, 4, 1, 2, pre_vote=False))
-    assert isinstance(effects.messages[0][1], VoteResponse)
-    assert effects.messages[0][1].granted
+    assert not granted(core.step(0, vote_of(2, 4, 1, 1)))
+    assert granted(core.step(0, vote_of(3, 4, 1, 2)))
 
 
 def test_a_pre_vote_changes_no_state() -> None:
     core = core_of()
     core.start(0)
-    effects = core.step(0, VoteRequest(2, 0, 0, 0, pre_vote=True))
+    effects = core.step(0, vote_of(2, 0, 0, 0, pre_vote=True))
     assert effects.persist is None
-    assert isinstance(effects.messages[0][1], VoteResponse)
-    assert effects.messages[0][1].granted
+    assert granted(effects)
+
+
+def test_votes_are_refused_with_kafkas_errors() -> None:
+    core = core_of(remembered=ElectionState(5))
+    core.start(0)
+    assert answer_to(core.step(0, vote_of(2, 4, 0, 0))).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert answer_to(core.step(0, vote_of(2, 6, 6, 9))).error is ErrorCode.INVALID_REQUEST
+    assert answer_to(core.step(0, vote_of(-1, 6, 0, 0))).error is ErrorCode.INVALID_REQUEST
+    wrong = VoteRequest(ReplicaKey(2), 5, 0, 0, pre_vote=False, voter=ReplicaKey(3))
+    assert answer_to(core.step(0, wrong)).error is ErrorCode.INVALID_VOTER_KEY
+
+
+def following(core: RaftCore, leader: int = 3, epoch: int = 1) -> int:
+    """Let it follow a leader that has answered a fetch; returns the token of the next."""
+    effects = core.step(0, BeginQuorumEpochRequest(leader, epoch))
+    token = token_of(effects, leader)
+    answer = FetchResponse(high_watermark=0, token=token, epoch=epoch, leader_id=leader)
+    return token_of(core.step(0, answer), leader)
 
 
 def test_a_follower_that_hears_its_leader_grants_no_pre_vote() -> None:
     core = core_of()
     core.start(0)
-    core.step(0, BeginQuorumEpochRequest(3, 1))
-    core.step(0, FetchResponse(3, 1, 3, 0, high_watermark=0))
-    effects = core.step(0, VoteRequest(2, 1, 5, 5, pre_vote=True))
-    assert isinstance(effects.messages[0][1], VoteResponse)
-    assert not effects.messages[0][1].granted
+    following(core)
+    assert not granted(core.step(0, vote_of(2, 1, 0, 5, pre_vote=True)))
+
+
+def test_a_follower_whose_connection_to_the_leader_broke_grants_pre_votes() -> None:
+    core = core_of()
+    core.start(0)
+    token = following(core)
+    core.step(100, RequestFailed(token, is_unreachable=True))
+    assert granted(core.step(101, vote_of(2, 1, 0, 5, pre_vote=True)))
+
+
+def test_a_follower_runs_for_leader_when_no_new_connection_comes_about() -> None:
+    core = core_of()
+    core.start(0)
+    token = following(core)
+    core.step(100, RequestFailed(token, is_unreachable=True))
+    assert core.tick(199).requests != []
+    effects = core.tick(401)
+    votes = [request for _, request in effects.requests if isinstance(request, VoteRequest)]
+    assert [vote.pre_vote for vote in votes] == [True, True]
+
+
+def test_a_hiccup_of_the_connection_causes_no_election() -> None:
+    core = core_of()
+    core.start(0)
+    token = following(core)
+    core.step(100, RequestFailed(token, is_unreachable=True))
+    again = token_of(core.tick(150), 3)
+    core.step(199, FetchResponse(high_watermark=0, token=again, epoch=1, leader_id=3))
+    assert core.tick(1_000).requests == []
+    assert core.leader_and_epoch == LeaderAndEpoch(3, 1)
 
 
 def test_a_former_leader_does_not_vote_again_in_its_epoch() -> None:
     core = core_of(remembered=ElectionState(5, 1))
     core.start(0)
-    effects = core.step(0, VoteRequest(2, 5, 9, 9, pre_vote=False))
-    assert isinstance(effects.messages[-1][1], VoteResponse)
-    assert not effects.messages[-1][1].granted
+    assert not granted(core.step(0, vote_of(2, 5, 4, 9)))
 
 
-def test_a_fetch_of_an_older_epoch_is_fenced() -> None:
-    core = core_of(voters=(1,))
+def test_fetches_are_refused_with_kafkas_errors() -> None:
+    core = core_of(voters=(1,), remembered=ElectionState(4))
     core.start(0)
-    effects = core.step(0, FetchRequest(2, 0, 0, 0))
-    answer = effects.messages[0][1]
-    assert isinstance(answer, FetchResponse)
-    assert answer.refusal is Refusal.FENCED_LEADER_EPOCH
+
+    def error(request: Request) -> ErrorCode:
+        answer = answer_to(core.step(0, request))
+        assert (answer.epoch, answer.leader_id) == (5, 1)
+        return answer.error
+
+    assert error(fetch_of(2, 0, 0, 0)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert error(fetch_of(2, 6, 0, 0)) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert error(fetch_of(2, 5, -1, 0)) is ErrorCode.INVALID_REQUEST
+    assert error(fetch_of(2, 5, 0, -1)) is ErrorCode.INVALID_REQUEST
+
+
+def test_who_does_not_lead_says_so() -> None:
+    core = core_of(remembered=ElectionState(4, 2))
+    core.start(0)
+    answer = answer_to(core.step(0, fetch_of(3, 4, 0, 0)))
+    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.epoch, answer.leader_id) == (4, 2)
 
 
 def test_a_fetch_beyond_what_the_leader_has_of_an_epoch_is_shown_where_they_part() -> None:
@@ -139,11 +237,22 @@ def test_a_fetch_beyond_what_the_leader_has_of_an_epoch_is_shown_where_they_part
     log.entries = [(1, "a"), (1, "b"), (3, "c")]
     core = core_of(voters=(1,), log=log, remembered=ElectionState(3))
     core.start(0)
-    effects = core.step(0, FetchRequest(9, 4, 5, 2))
-    answer = effects.messages[0][1]
+    answer = answer_to(core.step(0, fetch_of(9, 4, 5, 2)))
     assert isinstance(answer, FetchResponse)
     assert answer.diverging is not None
     assert (answer.diverging.epoch, answer.diverging.end_offset) == (1, 2)
+
+
+def test_a_fetch_that_waits_is_answered_when_the_leadership_is_lost() -> None:
+    log = MemoryLog()
+    core = core_of(voters=(1,), log=log)
+    core.start(0)
+    log.entries.append((1, "leader"))
+    core.on_synced(0, 1)
+    waiting = FetchRequest(ReplicaKey(9), 1, 1, 1, 1, 500)
+    assert core.step(1, waiting).answers == []
+    answer = answer_to(core.resign(2))
+    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("voters", [3, 5])
@@ -290,15 +399,14 @@ def test_records_of_an_older_epoch_are_not_committed_by_counting_them() -> None:
     log.entries = [(1, "old")]
     core = core_of(log=log, remembered=ElectionState(1))
     core.start(0)
-    core.tick(10_000)
-    for voter in (2, 3):
-        core.step(10_000, VoteResponse(voter, 1, NO_LEADER, True, True, 1))
-    core.step(10_000, VoteResponse(2, 2, NO_LEADER, True, False, 2))
+    asked = core.tick(10_000)
+    elected = core.step(10_000, VoteResponse(granted=True, token=token_of(asked, 2), epoch=1))
+    core.step(10_000, VoteResponse(granted=True, token=token_of(elected, 2), epoch=2))
     assert core.is_leader
     log.entries.append((2, "leader"))
     core.on_appended(10_000)
     core.on_synced(10_000, 2)
-    core.step(10_001, FetchRequest(2, 2, 1, 1))
+    core.step(10_001, fetch_of(2, 2, 1, 1))
     assert core.high_watermark == -1
-    core.step(10_002, FetchRequest(2, 2, 2, 2))
+    core.step(10_002, fetch_of(2, 2, 2, 2))
     assert core.high_watermark == 2

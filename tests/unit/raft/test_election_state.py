@@ -48,8 +48,8 @@ def test_a_damaged_file_is_an_error(content: bytes) -> None:
 def test_a_replica_that_never_took_part_has_no_file() -> None:
     disk = SimWorld(1).host("a").disk
     disk.make_directory("/m")
-    store = QuorumStateStore(disk, "/m", [1])
+    store = QuorumStateStore(disk, "/m")
     assert store.read() == ElectionState()
-    store.write(ElectionState(3, 1))
+    store.write(ElectionState(3, 1), [1])
     disk.crash()
-    assert QuorumStateStore(disk, "/m", [1]).read() == ElectionState(3, 1)
+    assert QuorumStateStore(disk, "/m").read() == ElectionState(3, 1)

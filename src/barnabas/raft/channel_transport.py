@@ -1,0 +1,164 @@
+"""Requests of this replica over channels to the others: one connection per destination.
+
+A connection is used once ApiVersions was answered on it: the versions of requests are the latest
+that both sides have. Every request ends in one response or one `RequestFailed`, or in neither when
+the core has stopped to wait for it; the core sends again in its own time.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
+from barnabas.network.network_error import NetworkError, NetworkErrorKind
+from barnabas.network.reconnect_backoff import ReconnectBackoff
+from barnabas.protocol.api_keys import last_stable_version, schema_versions
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.raft import messages as core
+from barnabas.raft.outbound import UnusableResponseError, core_response, request_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.network.channel import Channel
+    from barnabas.raft.config import RaftConfig
+    from barnabas.raft.messages import Message, Request
+    from barnabas.raft.replica_key import Address
+    from barnabas.runtime.loop import Runtime
+
+_log = logging.getLogger(__name__)
+
+# The first version that tells of features whose lowest level is 0, as kraft.version's is.
+_API_VERSIONS_VERSION = 4
+# An address that answers nothing is tried this often, ms.
+_BACKOFF = ReconnectBackoff(first_ms=20.0, max_ms=200.0)
+# The other end is not there, or went away.
+_UNREACHABLE = (NetworkErrorKind.CONNECT_FAILED, NetworkErrorKind.DISCONNECTED)
+
+_API_KEYS: dict[type[core.Request], ApiKey] = {
+    core.VoteRequest: ApiKey.VOTE,
+    core.BeginQuorumEpochRequest: ApiKey.BEGIN_QUORUM_EPOCH,
+    core.EndQuorumEpochRequest: ApiKey.END_QUORUM_EPOCH,
+    core.FetchRequest: ApiKey.FETCH,
+    core.FetchSnapshotRequest: ApiKey.FETCH_SNAPSHOT,
+    core.AddVoterRequest: ApiKey.ADD_RAFT_VOTER,
+    core.RemoveVoterRequest: ApiKey.REMOVE_RAFT_VOTER,
+    core.UpdateVoterRequest: ApiKey.UPDATE_RAFT_VOTER,
+    core.SupportedVersionsRequest: ApiKey.API_VERSIONS,
+}
+
+
+class _Sending(msgspec.Struct, frozen=True):
+    """A request on its way out."""
+
+    request: Request
+    # When the core stops to wait for it.
+    deadline_ms: float
+
+
+class ChannelTransport:
+    """The real `RaftTransport`."""
+
+    def __init__(self, runtime: Runtime, config: RaftConfig) -> None:
+        self._clock = runtime.clock
+        self._timer = runtime.timer
+        self._config = config
+        settings = PoolSettings(
+            client_id=f"raft-client-{config.node_id}",
+            connect_timeout_ms=config.request_timeout_ms,
+            backoff=_BACKOFF,
+        )
+        self._pool = ConnectionPool(runtime, settings, self._prepare)
+        self._receive: Callable[[Message], None] | None = None
+        self._is_closed = False
+
+    def start(self, receive: Callable[[Message], None]) -> None:
+        """Hand what comes of requests to `receive`."""
+        self._receive = receive
+
+    def send(self, destination: int, address: Address | None, request: Request) -> None:
+        """Send a request; what comes of it never comes before this returns."""
+        if address is None:
+            self._timer.call_soon(partial(self._fail, request, False))
+            return
+        sending = _Sending(request, self._clock.monotonic_ms() + self._config.request_timeout_ms)
+        node = Node(destination, address.host, address.port)
+        self._pool.acquire(node, partial(self._on_ready, sending))
+
+    def close(self) -> None:
+        """Close all connections; nothing is handed over any more."""
+        self._is_closed = True
+        self._pool.close()
+
+    def _on_ready(
+        self, sending: _Sending, channel: Channel | None, error: NetworkError | None
+    ) -> None:
+        request = sending.request
+        if channel is None:
+            assert error is not None
+            self._timer.call_soon(partial(self._fail, request, error.kind in _UNREACHABLE))
+            return
+        left_ms = sending.deadline_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            # The core has given up on it; by now it may ask for something else.
+            return
+        api_key = _API_KEYS[type(request)]
+        version = _version(api_key, channel)
+        if version is None:
+            _log.warning("%s does not serve %s", channel.address, api_key.name)
+            self._timer.call_soon(partial(self._fail, request, False))
+            return
+        message = request_message(request, version, self._config)
+        channel.send(message, version, partial(self._on_response, request), left_ms)
+
+    def _on_response(self, request: Request, response: Any, error: NetworkError | None) -> None:
+        if self._is_closed or self._receive is None:
+            return
+        if error is not None:
+            self._fail(request, error.kind in _UNREACHABLE)
+            return
+        try:
+            answer = core_response(response, request.token, self._config.listener_name)
+        except UnusableResponseError as unusable:
+            _log.warning("A request of the quorum was not served: %s", unusable)
+            self._fail(request, False)
+            return
+        self._receive(answer)
+
+    def _fail(self, request: Request, is_unreachable: bool) -> None:
+        if not self._is_closed and self._receive is not None:
+            self._receive(core.RequestFailed(request.token, is_unreachable))
+
+    def _prepare(self, channel: Channel, done: Callable[[NetworkError | None], None]) -> None:
+        """Learn the other side's versions before anything else is sent."""
+
+        def on_response(response: Any, error: NetworkError | None) -> None:
+            if error is not None:
+                done(error)
+                return
+            assert isinstance(response, ApiVersionsResponse)
+            if response.error_code:
+                detail = f"{channel.address}: ApiVersions answered with {response.error_code}"
+                done(NetworkError(NetworkErrorKind.MALFORMED, detail))
+                return
+            channel.versions = {
+                each.api_key: (each.min_version, each.max_version) for each in response.api_keys
+            }
+            done(None)
+
+        request = ApiVersionsRequest(
+            client_software_name="barnabas", client_software_version="0.1.0"
+        )
+        channel.send(request, _API_VERSIONS_VERSION, on_response, self._config.request_timeout_ms)
+
+
+def _version(api_key: ApiKey, channel: Channel) -> int | None:
+    """The latest version that both sides have."""
+    lowest, highest = channel.versions.get(api_key, (0, -1))
+    version = min(highest, last_stable_version(api_key))
+    return version if version >= max(lowest, schema_versions(api_key)[0]) else None

@@ -1,0 +1,114 @@
+"""Hands what is committed to the listeners, and tells who appended it (the driver's upper half)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.raft.commit_queue import CommitQueue
+from barnabas.raft.errors import NotLeaderError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.raft.core import RaftCore
+    from barnabas.raft.errors import RaftError
+    from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot, RaftListener
+    from barnabas.storage.log import Log
+
+
+class _Waiting(msgspec.Struct):
+    """An append that is not committed yet."""
+
+    last_offset: int
+    on_committed: Callable[[int, RaftError | None], None]
+
+
+class Delivery:
+    """Batches in log order, leaderships behind all that came before them."""
+
+    def __init__(self, node_id: int, log: Log, core: RaftCore) -> None:
+        self._node_id = node_id
+        self._core = core
+        self._queue = CommitQueue(log)
+        self._listeners: list[RaftListener] = []
+        self._waiting: deque[_Waiting] = deque()
+        # Leaderships that the listeners have not been told yet.
+        self._untold: deque[LeaderAndEpoch] = deque()
+        self._is_delivering = False
+
+    def add_listener(self, listener: RaftListener) -> None:
+        """Hand everything to `listener` too."""
+        self._listeners.append(listener)
+
+    def begin_at(self, offset: int) -> None:
+        """What lies below is known to the listeners."""
+        self._queue.next_offset = offset
+
+    def load(self, snapshot: LoadedSnapshot) -> None:
+        """Let the listeners load a snapshot, and go on behind it."""
+        for listener in self._listeners:
+            listener.on_snapshot(snapshot)
+        self._queue.forget_expected()
+        self._queue.next_offset = snapshot.id.end_offset
+
+    def expect(
+        self, batch: CommittedBatch, on_committed: Callable[[int, RaftError | None], None]
+    ) -> None:
+        """This leader is about to append a batch."""
+        self._queue.expect(batch)
+        self._waiting.append(_Waiting(batch.last_offset, on_committed))
+
+    def on_leadership(self, leadership: LeaderAndEpoch) -> None:
+        """Somebody else leads, or this replica does; it is told in `run`."""
+        if leadership.leader_id != self._node_id:
+            self._queue.forget_expected()
+            self.fail_waiting()
+        self._untold.append(leadership)
+
+    def fail_waiting(self) -> None:
+        """What was appended may be lost: tell who waits for it."""
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.on_committed(-1, NotLeaderError("the leadership was lost before the commit"))
+
+    def run(self) -> None:
+        """Hand over what is committed, then new leaderships; a listener may append meanwhile."""
+        if self._is_delivering:
+            return
+        self._is_delivering = True
+        try:
+            while self._deliver_some():
+                pass
+        finally:
+            self._is_delivering = False
+
+    def _deliver_some(self) -> bool:
+        batches = self._queue.take(self._core.high_watermark)
+        if batches:
+            filled = [batch for batch in batches if batch.records]
+            if filled:
+                for listener in self._listeners:
+                    listener.on_commit(filled)
+            self._acknowledge()
+            return True
+        if self._untold and self._may_tell(self._untold[0]):
+            leadership = self._untold.popleft()
+            for listener in self._listeners:
+                listener.on_leader_change(leadership)
+            return True
+        return False
+
+    def _acknowledge(self) -> None:
+        while self._waiting and self._waiting[0].last_offset < self._queue.next_offset:
+            done = self._waiting.popleft()
+            done.on_committed(done.last_offset, None)
+
+    def _may_tell(self, leadership: LeaderAndEpoch) -> bool:
+        """Own leadership only once everything of earlier epochs was handed over."""
+        start = self._core.epoch_start_offset
+        if leadership.leader_id != self._node_id or start is None:
+            return True
+        return self._queue.next_offset > start

@@ -1,0 +1,245 @@
+"""Fetching the log, or a snapshot, from the leader; and finding the leader (KIP-595, KIP-630)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.effects import SnapshotSlice
+from barnabas.raft.listener import NO_LEADER
+from barnabas.raft.messages import FetchRequest, FetchSnapshotRequest
+from barnabas.raft.roles import NEVER, Follower, SnapshotFetch, Unattached
+
+if TYPE_CHECKING:
+    from barnabas.raft.listener import SnapshotId
+    from barnabas.raft.messages import (
+        FetchResponse,
+        FetchSnapshotResponse,
+        Request,
+    )
+    from barnabas.raft.replica import Replica
+
+_LOST_SPREAD_MS = 100
+
+
+class Following:
+    """What a replica does that does not lead."""
+
+    __slots__ = ("_replica",)
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    # -- what is due by time ----------------------------------------------------------------------
+
+    def look_for_leader(self, now_ms: float, role: Unattached) -> float:
+        """Ask around who leads, until it is time for an election."""
+        replica = self._replica
+        if now_ms >= role.election_deadline:
+            if replica.is_voter:
+                replica.to_prospective(now_ms, NO_LEADER)
+                return now_ms
+            role.election_deadline = NEVER
+        return min(role.election_deadline, self._ask_around(now_ms))
+
+    def follow(self, now_ms: float, role: Follower) -> float:
+        """Fetch from the leader, or run for leader when it is lost."""
+        replica = self._replica
+        if not replica.is_voter:
+            return self._observe(now_ms, role)
+        lost_at = min(role.fetch_deadline, role.lost_deadline)
+        if now_ms >= lost_at:
+            replica.to_prospective(now_ms, role.leader_id)
+            return now_ms
+        return min(lost_at, self._fetch(now_ms, role))
+
+    def _observe(self, now_ms: float, role: Follower) -> float:
+        """Fetch; an observer that has lost the leader asks around for another, and goes on."""
+        requests = self._replica.requests
+        is_lost = now_ms >= role.fetch_deadline or requests.is_backing_off(role.leader_id, now_ms)
+        due = NEVER if is_lost else role.fetch_deadline
+        if is_lost and not role.has_resigned:
+            due = min(due, self._ask_around(now_ms))
+        if role.has_resigned:
+            # Whoever is elected says so at once to its voters only: ask around for it.
+            return min(due, self._ask_around(now_ms))
+        return min(due, self._fetch(now_ms, role))
+
+    def _fetch(self, now_ms: float, role: Follower) -> float:
+        replica = self._replica
+        if role.syncing_to is not None or role.has_resigned:
+            return NEVER
+        if role.snapshot is not None and role.snapshot.is_complete:
+            return NEVER
+        ready_at = replica.requests.ready_at(role.leader_id)
+        if ready_at <= now_ms and replica.address_of(role.leader_id) is None:
+            # A leader that is no voter of ours and did not say where it is: others know.
+            return self._ask_around(now_ms)
+        if ready_at <= now_ms:
+            replica.send(now_ms, role.leader_id, self._next_request(role))
+        return replica.requests.ready_at(role.leader_id)
+
+    def _next_request(self, role: Follower) -> Request:
+        replica = self._replica
+        config = replica.config
+        if role.snapshot is None:
+            return self._fetch_request()
+        return FetchSnapshotRequest(
+            config.key,
+            replica.epoch,
+            role.snapshot.id,
+            role.snapshot.position,
+            config.fetch_snapshot_max_bytes,
+        )
+
+    def _fetch_request(self) -> FetchRequest:
+        replica = self._replica
+        config = replica.config
+        role = replica.role
+        # Whether a leader whose connection broke is still there has to be known at once.
+        is_doubtful = isinstance(role, Follower) and role.lost_deadline < NEVER
+        return FetchRequest(
+            config.key,
+            replica.epoch,
+            replica.log.end_offset,
+            replica.log.last_epoch,
+            replica.high_watermark,
+            0 if is_doubtful else config.fetch_max_wait_ms,
+            config.fetch_max_bytes,
+        )
+
+    def _ask_around(self, now_ms: float) -> float:
+        """Fetch from anybody: who does not lead says who does. One at a time."""
+        replica = self._replica
+        requests = replica.requests
+        busy_until = requests.busy_until(now_ms)
+        if busy_until > now_ms:
+            return busy_until
+        known = list(replica.bootstrap) or [
+            each for each in replica.voters.ids if each != replica.me
+        ]
+        if not known:
+            return NEVER
+        ready = [each for each in known if requests.ready_at(each) <= now_ms]
+        if not ready:
+            return min(requests.ready_at(each) for each in known)
+        asked = ready[replica.rng.randint(0, len(ready) - 1)]
+        replica.send(now_ms, asked, self._fetch_request())
+        return requests.ready_at(asked)
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def on_fetch_response(
+        self, now_ms: float, request: FetchRequest, source: int, response: FetchResponse
+    ) -> None:
+        """Records, a place where the logs part, a snapshot, or nothing new."""
+        replica = self._replica
+        role = replica.role
+        if not isinstance(role, Follower) or response.error is not ErrorCode.NONE:
+            replica.requests.failed(source, now_ms)
+            return
+        if source != role.leader_id and source not in replica.bootstrap:
+            return
+        if request.fetch_offset != replica.log.end_offset:
+            return
+        self._note_success(now_ms, role)
+        if response.diverging is not None:
+            self._truncate(response.diverging.epoch, response.diverging.end_offset)
+        elif response.snapshot_id is not None:
+            self._begin_snapshot(now_ms, role, response.snapshot_id)
+        elif response.records:
+            replica.out.append = response.records
+            role.syncing_to = response.high_watermark
+        else:
+            replica.move_high_watermark(min(response.high_watermark, replica.log.end_offset))
+
+    def _note_success(self, now_ms: float, role: Follower) -> None:
+        role.has_fetched = True
+        role.lost_deadline = NEVER
+        role.fetch_deadline = now_ms + self._replica.config.fetch_timeout_ms
+
+    def on_synced(self, role: Follower, end_offset: int) -> None:
+        """What was fetched is on disk: it may be said to be."""
+        replica = self._replica
+        if role.syncing_to is not None and end_offset >= replica.log.end_offset:
+            expected, role.syncing_to = role.syncing_to, None
+            replica.move_high_watermark(min(expected, end_offset))
+
+    def on_nothing_appended(self, now_ms: float, role: Follower) -> None:
+        """The leader's bytes were no whole batches: ask again, but not at once."""
+        role.syncing_to = None
+        self._replica.requests.failed(role.leader_id, now_ms)
+
+    def on_unreachable(self, now_ms: float, source: int) -> None:
+        """The connection to `source` broke, or none came about."""
+        replica = self._replica
+        role = replica.role
+        if isinstance(role, Follower) and role.leader_id == source:
+            # Spread, so that not all followers run for leader at once.
+            patience = replica.config.leader_lost_ms + replica.rng.randint(0, _LOST_SPREAD_MS)
+            role.lost_deadline = min(role.lost_deadline, now_ms + patience)
+
+    def _truncate(self, epoch: int, end_offset: int) -> None:
+        """Cut to the end of the last epoch that both logs have, as far as is known now."""
+        replica = self._replica
+        own_epoch, own_end = replica.log.end_offset_for_epoch(epoch)
+        cut = min(end_offset, own_end) if own_epoch >= 0 else replica.log.start_offset
+        cut = max(cut, replica.log.start_offset)
+        assert cut >= replica.high_watermark, (cut, replica.high_watermark)
+        replica.out.truncate_to = cut
+        replica.synced_end = min(replica.synced_end, cut)
+
+    # -- snapshots --------------------------------------------------------------------------------
+
+    def _begin_snapshot(self, now_ms: float, role: Follower, snapshot_id: SnapshotId) -> None:
+        replica = self._replica
+        latest = replica.log.latest_snapshot
+        if snapshot_id.end_offset < 0 or snapshot_id.epoch < 0 or latest == snapshot_id:
+            # What a leader cannot mean; patience rather than haste.
+            replica.requests.failed(role.leader_id, now_ms)
+            return
+        role.snapshot = SnapshotFetch(snapshot_id)
+
+    def on_fetch_snapshot_response(
+        self, now_ms: float, request: FetchSnapshotRequest, response: FetchSnapshotResponse
+    ) -> None:
+        """The next part of the snapshot, or a reason to ask for another."""
+        replica = self._replica
+        role = replica.role
+        if not isinstance(role, Follower) or role.snapshot is None:
+            return
+        fetching = role.snapshot
+        if response.error is not ErrorCode.NONE:
+            # The leader has a later one by now, or our file and its do not agree: ask anew.
+            role.snapshot = None
+            replica.requests.failed(role.leader_id, now_ms)
+            return
+        content = response.content
+        assert isinstance(content, bytes | bytearray | memoryview), type(content)
+        is_expected = (
+            response.snapshot_id == fetching.id == request.snapshot_id
+            and response.position == fetching.position == request.position
+            and 0 < len(content) <= response.size - response.position
+        )
+        if not is_expected:
+            role.snapshot = None
+            replica.requests.failed(role.leader_id, now_ms)
+            return
+        self._note_success(now_ms, role)
+        fetching.position += len(content)
+        fetching.is_complete = fetching.position == response.size
+        replica.out.snapshot_slice = SnapshotSlice(
+            fetching.id, response.position, content, fetching.is_complete
+        )
+
+    def on_snapshot_installed(self, now_ms: float, snapshot_id: SnapshotId | None) -> None:
+        """The log begins at the end of this snapshot now; None: it was damaged and is gone."""
+        replica = self._replica
+        role = replica.role
+        if isinstance(role, Follower):
+            role.snapshot = None
+            if snapshot_id is None:
+                replica.requests.failed(role.leader_id, now_ms)
+        if snapshot_id is not None:
+            replica.synced_end = snapshot_id.end_offset
+            replica.move_high_watermark(snapshot_id.end_offset)

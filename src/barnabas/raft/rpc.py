@@ -1,0 +1,55 @@
+"""Requests of other replicas, from the controller listener to the core and back (KIP-595).
+
+Serves Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch of the metadata log, FetchSnapshot,
+AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.inbound import cluster_id_of, core_request, refusal, response_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.schema import Message
+    from barnabas.raft.driver import RaftDriver
+    from barnabas.raft.messages import Response
+
+
+class RaftRpc:
+    """What a controller listener calls."""
+
+    __slots__ = ("_driver",)
+
+    def __init__(self, driver: RaftDriver) -> None:
+        self._driver = driver
+
+    def serve(self, request: Message, version: int, on_done: Callable[[Message], None]) -> None:
+        """Serve one request.
+
+        Args:
+            request: as it was decoded; views in it are not kept.
+            version: of the request; the response is for the same.
+            on_done: called once with the response, perhaps before this returns.
+        """
+        config = self._driver.config
+        named = cluster_id_of(request)
+        if named is not None and config.cluster_id is not None and named != config.cluster_id:
+            on_done(refusal(request, ErrorCode.INCONSISTENT_CLUSTER_ID))
+            return
+        if self._driver.is_stopped:
+            on_done(refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
+            return
+
+        def on_answer(response: Response) -> None:
+            assert asked is not None
+            on_done(response_message(asked, response, version))
+
+        asked = core_request(request, config.listener_name, on_answer)
+        if asked is None:
+            on_done(refusal(request, ErrorCode.INVALID_REQUEST))
+            return
+        self._driver.receive(asked)
