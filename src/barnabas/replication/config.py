@@ -4,8 +4,107 @@ from __future__ import annotations
 
 import msgspec
 
+from barnabas.replication.replica_selector import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+from barnabas.replication.replication_throttle import UNLIMITED
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType, DynamicMode
-from barnabas.settings.range import at_least
+from barnabas.settings.range import at_least, one_of
+
+NUM_REPLICA_FETCHERS = "num.replica.fetchers"
+LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
+FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
+
+_FETCHER_KEYS = [
+    ConfigKey(
+        NUM_REPLICA_FETCHERS,
+        ConfigType.INT,
+        1,
+        "Connections per leader by which this broker follows it.",
+        at_least(1),
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "replica.fetch.max.bytes",
+        ConfigType.INT,
+        1_048_576,
+        "What a follower asks for of one partition at once.",
+        at_least(0),
+        DynamicMode.READ_ONLY,
+    ),
+    ConfigKey(
+        "replica.fetch.response.max.bytes",
+        ConfigType.INT,
+        10_485_760,
+        "What a follower asks for at once.",
+        at_least(0),
+        DynamicMode.READ_ONLY,
+    ),
+    ConfigKey(
+        "replica.fetch.min.bytes",
+        ConfigType.INT,
+        1,
+        "What a leader waits for before it answers a follower.",
+        None,
+        DynamicMode.READ_ONLY,
+    ),
+    ConfigKey(
+        "replica.fetch.wait.max.ms",
+        ConfigType.INT,
+        500,
+        "How long a leader waits for it.",
+        None,
+        DynamicMode.READ_ONLY,
+    ),
+    ConfigKey(
+        "replica.fetch.backoff.ms",
+        ConfigType.INT,
+        1_000,
+        "How long a follower leaves a partition alone after an error.",
+        at_least(0),
+        DynamicMode.READ_ONLY,
+    ),
+    ConfigKey(
+        "replica.socket.timeout.ms",
+        ConfigType.INT,
+        30_000,
+        "How long a follower waits for an answer.",
+        None,
+        DynamicMode.READ_ONLY,
+    ),
+]
+_THROTTLE_KEYS = [
+    ConfigKey(
+        LEADER_THROTTLED_RATE,
+        ConfigType.LONG,
+        UNLIMITED,
+        "Bytes per second that followers get of throttled partitions, those in sync apart.",
+        at_least(0),
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        FOLLOWER_THROTTLED_RATE,
+        ConfigType.LONG,
+        UNLIMITED,
+        "Bytes per second that this broker fetches of throttled partitions.",
+        at_least(0),
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "replication.quota.window.num",
+        ConfigType.INT,
+        11,
+        "Windows over which replicated bytes are counted.",
+        at_least(1),
+        DynamicMode.READ_ONLY,
+    ),
+    ConfigKey(
+        "replication.quota.window.size.seconds",
+        ConfigType.INT,
+        1,
+        "The length of one of them.",
+        at_least(1),
+        DynamicMode.READ_ONLY,
+    ),
+]
 
 DEFINITION = ConfigDefinition(
     [
@@ -31,6 +130,16 @@ DEFINITION = ConfigDefinition(
             at_least(0),
             DynamicMode.READ_ONLY,
         ),
+        *_FETCHER_KEYS,
+        *_THROTTLE_KEYS,
+        ConfigKey(
+            "replica.selector.class",
+            ConfigType.STRING,
+            None,
+            "Who tells consumers to read from another replica than the leader, by Kafka's name.",
+            one_of(LEADER_SELECTOR, RACK_AWARE_SELECTOR),
+            DynamicMode.READ_ONLY,
+        ),
     ]
 )
 
@@ -44,3 +153,16 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     replica_lag_time_max_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     max_incremental_fetch_session_cache_slots: int = 1_000
+    num_replica_fetchers: int = 1
+    replica_fetch_max_bytes: int = 1_048_576
+    replica_fetch_response_max_bytes: int = 10_485_760
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_backoff_ms: int = 1_000
+    replica_socket_timeout_ms: int = 30_000
+    # Bytes per second.
+    leader_replication_throttled_rate: int = UNLIMITED
+    follower_replication_throttled_rate: int = UNLIMITED
+    replication_quota_window_num: int = 11
+    replication_quota_window_size_seconds: int = 1
+    replica_selector_class: str | None = None

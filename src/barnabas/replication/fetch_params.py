@@ -40,6 +40,8 @@ class FetchParams(msgspec.Struct):
     isolation: FetchIsolation
     # Of the consumer; empty if it did not say (KIP-392).
     rack_id: str = ""
+    # By which the request came in.
+    listener_name: str = ""
 
     @property
     def is_from_follower(self) -> bool:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from barnabas.metadata.configs_image import TOPIC
+from barnabas.metadata.metadata_version import METADATA_VERSION, METADATA_VERSION_MAX
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetcher_settings import fetch_version
 from barnabas.replication.partition import Partition
 from barnabas.storage.errors import InconsistentTopicIdError, StorageError
 from barnabas.storage.topic_partition import TopicPartition
@@ -55,6 +57,8 @@ class LeadershipChanges(msgspec.Struct):
     # Led from now on, or led as before with a changed registration.
     leaders: list[Partition] = msgspec.field(default_factory=list)
     followers: list[Partition] = msgspec.field(default_factory=list)
+    # Those of the followers that a new leader epoch began for.
+    new_followers: list[Partition] = msgspec.field(default_factory=list)
     deleted: list[TopicPartition] = msgspec.field(default_factory=list)
 
     @property
@@ -77,10 +81,29 @@ class ImageBrokers:
         broker = None if self.image is None else self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether it is registered and not fenced."""
+        broker = None if self.image is None else self.image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
     def broker_epoch(self, broker_id: int) -> int | None:
         """Epoch of its registration."""
         broker = None if self.image is None else self.image.brokers.get(broker_id)
         return None if broker is None else broker.epoch
+
+    def rack(self, broker_id: int, listener_name: str) -> str | None:
+        """The rack of a live broker with that listener; None if there is none."""
+        broker = None if self.image is None else self.image.brokers.get(broker_id)
+        if broker is None or broker.fenced or listener_name not in broker.listeners:
+            return None
+        return broker.rack
+
+    def fetch_version(self) -> int:
+        """The version in which brokers fetch from each other."""
+        level = METADATA_VERSION_MAX
+        if self.image is not None:
+            level = self.image.features.finalized.get(METADATA_VERSION, level)
+        return fetch_version(level)
 
 
 class PartitionRegistry:
@@ -136,7 +159,8 @@ class PartitionRegistry:
         for wanted in local.followers:
             partition = self._ensure(wanted)
             if partition is not None:
-                partition.become_follower(wanted.registration)
+                if partition.become_follower(wanted.registration):
+                    changes.new_followers.append(partition)
                 changes.followers.append(partition)
         return changes
 

@@ -17,6 +17,10 @@ class BrokersView(Protocol):
         """Whether it is registered, neither fenced nor shutting down."""
         ...
 
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether it is registered and not fenced."""
+        ...
+
     def broker_epoch(self, broker_id: int) -> int | None:
         """Epoch of its registration, None if unknown."""
         ...

@@ -16,11 +16,8 @@ from barnabas.replication.delayed_delete_records import (
     DeleteRecordsResult,
     PendingDelete,
 )
-from barnabas.replication.delayed_fetch import DelayedFetch, WaitingPartition
-from barnabas.replication.delayed_produce import DelayedProduce, PendingAppend
 from barnabas.replication.isr_maintenance import IsrMaintenance
 from barnabas.replication.offset_lookup import list_offset, offsets_before
-from barnabas.replication.partition import ACKS_ALL, NOTHING_TO_SYNC, Partition
 from barnabas.replication.partition_registry import (
     ImageBrokers,
     LeadershipChanges,
@@ -28,16 +25,17 @@ from barnabas.replication.partition_registry import (
     PartitionRegistry,
 )
 from barnabas.replication.partition_settings import PartitionSettings
+from barnabas.replication.replica_appends import AppendParts, ReplicaAppends
+from barnabas.replication.replica_reads import ReadParts, ReplicaReads
+from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.replication.results import (
     UNKNOWN_EPOCH,
     UNKNOWN_OFFSET,
     EpochEndOffset,
-    FetchResult,
     ListOffsetResult,
-    ProduceResult,
-    failed_fetch,
 )
-from barnabas.storage.errors import KafkaStorageError, StorageError
+from barnabas.storage.errors import StorageError
+from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.purgatory import Purgatory
 
 if TYPE_CHECKING:
@@ -47,35 +45,23 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.replication.alter_partition import AlterPartitionSender
     from barnabas.replication.config import ReplicationConfig
-    from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.replication.fetcher_manager import FetcherManager
+    from barnabas.replication.leader_channels import LeaderChannels
+    from barnabas.replication.partition import Partition
+    from barnabas.replication.preferred_replicas import PreferredReplicas
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.runtime.clock import Clock
-    from barnabas.storage.append_info import AppendOrigin
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.log import Log
     from barnabas.storage.read_result import FetchIsolation
-    from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
 _log = logging.getLogger(__name__)
 
-_LOG_START_UNTOLD = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
-_VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
-_NO_TOPIC_ID = bytes(16)
 # Looking a member up in its enum costs 100 ns, as much as a call.
 _NONE = ErrorCode.NONE
-
-_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-
-Asked = tuple["TopicIdPartition", "FetchPartitionData"]
-Answered = tuple["TopicIdPartition", FetchResult]
+_MS_PER_S = 1000.0
+LEADER_THROTTLED_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_THROTTLED_REPLICAS = "follower.replication.throttled.replicas"
 
 
 class LogManagement(LogStore, Protocol):
@@ -83,6 +69,14 @@ class LogManagement(LogStore, Protocol):
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of all logs to disk."""
+        ...
+
+    def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
+        """Cut a log, and let the recovery points on disk follow; returns whether it was cut."""
+        ...
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
+        """Begin a log anew at `offset`, and let the recovery points on disk follow."""
         ...
 
 
@@ -95,6 +89,10 @@ class ReplicationParts(msgspec.Struct, frozen=True):
     metrics: ReplicaMetrics
     # The configuration of a log, from what is set on its topic.
     log_config: Callable[[Mapping[str, str]], LogConfig]
+    # The way to other brokers; None where there are none.
+    leaders: LeaderChannels | None = None
+    # Of this broker's registration, as followers tell it (KIP-903); -1 while there is none.
+    broker_epoch: Callable[[], int] = lambda: -1
 
 
 class ReplicaManager:
@@ -107,6 +105,7 @@ class ReplicaManager:
         self._logs = logs
         self._wheel = parts.wheel
         self._clock = parts.clock
+        self._parts = parts
         self.metrics = parts.metrics
         self._brokers = ImageBrokers()
         settings = PartitionSettings(
@@ -127,10 +126,50 @@ class ReplicaManager:
             self._online.values,
             self.wake,
         )
+        # Of what is sent as leader, and of what is fetched as follower (KIP-73).
+        self.leader_throttle = self._throttle(config.leader_replication_throttled_rate)
+        self.follower_throttle = self._throttle(config.follower_replication_throttled_rate)
+        # None until there is a partition to follow: a broker that is alone never has any.
+        self.fetchers: FetcherManager | None = None
+        self._fetchers_per_leader = config.num_replica_fetchers
+        self._is_shutting_down = False
         self._checkpoint_entry: WheelEntry | None = None
         # Partitions to look at once the waking that is under way is over.
         self._to_wake: deque[TopicPartition] = deque()
         self._waking = False
+        appends = ReplicaAppends(
+            AppendParts(
+                self._registry, self.metrics, self._clock, self._produces, self.wake,
+                self._take_offline,
+            )
+        )  # fmt: skip
+        reads = ReplicaReads(
+            ReadParts(
+                self._registry, self.metrics, self._isr, self._fetches, self._deletes,
+                self.leader_throttle, self._preferred_replicas(), self.wake,
+            )
+        )  # fmt: skip
+        # Bound methods of theirs, so that the hot path has no call in between.
+        self.append_records = appends.append_records
+        self.fetch = reads.fetch
+
+    def _throttle(self, bytes_per_second: int) -> ReplicationThrottle:
+        config = self._config
+        window_ms = config.replication_quota_window_size_seconds * _MS_PER_S
+        throttle = ReplicationThrottle(self._clock, config.replication_quota_window_num, window_ms)
+        throttle.bytes_per_second = bytes_per_second
+        return throttle
+
+    def _preferred_replicas(self) -> PreferredReplicas | None:
+        if self._config.replica_selector_class is None:
+            return None
+        from barnabas.replication.preferred_replicas import PreferredReplicas
+        from barnabas.replication.replica_selector import replica_selector
+
+        selector = replica_selector(self._config.replica_selector_class)
+        if selector is None:
+            return None
+        return PreferredReplicas(self._node_id, selector, self._brokers, self._clock)
 
     def start(self) -> None:
         """Begin the work that goes on by itself: ISR shrinking, high watermark checkpoints."""
@@ -139,6 +178,9 @@ class ReplicaManager:
 
     def shutdown(self) -> None:
         """Stop it; what waits is dropped unanswered, and the high watermarks are written."""
+        self._is_shutting_down = True
+        if self.fetchers is not None:
+            self.fetchers.close()
         self._isr.stop()
         if self._checkpoint_entry is not None:
             self._checkpoint_entry.cancel()
@@ -149,6 +191,10 @@ class ReplicaManager:
     def answer_waiting_fetches(self) -> None:
         """Answer all who wait for records with what there is: the broker is about to stop."""
         self._fetches.complete_all()
+
+    def begin_controlled_shutdown(self) -> None:
+        """The broker is about to stop: partitions that it need not follow are followed no more."""
+        self._is_shutting_down = True
 
     # Partitions.
 
@@ -186,19 +232,104 @@ class ReplicaManager:
             What has changed on this broker, for the coordinators.
         """
         self._brokers.image = image
-        changes = self._registry.apply(delta.topics_delta.local_changes(self._node_id))
+        local = delta.topics_delta.local_changes(self._node_id)
+        if self.fetchers is not None:
+            self.fetchers.remove(
+                TopicPartition(each.topic, each.partition) for each in local.leaders
+            )
+            self.fetchers.remove(
+                TopicPartition(each.topic, each.partition) for each in local.deletes
+            )
+        changes = self._registry.apply(local)
         for key in changes.deleted:
             if image.topics.by_name(key.topic) is None:
                 self.metrics.forget_topic(key.topic)
-        moved = [
-            topic_partition
-            for resource_type, name in delta.config_changes
-            if resource_type == TOPIC
-            for topic_partition in self._registry.update_config(name)
-        ]
+        if self.fetchers is not None and changes.new_followers:
+            # Nothing more is taken from the old leader, nor written, before the new one is asked.
+            self.fetchers.remove(each.topic_partition for each in changes.new_followers)
+            self._logs.checkpoint_high_watermarks()
+        moved: list[TopicPartition] = []
+        for resource_type, name in delta.config_changes:
+            if resource_type == TOPIC:
+                self._take_throttled_replicas(name)
+                moved += self._registry.update_config(name)
         for topic_partition in (*changes.touched, *moved):
             self.wake(topic_partition)
+        if changes.followers:
+            self._follow(changes)
+        if self.fetchers is not None:
+            self.fetchers.close_idle()
         return changes
+
+    def _follow(self, changes: LeadershipChanges) -> None:
+        """Fetch what is followed in a new leader epoch, as far as somebody leads it."""
+        if self._is_shutting_down:
+            # As in Kafka: who is in the ISR stays in it, the others are of no more use.
+            useless = [each for each in changes.followers if not self._is_needed(each)]
+            if self.fetchers is not None:
+                self.fetchers.remove(each.topic_partition for each in useless)
+            changes.new_followers = [each for each in changes.new_followers if each not in useless]
+        led = [each for each in changes.new_followers if each.leader_id >= 0]
+        if not led or self._parts.leaders is None:
+            return
+        from barnabas.replication.fetch_state import InitialFetchState
+
+        if self.fetchers is None:
+            self.fetchers = self._make_fetchers(self._parts.leaders)
+        self.fetchers.add(
+            {
+                each.topic_partition: InitialFetchState(
+                    each.topic_id, each.leader_id, each.leader_epoch, each.initial_fetch_offset
+                )
+                for each in led
+            }
+        )
+
+    def _is_needed(self, partition: Partition) -> bool:
+        image = self._brokers.image
+        registration = None if image is None else image.topics.partition(*partition.topic_partition)
+        return (
+            registration is not None
+            and registration.leader >= 0
+            and self._node_id in registration.isr
+        )
+
+    def _make_fetchers(self, leaders: LeaderChannels) -> FetcherManager:
+        from barnabas.replication.fetch_states import FailedPartitions
+        from barnabas.replication.fetcher_manager import FetcherManager
+        from barnabas.replication.fetcher_settings import FetcherSettings
+        from barnabas.replication.local_replicas import LocalReplicas
+        from barnabas.replication.replica_fetcher import FetcherParts
+
+        local = LocalReplicas(
+            self._registry, self._logs, self.metrics, self.follower_throttle, self.wake
+        )
+        settings = FetcherSettings(
+            self._node_id, self._parts.broker_epoch, self._brokers.fetch_version, self._config
+        )
+        fetchers = FetcherManager(
+            leaders, FetcherParts(local, settings, FailedPartitions(), self._wheel, self._clock)
+        )
+        fetchers.resize(self._fetchers_per_leader)
+        return fetchers
+
+    # Configuration that may change while the broker runs.
+
+    def set_fetchers_per_leader(self, fetchers: int) -> None:
+        """`num.replica.fetchers` has changed."""
+        self._fetchers_per_leader = fetchers
+        if self.fetchers is not None:
+            self.fetchers.resize(fetchers)
+
+    def _take_throttled_replicas(self, topic: str) -> None:
+        image = self._brokers.image
+        configs = {} if image is None else image.configs.get(TOPIC, topic)
+        for key, throttle in (
+            (LEADER_THROTTLED_REPLICAS, self.leader_throttle),
+            (FOLLOWER_THROTTLED_REPLICAS, self.follower_throttle),
+        ):
+            listed = [each.strip() for each in configs.get(key, "").split(",") if each.strip()]
+            throttle.set_replicas(topic, listed, self._node_id)
 
     def on_directory_failed(self, directory: str) -> list[TopicPartition]:
         """A data directory cannot be used any more: its partitions go offline.
@@ -208,9 +339,16 @@ class ReplicaManager:
             an append.
         """
         affected = self._registry.take_directory_offline(directory)
+        if self.fetchers is not None:
+            self.fetchers.remove(affected)
         for topic_partition in affected:
             self._wheel.add(0, partial(self.wake, topic_partition))
         return affected
+
+    def _take_offline(self, topic_partition: TopicPartition) -> None:
+        self._registry.take_offline(topic_partition)
+        if self.fetchers is not None:
+            self.fetchers.remove([topic_partition])
 
     def _schedule_checkpoint(self) -> None:
         interval_ms = self._config.replica_high_watermark_checkpoint_interval_ms
@@ -245,255 +383,6 @@ class ReplicaManager:
                 self._deletes.check_and_complete(key)
         finally:
             self._waking = False
-
-    # Produce.
-
-    def append_records(
-        self,
-        timeout_ms: int,
-        required_acks: int,
-        entries: dict[TopicPartition, memoryview],
-        origin: AppendOrigin,
-        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> None:
-        """Append each entry to its partition and answer when `required_acks` is fulfilled.
-
-        Args:
-            timeout_ms: how long acks=all may wait; then REQUEST_TIMED_OUT.
-            required_acks: 0, 1 or -1; anything else is INVALID_REQUIRED_ACKS for all.
-            entries: one record set each, writable: offset and epoch are set in place. Nothing
-                keeps the view after the call.
-            origin: who appends.
-            on_done: gets one result per entry; may be called before this returns.
-        """
-        if required_acks not in _VALID_ACKS:
-            on_done({key: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries})
-            return
-        now_ms = self._clock.wall_ms()
-        topics = self.metrics.topics
-        results: dict[TopicPartition, ProduceResult] = {}
-        appended: list[Partition] = []
-        pending: list[PendingAppend] = []
-        for key, records in entries.items():
-            partition = self._online.get(key)
-            if partition is None:
-                results[key] = ProduceResult(self._registry.why_missing(key))
-                continue
-            try:
-                info = partition.append_as_leader(records, origin, required_acks, now_ms)
-            except StorageError as error:
-                results[key] = self._refused(key, error, len(records))
-                continue
-            if isinstance(info, ErrorCode):
-                results[key] = ProduceResult(info)
-                continue
-            result = results[key] = ProduceResult(
-                _NONE,
-                info.first_offset,
-                info.last_offset,
-                info.log_append_time,
-                info.log_start_offset,
-            )
-            appended.append(partition)
-            counts = topics[key.topic]
-            counts.produce_requests += 1
-            if not info.duplicate:
-                counts.messages_in += info.record_count
-                counts.bytes_in += info.size
-            end_offset = info.last_offset + 1
-            if required_acks == ACKS_ALL:
-                if partition.log.high_watermark < end_offset:
-                    pending.append(PendingAppend(key, end_offset, result))
-            elif required_acks and partition.sync_required_from < end_offset:
-                pending.append(PendingAppend(key, end_offset, result))
-        self._after_append(appended)
-        if pending:
-            self._park(timeout_ms, required_acks, pending, results, on_done)
-        else:
-            on_done(results)
-
-    def _after_append(self, appended: list[Partition]) -> None:
-        """Begin the syncs that are due, and wake consumers and followers.
-
-        Followers wait for the log end, so that they are looked at whether or not the high watermark
-        has moved.
-        """
-        for partition in appended:
-            if partition.sync_required_from != NOTHING_TO_SYNC:
-                self._sync(partition)
-            self.wake(partition.topic_partition)
-
-    def _park(
-        self,
-        timeout_ms: int,
-        required_acks: int,
-        pending: list[PendingAppend],
-        results: dict[TopicPartition, ProduceResult],
-        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> None:
-        needs_all = required_acks == ACKS_ALL
-        operation = DelayedProduce(timeout_ms, needs_all, pending, results, self, on_done)
-        self._produces.try_complete_else_watch(operation, operation.pending)
-
-    def count_expired_produces(self, partitions: int) -> None:
-        """So many partitions were not acknowledged in time."""
-        self.metrics.delayed_produce_expires += partitions
-
-    def _refused(
-        self, topic_partition: TopicPartition, error: StorageError, size: int
-    ) -> ProduceResult:
-        """The log does not take the records, or cannot."""
-        counts = self.metrics.topics[topic_partition.topic]
-        counts.produce_requests += 1
-        if error.error_code in _TOO_LARGE:
-            counts.bytes_rejected += size
-        if isinstance(error, KafkaStorageError):
-            _log.error("append to %s failed: %s", topic_partition, error)
-            counts.failed_produce_requests += 1
-        result = ProduceResult(error.error_code)
-        # As Kafka: words only where single records are at fault, and the log's start only where
-        # the log itself is in order and the records are not too large or corrupt.
-        result.record_errors = tuple(getattr(error, "record_errors", ()))
-        if result.record_errors:
-            result.error_message = str(error)
-        partition = self._online.get(topic_partition)
-        if partition is not None and error.error_code not in _LOG_START_UNTOLD:
-            result.log_start_offset = partition.log.log_start_offset
-        return result
-
-    def _sync(self, partition: Partition) -> None:
-        """Sync what flush.messages wants synced, unless that is under way."""
-        if partition.syncing:
-            return
-        partition.syncing = True
-        synced_to = partition.log.log_end_offset
-        log = partition.log
-        log.flush_async(partial(self._on_synced, partition, (log, synced_to)))
-
-    def _on_synced(
-        self, partition: Partition, synced: tuple[Log, int], error: BaseException | None
-    ) -> None:
-        partition.syncing = False
-        key = partition.topic_partition
-        log, synced_to = synced
-        if log is not partition.log:
-            # Moved to another directory meanwhile, where it was synced.
-            if partition.sync_required_from != NOTHING_TO_SYNC:
-                self._sync(partition)
-        elif error is not None:
-            # Never tried again: what the disk has of it is unknown.
-            _log.error("sync of %s failed: %s", key, error)
-            if self._online.get(key) is partition:
-                self._registry.take_offline(key)
-        elif partition.on_synced(synced_to):
-            self._sync(partition)
-        self.wake(key)
-
-    # Fetch.
-
-    def fetch(
-        self,
-        params: FetchParams,
-        partitions: list[Asked],
-        on_done: Callable[[list[Answered]], None],
-    ) -> None:
-        """Read the partitions in order; answer when there is enough or the wait is over.
-
-        Args:
-            params: the request as a whole.
-            partitions: what is asked, in the order of the request.
-            on_done: gets one result per partition, in the same order; may be called before this
-                returns.
-        """
-        topics = self.metrics.topics
-        for where, _ in partitions:
-            topics[where.topic].fetch_requests += 1
-        results = self._read(params, partitions)
-        if params.is_from_follower:
-            self._take_follower_states(params, partitions, results)
-        if params.max_wait_ms <= 0 or not partitions or _answers_at_once(params, results):
-            on_done(results)
-            return
-        waiting = [
-            WaitingPartition(where, where.topic_partition, data, result.position)
-            for (where, data), (_, result) in zip(partitions, results, strict=True)
-        ]
-        operation = DelayedFetch(params, waiting, self, on_done)
-        self._fetches.try_complete_else_watch(operation, [each.topic_partition for each in waiting])
-
-    def read_again(self, params: FetchParams, partitions: list[Asked]) -> list[Answered]:
-        """Read for a fetch that has waited: no follower state, not counted."""
-        return self._read(params, partitions)
-
-    def is_throttled(self, topic_partition: TopicPartition, replica_id: int) -> bool:  # noqa: ARG002
-        """Whether the follower's bytes are over quota: there are no replication quotas."""
-        return False
-
-    def count_expired_fetch(self, from_follower: bool) -> None:
-        """A fetch ran out of time."""
-        if from_follower:
-            self.metrics.delayed_fetch_follower_expires += 1
-        else:
-            self.metrics.delayed_fetch_consumer_expires += 1
-
-    def _read(self, params: FetchParams, partitions: list[Asked]) -> list[Answered]:
-        """Read in order within the limit of the answer; the first batch read may exceed it."""
-        remaining = params.max_bytes
-        min_one_batch = not params.has_hard_byte_limit
-        results: list[Answered] = []
-        for where, data in partitions:
-            max_bytes = min(data.max_bytes, remaining)
-            result = self._read_one(params, where, data, (max_bytes, min_one_batch))
-            size = len(result.records)
-            if size:
-                min_one_batch = False
-                remaining = max(0, remaining - size)
-            results.append((where, result))
-        return results
-
-    def _read_one(
-        self,
-        params: FetchParams,
-        where: TopicIdPartition,
-        data: FetchPartitionData,
-        limit: tuple[int, bool],
-    ) -> FetchResult:
-        key = where.topic_partition
-        partition = self._online.get(key)
-        if partition is None:
-            if not where.topic:
-                return failed_fetch(ErrorCode.UNKNOWN_TOPIC_ID)
-            return failed_fetch(self._registry.why_missing(key))
-        if where.topic_id not in (_NO_TOPIC_ID, partition.topic_id):
-            return failed_fetch(ErrorCode.INCONSISTENT_TOPIC_ID)
-        try:
-            return partition.read(params, data, *limit)
-        except StorageError as error:
-            _log.error("read of %s failed: %s", key, error)
-            self.metrics.topics[key.topic].failed_fetch_requests += 1
-            return failed_fetch(error.error_code)
-
-    def _take_follower_states(
-        self, params: FetchParams, partitions: list[Asked], results: list[Answered]
-    ) -> None:
-        """Learn from a follower's fetch how far it is; not from one that has to truncate."""
-        moved: list[TopicPartition] = []
-        low_watermark_awaited = self._deletes.delayed() > 0
-        for index, (where, data) in enumerate(partitions):
-            result = results[index][1]
-            partition = self._online.get(where.topic_partition)
-            if partition is None or result.position is None:
-                continue
-            update = partition.update_follower_state(params, data, result, low_watermark_awaited)
-            if isinstance(update, ErrorCode):
-                results[index] = (where, failed_fetch(update))
-                continue
-            if update.proposal is not None:
-                self._isr.propose(partition, update.proposal)
-            if update.moved:
-                moved.append(partition.topic_partition)
-        for key in moved:
-            self.wake(key)
 
     # Offsets and epochs.
 
@@ -577,17 +466,3 @@ class ReplicaManager:
         operation = DelayedDeleteRecords(timeout_ms, pending, results, self, on_done)
         keys = [each.topic_partition for each in pending]
         self._deletes.try_complete_else_watch(operation, keys)
-
-
-def _answers_at_once(params: FetchParams, results: list[Answered]) -> bool:
-    """Enough bytes, an error, a diverging epoch, or a replica that is to be preferred."""
-    size = 0
-    for _, result in results:
-        if (
-            result.error is not _NONE
-            or result.diverging_epoch is not None
-            or result.preferred_read_replica >= 0
-        ):
-            return True
-        size += len(result.records)
-    return size >= params.min_bytes

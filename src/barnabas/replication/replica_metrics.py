@@ -60,6 +60,9 @@ class ReplicaMetrics:
         "failed_isr_updates",
         "isr_expands",
         "isr_shrinks",
+        "reassignment_bytes_in",
+        "reassignment_bytes_out",
+        "replication_bytes_in",
         "replication_bytes_out",
         "topics",
     )
@@ -68,8 +71,12 @@ class ReplicaMetrics:
         # By name. All topics together are the sum of these and of those that are gone.
         self.topics = CountsByTopic()
         self._deleted = TopicCounts()
-        # Answered to followers.
+        # Answered to followers, and appended as follower.
         self.replication_bytes_out = 0
+        self.replication_bytes_in = 0
+        # What of it was for replicas that a reassignment adds.
+        self.reassignment_bytes_out = 0
+        self.reassignment_bytes_in = 0
         self.isr_expands = 0
         self.isr_shrinks = 0
         # Proposals that the controller refused.

@@ -79,7 +79,7 @@ class BrokerServer:
         self._runtime = shared.runtime
         self.listeners: list[Listener] = []
         self._join_replicas()
-        subscribe_parts(shared.dynamic, self.logs, shared.connections)
+        subscribe_parts(shared.dynamic, self.logs, self.replicas, shared.connections)
         self.parts = self._make_parts()
         # With the real ports, in the order of the configuration.
         self.bound: list[Endpoint] = []

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.replication.config import (
+    FOLLOWER_THROTTLED_RATE,
+    LEADER_THROTTLED_RATE,
+    NUM_REPLICA_FETCHERS,
+)
 from barnabas.server.quotas.config import CONNECTION_KEYS
 from barnabas.server.quotas.connection_bounds import connection_bounds
 from barnabas.storage.config import CLEANER_KEYS, PRODUCER_EXPIRATION
 
 if TYPE_CHECKING:
+    from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.dynamic_config import DynamicBrokerConfig
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
     from barnabas.settings.definition import ParsedConfig
@@ -19,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def subscribe_parts(
-    dynamic: DynamicBrokerConfig, logs: LogManager, connections: ConnectionQuotas
+    dynamic: DynamicBrokerConfig,
+    logs: LogManager,
+    replicas: ReplicaManager,
+    connections: ConnectionQuotas,
 ) -> None:
     """Let the parts follow the configuration."""
 
@@ -29,6 +38,14 @@ def subscribe_parts(
     def take_expiration(config: ParsedConfig) -> None:
         logs.forget_producers_after(config.integer(PRODUCER_EXPIRATION))
 
+    def take_replication(config: ParsedConfig) -> None:
+        replicas.set_fetchers_per_leader(config.integer(NUM_REPLICA_FETCHERS))
+        replicas.leader_throttle.bytes_per_second = config.integer(LEADER_THROTTLED_RATE)
+        replicas.follower_throttle.bytes_per_second = config.integer(FOLLOWER_THROTTLED_RATE)
+
     dynamic.subscribe((key.name for key in CONNECTION_KEYS), take_connection_bounds)
     dynamic.subscribe(CLEANER_KEYS, logs.cleaner.take_broker_config)
     dynamic.subscribe((PRODUCER_EXPIRATION,), take_expiration)
+    dynamic.subscribe(
+        (NUM_REPLICA_FETCHERS, LEADER_THROTTLED_RATE, FOLLOWER_THROTTLED_RATE), take_replication
+    )

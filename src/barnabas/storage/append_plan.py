@@ -107,11 +107,7 @@ def check_offsets(found: Batches, log_end_offset: int) -> None:
     """
     first = found[0][1].base_offset
     if first < log_end_offset:
-        raise UnexpectedAppendOffsetError(
-            f"bytes begin at offset {first}, the log ends at {log_end_offset}",
-            first,
-            log_end_offset,
-        )
+        raise UnexpectedAppendOffsetError(first, found[-1][1].last_offset, log_end_offset)
     expected = first
     for _, header in found:
         if header.base_offset < expected or header.last_offset_delta < 0:

@@ -110,12 +110,14 @@ class UnexpectedAppendOffsetError(StorageError):
 
     Attributes:
         first_offset: where the bytes begin.
+        last_offset: the last offset that they hold, inclusive.
         log_end_offset: where they had to begin.
     """
 
-    def __init__(self, message: str, first_offset: int, log_end_offset: int) -> None:
-        super().__init__(message)
+    def __init__(self, first_offset: int, last_offset: int, log_end_offset: int) -> None:
+        super().__init__(f"bytes begin at offset {first_offset}, the log ends at {log_end_offset}")
         self.first_offset = first_offset
+        self.last_offset = last_offset
         self.log_end_offset = log_end_offset
 
 

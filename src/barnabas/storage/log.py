@@ -28,7 +28,7 @@ from barnabas.storage.recovery import LogLoader
 from barnabas.storage.retention import expired_segments
 from barnabas.storage.segment import Segment, roll_jitter
 from barnabas.storage.transaction_index import AbortedEntry
-from barnabas.storage.validator import read_batches, validate
+from barnabas.storage.validator import read_followed_batches, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CLIENT = AppendOrigin.CLIENT
+# No leader epoch is above it.
+EPOCH_MAX = 0x7FFF_FFFF
 
 
 class Log(ReadableLog):
@@ -158,10 +160,13 @@ class Log(ReadableLog):
         info.needs_flush = self.is_flush_due
         return info
 
-    def append_as_follower(self, records: memoryview | bytes) -> AppendInfo:
+    def append_as_follower(
+        self, records: memoryview | bytes, leader_epoch_max: int = EPOCH_MAX
+    ) -> AppendInfo:
         """Write the leader's bytes as they are; CRCs are checked, offsets must continue the log.
 
-        Offsets may skip ahead (the leader's log may be compacted), never back.
+        Offsets may skip ahead (the leader's log may be compacted), never back. A batch whose end is
+        cut off, or of a later epoch than `leader_epoch_max`, is left out with all behind it.
 
         Raises:
             UnexpectedAppendOffsetError: the bytes begin below the log end.
@@ -170,12 +175,14 @@ class Log(ReadableLog):
         if self._guard.has_failed or self._is_closed:
             raise KafkaStorageError(f"{self.directory} is offline")
         try:
-            found = read_batches(records)
+            found, end = read_followed_batches(records, leader_epoch_max)
         except UnsupportedMagicError as error:
             raise UnsupportedForMessageFormatError(str(error)) from None
         info = AppendInfo(-1, self.log_end_offset - 1, self.log_start_offset)
         if not found:
             return info
+        if end < len(records):
+            records = records[:end]
         check_offsets(found, self.log_end_offset)
         info.first_offset = found[0][1].base_offset
         placed = [place(info, position, header, header.base_offset) for position, header in found]
@@ -255,10 +262,13 @@ class Log(ReadableLog):
         """Drop all from `offset` on; returns whether there was anything.
 
         A batch that holds `offset` goes as a whole. Indexes, leader epochs, producers, high
-        watermark and recovery point follow.
+        watermark and recovery point follow. The epoch of a leadership that appended nothing goes
+        in any case: the present leader may not know it.
         """
         assert offset >= 0, offset
         if offset >= self.log_end_offset:
+            with self._guard:
+                self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
         if offset < self._local.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)

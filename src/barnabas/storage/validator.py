@@ -99,6 +99,41 @@ def _read_several(records: memoryview | bytes) -> Batches:
     return found
 
 
+def read_followed_batches(
+    records: memoryview | bytes, leader_epoch_max: int
+) -> tuple[Batches, int]:
+    """What of a leader's answer is to be appended.
+
+    The last batch may be cut off by the byte limit of the fetch. A batch of a later leader epoch
+    than the follower asked in is left out with all behind it: the leader may have lost its
+    leadership, and truncated, while it sent them.
+
+    Returns:
+        Position and header of each batch, CRCs checked, and where the last one ends.
+
+    Raises:
+        CorruptRecordError
+        UnsupportedMagicError: message format 0 or 1.
+    """
+    found: Batches = []
+    end = 0
+    try:
+        for position, header in batches(records):
+            if header.partition_leader_epoch > leader_epoch_max:
+                break
+            if not check_crc(records, position, header):
+                raise CorruptRecordError(f"the CRC of the batch at {position} is wrong")
+            found.append((position, header))
+            end = position + header.size
+    except UnsupportedMagicError as error:
+        if error.magic in (0, 1):
+            raise
+        raise CorruptRecordError(str(error)) from None
+    except CorruptBatchError as error:
+        raise CorruptRecordError(str(error)) from None
+    return found, end
+
+
 def validate(
     records: memoryview, config: LogConfig, origin: AppendOrigin, now_ms: int
 ) -> tuple[memoryview, Batches]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,6 +37,10 @@ def of_connections(attribute: str) -> Callable[[SimulatedBroker], Any]:
     return lambda broker: getattr(broker.node.shared.connections.bounds, attribute)
 
 
+def of_replicas(*attributes: str) -> Callable[[SimulatedBroker], Any]:
+    return lambda broker: attrgetter(".".join(attributes))(broker.node.broker.replicas)
+
+
 def of_controller(name: str) -> Callable[[SimulatedBroker], Any]:
     """What the controller goes by for a topic that sets nothing."""
 
@@ -49,6 +54,17 @@ def of_controller(name: str) -> Callable[[SimulatedBroker], Any]:
 
 # Key -> (value to set, where its effect is seen, what is seen).
 EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
+    "follower.replication.throttled.rate": (
+        "5000",
+        of_replicas("follower_throttle", "bytes_per_second"),
+        5000,
+    ),
+    "leader.replication.throttled.rate": (
+        "5000",
+        of_replicas("leader_throttle", "bytes_per_second"),
+        5000,
+    ),
+    "num.replica.fetchers": ("3", of_replicas("_fetchers_per_leader"), 3),
     "compression.gzip.level": ("5", of_log("compression_gzip_level"), 5),
     "compression.lz4.level": ("5", of_log("compression_lz4_level"), 5),
     "compression.type": ("lz4", of_log("compression_type"), "lz4"),

@@ -113,6 +113,7 @@ class FetchHandler:
             max_bytes=max_bytes,
             isolation=fetch_isolation(replica_id, request.isolation_level),
             rack_id=request.rack_id,
+            listener_name=context.listener_name,
         )
 
     def _session_request(

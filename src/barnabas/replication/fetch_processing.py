@@ -1,0 +1,173 @@
+"""What a follower makes of a leader's answer, partition by partition (MISSION A6).
+
+An error of one never keeps the others from going on. What it means is one of: nothing to do,
+*delayed* (backing off), *failed* (given up until the leadership changes).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.record.batch import HEADER_SIZE, read_header
+from barnabas.replication.fetch_state import FetchPhase
+from barnabas.replication.follower_side import Fetched, OffsetMismatchError
+from barnabas.replication.results import UNKNOWN_EPOCH, EpochEndOffset
+from barnabas.storage.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    KafkaStorageError,
+    StorageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.protocol.messages.fetch import PartitionData
+    from barnabas.replication.fetch_state import FetchState
+    from barnabas.replication.fetch_states import FetchStates
+    from barnabas.replication.follower_session import AskedPartition
+    from barnabas.replication.local_replicas import LocalReplicas
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+# Expected while leadership changes; not worth an operator's look.
+_USUAL = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH})
+_UNKNOWN_TOPIC = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+
+
+class Processed(NamedTuple):
+    """What is left to be done about an answer."""
+
+    # Where the leader's log leaves ours.
+    diverging: dict[TopicPartition, EpochEndOffset]
+    # What was appended and must be synced before it is fetched on.
+    to_sync: list[TopicPartition]
+    # High watermarks that moved: wake who waits.
+    moved: list[TopicPartition]
+    bytes_appended: int
+
+
+class FetchProcessing:
+    """Takes answers in."""
+
+    __slots__ = ("_local", "_max_bytes", "_states")
+
+    def __init__(self, states: FetchStates, local: LocalReplicas, max_bytes: int) -> None:
+        self._states = states
+        self._local = local
+        # `replica.fetch.max.bytes`
+        self._max_bytes = max_bytes
+
+    def process(
+        self,
+        asked: Mapping[TopicPartition, AskedPartition],
+        answered: Mapping[TopicPartition, PartitionData],
+    ) -> Processed:
+        """Append what can be, and put every partition into its next state."""
+        processed = _Tally()
+        for key, data in answered.items():
+            state = self._states.get(key)
+            question = asked.get(key)
+            if (
+                state is None
+                or question is None
+                or state.phase is not FetchPhase.FETCHING
+                or state.is_syncing
+                or question.fetch_offset != state.fetch_offset
+            ):
+                # Dropped, taken on anew or cut since it was asked for: the answer is stale.
+                continue
+            if data.error_code:
+                self._take_error(key, state, question, ErrorCode(data.error_code))
+            elif data.diverging_epoch.epoch != UNKNOWN_EPOCH:
+                # Its watermarks wait for the fetch after the cut.
+                end = data.diverging_epoch
+                processed.diverging[key] = EpochEndOffset(end.epoch, end.end_offset)
+            else:
+                self._take_records(key, state, data, processed)
+        return Processed(
+            processed.diverging, processed.to_sync, processed.moved, processed.bytes_appended
+        )
+
+    def _take_records(
+        self, key: TopicPartition, state: FetchState, data: PartitionData, tally: _Tally
+    ) -> None:
+        records = data.records
+        assert records is None or isinstance(records, memoryview | bytes)
+        fetched = Fetched(records or b"", data.high_watermark, data.log_start_offset)
+        self._warn_if_oversized(key, fetched.records)
+        try:
+            appended = self._local.append(key, state.fetch_offset, fetched)
+        except (CorruptRecordError, InvalidRecordError) as error:
+            _log.error("%s: what the leader sent is damaged, not appended: %s", key, error)
+            self._states.delay([key])
+            return
+        except KafkaStorageError as error:
+            _log.error("%s: cannot append: %s", key, error)
+            self._states.delay([key])
+            return
+        except (StorageError, OffsetMismatchError) as error:
+            _log.error("%s: unexpected while appending: %s", key, error)
+            self._states.fail(key)
+            return
+        info = appended.info
+        if appended.moved:
+            tally.moved.append(key)
+        if info.size:
+            state.fetch_offset = info.last_offset + 1
+            if info.last_leader_epoch >= 0:
+                state.last_fetched_epoch = info.last_leader_epoch
+            tally.bytes_appended += info.size
+            if self._states.get(key) is state:
+                self._states.move_to_end(key)
+            if info.needs_flush:
+                state.is_syncing = True
+                tally.to_sync.append(key)
+        state.lag = max(0, data.high_watermark - state.fetch_offset)
+
+    def _warn_if_oversized(self, key: TopicPartition, records: memoryview | bytes) -> None:
+        """Leaders send the first batch whole, however large."""
+        if len(records) > self._max_bytes and len(records) >= HEADER_SIZE:
+            size = read_header(records).size
+            if size > self._max_bytes:
+                _log.warning(
+                    "%s has a batch of %d bytes, more than replica.fetch.max.bytes", key, size
+                )
+
+    def _take_error(
+        self, key: TopicPartition, state: FetchState, asked: AskedPartition, error: ErrorCode
+    ) -> None:
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            state.phase = FetchPhase.OUT_OF_RANGE
+            return
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._states.fence(key, asked.current_leader_epoch)
+            return
+        if error in _USUAL:
+            _log.debug("%s: the leader answers %s", key, error.name)
+        elif error in _UNKNOWN_TOPIC:
+            _log.warning("%s: the leader answers %s", key, error.name)
+        else:
+            _log.error("%s: the leader answers %s", key, error.name)
+        self._states.delay([key])
+
+
+class _Tally:
+    """What `Processed` will say."""
+
+    __slots__ = ("bytes_appended", "diverging", "moved", "to_sync")
+
+    def __init__(self) -> None:
+        self.diverging: dict[TopicPartition, EpochEndOffset] = {}
+        self.to_sync: list[TopicPartition] = []
+        self.moved: list[TopicPartition] = []
+        self.bytes_appended = 0

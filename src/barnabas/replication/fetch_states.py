@@ -1,0 +1,120 @@
+"""The partitions of one fetcher, in the order in which they are next to be asked for."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from barnabas.replication.fetch_state import FetchPhase, FetchState
+    from barnabas.runtime.clock import Clock
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class FailedPartitions:
+    """Partitions that no fetcher tries any more, until their leadership changes."""
+
+    __slots__ = ("_partitions",)
+
+    def __init__(self) -> None:
+        # Ordered, for those who look.
+        self._partitions: dict[TopicPartition, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._partitions)
+
+    def add(self, key: TopicPartition) -> None:
+        """It cannot go on."""
+        self._partitions[key] = None
+
+    def discard(self, keys: Iterable[TopicPartition]) -> None:
+        """They are tried again, or are gone."""
+        for key in keys:
+            self._partitions.pop(key, None)
+
+
+class FetchStates:
+    """States by partition; whoever had data or an error goes to the back of the order."""
+
+    __slots__ = ("_backoff_ms", "_clock", "_failed", "_states")
+
+    def __init__(self, clock: Clock, backoff_ms: float, failed: FailedPartitions) -> None:
+        self._clock = clock
+        self._backoff_ms = backoff_ms
+        self._failed = failed
+        self._states: dict[TopicPartition, FetchState] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, key: TopicPartition) -> FetchState | None:
+        """Its state; None if it is not fetched here."""
+        return self._states.get(key)
+
+    def items(self) -> list[tuple[TopicPartition, FetchState]]:
+        """All, in order; a copy."""
+        return list(self._states.items())
+
+    def put(self, key: TopicPartition, state: FetchState) -> None:
+        """Take a partition on, behind the others, or with another state in its old place."""
+        self._states[key] = state
+
+    def pop(self, key: TopicPartition) -> FetchState | None:
+        """Give a partition up."""
+        return self._states.pop(key, None)
+
+    def move_to_end(self, key: TopicPartition) -> None:
+        """It had its turn."""
+        self._states[key] = self._states.pop(key)
+
+    def delay(self, keys: Iterable[TopicPartition]) -> None:
+        """Leave them alone for `replica.fetch.backoff.ms`; who is delayed already stays so."""
+        now_ms = self._clock.monotonic_ms()
+        for key in keys:
+            state = self._states.get(key)
+            if state is not None and state.delayed_until_ms <= now_ms:
+                state.delayed_until_ms = now_ms + self._backoff_ms
+                self.move_to_end(key)
+
+    def fail(self, key: TopicPartition) -> None:
+        """Give it up until its leadership changes."""
+        _log.warning("%s has failed; it is fetched again when its leadership changes", key)
+        self._states.pop(key, None)
+        self._failed.add(key)
+
+    def fence(self, key: TopicPartition, request_epoch: int) -> None:
+        """The leader says that an epoch is over: failed if it is ours still, else delayed."""
+        state = self._states.get(key)
+        if state is None:
+            return
+        if state.current_leader_epoch == request_epoch:
+            _log.info("%s: leader epoch %d is over, newer metadata will come", key, request_epoch)
+            self.fail(key)
+        else:
+            self.delay([key])
+
+    def in_phase(self, phase: FetchPhase) -> list[tuple[TopicPartition, FetchState]]:
+        """Those whose turn it is: in that phase and not delayed."""
+        now_ms = self._clock.monotonic_ms()
+        return [
+            (key, state)
+            for key, state in self._states.items()
+            if state.phase is phase and state.delayed_until_ms <= now_ms
+        ]
+
+    def next_delay_ms(self) -> float | None:
+        """How long until the first delayed one is due; None if none is delayed."""
+        now_ms = self._clock.monotonic_ms()
+        due = [
+            state.delayed_until_ms
+            for state in self._states.values()
+            if state.delayed_until_ms > now_ms
+        ]
+        return min(due) - now_ms if due else None

@@ -1,0 +1,175 @@
+"""The fetchers of a broker: one per leader and fetcher id (Kafka's ReplicaFetcherManager)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.metrics.meter import Meter
+from barnabas.replication.fetch_state import FetchState, InitialFetchState
+from barnabas.replication.leader_endpoint import LeaderEndpoint
+from barnabas.replication.replica_fetcher import FetcherParts, ReplicaFetcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from barnabas.replication.leader_channels import LeaderChannels
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_HASH_FACTOR = 31
+_HASH_MASK = 0xFFFF_FFFF
+_HASH_SIGN = 0x8000_0000
+
+
+class FetcherKey(NamedTuple):
+    """What a fetcher is found by."""
+
+    leader_id: int
+    fetcher_id: int
+
+
+def fetcher_id(topic_partition: TopicPartition, fetchers: int) -> int:
+    """Which of a leader's fetchers a partition belongs to; Kafka's formula, over Java's hash."""
+    hashed = 0
+    units = topic_partition.topic.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        hashed = (hashed * _HASH_FACTOR + (high << 8 | low)) & _HASH_MASK
+    hashed = (hashed * _HASH_FACTOR + topic_partition.partition) & _HASH_MASK
+    if hashed & _HASH_SIGN:
+        # The absolute value; that of the smallest number is taken to be 0.
+        hashed = (-hashed) & _HASH_MASK
+        hashed = 0 if hashed == _HASH_SIGN else hashed
+    return hashed % fetchers
+
+
+class FetcherManager:
+    """Puts each followed partition into the fetcher that it belongs to."""
+
+    __slots__ = ("_channels", "_fetchers", "_is_closed", "_meters", "_parts", "_per_leader")
+
+    def __init__(self, channels: LeaderChannels, parts: FetcherParts) -> None:
+        self._channels = channels
+        self._parts = parts
+        # `num.replica.fetchers`
+        self._per_leader = parts.settings.config.num_replica_fetchers
+        self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
+        # (requests, bytes of records) of each fetcher.
+        self._meters: dict[FetcherKey, tuple[Meter, Meter]] = {}
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._fetchers)
+
+    def fetchers(self) -> Iterator[tuple[FetcherKey, ReplicaFetcher]]:
+        """All of them."""
+        return iter(self._fetchers.items())
+
+    def add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
+        """Begin to fetch partitions; who had failed is tried again."""
+        if self._is_closed:
+            return
+        by_fetcher: dict[FetcherKey, dict[TopicPartition, InitialFetchState]] = {}
+        for topic_partition, initial in partitions.items():
+            key = FetcherKey(initial.leader_id, fetcher_id(topic_partition, self._per_leader))
+            by_fetcher.setdefault(key, {})[topic_partition] = initial
+        self._parts.failed.discard(partitions)
+        for key, group in by_fetcher.items():
+            self._fetcher(key).add(group)
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch them no more."""
+        partitions = list(partitions)
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partitions)
+        self._parts.failed.discard(partitions)
+
+    def resize(self, per_leader: int) -> None:
+        """`num.replica.fetchers` has changed: partitions move to the fetchers of the new number."""
+        if per_leader == self._per_leader:
+            return
+        _log.info("%d fetchers per leader from now on", per_leader)
+        self._per_leader = per_leader
+        moved: dict[TopicPartition, InitialFetchState] = {}
+        for key, fetcher in list(self._fetchers.items()):
+            for topic_partition, state in fetcher.remove_all().items():
+                moved[topic_partition] = _initial(key.leader_id, state)
+            if key.fetcher_id >= per_leader:
+                self._close(key)
+        self.add(moved)
+
+    def close_idle(self) -> None:
+        """Close the fetchers without partitions."""
+        for key in [key for key, fetcher in self._fetchers.items() if not len(fetcher)]:
+            self._close(key)
+
+    def close(self) -> None:
+        """Close all of them, for good."""
+        self._is_closed = True
+        for key in list(self._fetchers):
+            self._close(key)
+
+    # What metrics show.
+
+    @property
+    def failed(self) -> list[TopicPartition]:
+        """Partitions that wait for a change of their leadership."""
+        return list(self._parts.failed)
+
+    @property
+    def dead_count(self) -> int:
+        """Fetchers that an unexpected error has ended."""
+        return sum(fetcher.is_dead for fetcher in self._fetchers.values())
+
+    @property
+    def max_lag(self) -> int:
+        """Of the partition that is furthest behind."""
+        return max(
+            (lag for fetcher in self._fetchers.values() for _, lag in fetcher.lags()), default=0
+        )
+
+    @property
+    def min_fetch_rate(self) -> float:
+        """Requests per second, over one minute, of the fetcher that asks least."""
+        rates = [requests.rates()[0] for requests, _ in self.meters().values()]
+        return min(rates, default=0.0)
+
+    def meters(self) -> dict[FetcherKey, tuple[Meter, Meter]]:
+        """Requests, and bytes of records, of each fetcher."""
+        for key, fetcher in self._fetchers.items():
+            requests, received = self._meters[key]
+            requests.count, received.count = fetcher.requests, fetcher.bytes_fetched
+        return self._meters
+
+    def _fetcher(self, key: FetcherKey) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(key)
+        if fetcher is not None and not fetcher.is_dead:
+            return fetcher
+        carried: dict[TopicPartition, InitialFetchState] = {}
+        if fetcher is not None:
+            carried = {
+                each: _initial(key.leader_id, state) for each, state in fetcher.remove_all().items()
+            }
+            self._close(key)
+        settings = self._parts.settings
+        client_id = f"broker-{settings.node_id}-fetcher-{key.fetcher_id}"
+        channel = self._channels.open(key.leader_id, client_id)
+        leader = LeaderEndpoint(key.leader_id, channel, settings)
+        name = f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader_id}"
+        fetcher = self._fetchers[key] = ReplicaFetcher(name, leader, self._parts)
+        self._meters[key] = (Meter(self._parts.clock), Meter(self._parts.clock))
+        if carried:
+            fetcher.add(carried)
+        return fetcher
+
+    def _close(self, key: FetcherKey) -> None:
+        self._fetchers.pop(key).close()
+        del self._meters[key]
+
+
+def _initial(leader_id: int, state: FetchState) -> InitialFetchState:
+    """To be fetched on from where it was."""
+    return InitialFetchState(
+        state.topic_id, leader_id, state.current_leader_epoch, state.fetch_offset
+    )

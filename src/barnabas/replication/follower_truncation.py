@@ -1,0 +1,117 @@
+"""Brings a follower's log in line with its leader's before it fetches (MISSION A4)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetch_state import FetchPhase
+from barnabas.replication.leader_endpoint import EpochQuestion
+from barnabas.replication.log_truncation import OffsetTruncation, truncation_offset
+from barnabas.replication.results import UNKNOWN_EPOCH
+from barnabas.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.replication.fetch_state import FetchState
+    from barnabas.replication.fetch_states import FetchStates
+    from barnabas.replication.local_replicas import LocalReplicas
+    from barnabas.replication.results import EpochEndOffset
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class FollowerTruncation:
+    """Cuts logs; a cut that fails makes its partition *failed*, and the others go on."""
+
+    __slots__ = ("_local", "_states")
+
+    def __init__(self, states: FetchStates, local: LocalReplicas) -> None:
+        self._states = states
+        self._local = local
+
+    def cut_without_epoch(self) -> None:
+        """Logs without any epoch are cut to where fetching was to begin, the high watermark."""
+        for key, state in self._states.in_phase(FetchPhase.TRUNCATING):
+            partition = self._local.find(key)
+            if partition is None:
+                self._states.delay([key])
+            elif partition.log.latest_epoch is None:
+                truncation = OffsetTruncation(state.fetch_offset, is_complete=True)
+                self._cut(key, state, truncation, finds_divergence=True)
+
+    def questions(self) -> dict[TopicPartition, EpochQuestion]:
+        """What to ask the leader about the logs that have an epoch."""
+        asked: dict[TopicPartition, EpochQuestion] = {}
+        for key, state in self._states.in_phase(FetchPhase.TRUNCATING):
+            partition = self._local.find(key)
+            epoch = None if partition is None else partition.log.latest_epoch
+            if epoch is not None:
+                asked[key] = EpochQuestion(state.current_leader_epoch, epoch)
+        return asked
+
+    def take_ends(
+        self,
+        asked: Mapping[TopicPartition, EpochQuestion],
+        ends: Mapping[TopicPartition, EpochEndOffset],
+    ) -> None:
+        """The leader's answer to `questions`; those whose leadership changed meanwhile go by."""
+        for key, question in asked.items():
+            state = self._states.get(key)
+            if state is None or state.current_leader_epoch != question.current_leader_epoch:
+                continue
+            end = ends.get(key)
+            if end is None:
+                self._states.delay([key])
+            elif end.error is ErrorCode.FENCED_LEADER_EPOCH:
+                self._states.fence(key, question.current_leader_epoch)
+            elif end.error is not ErrorCode.NONE:
+                _log.info("%s: the leader answers %s", key, end.error.name)
+                self._states.delay([key])
+            else:
+                self._cut_to(key, state, end, finds_divergence=False)
+
+    def take_diverging(self, diverging: Mapping[TopicPartition, EpochEndOffset]) -> None:
+        """What fetches found out; the next fetch will tell whether that was all."""
+        for key, end in diverging.items():
+            state = self._states.get(key)
+            if state is not None:
+                self._cut_to(key, state, end, finds_divergence=True)
+
+    def _cut_to(
+        self, key: TopicPartition, state: FetchState, end: EpochEndOffset, *, finds_divergence: bool
+    ) -> None:
+        partition = self._local.find(key)
+        if partition is None:
+            self._states.fail(key)
+            return
+        truncation = truncation_offset(partition.log, end, state.fetch_offset)
+        _log.info("%s is cut to %s: the leader's epoch ends at %s", key, truncation, end)
+        self._cut(key, state, truncation, finds_divergence=finds_divergence)
+
+    def _cut(
+        self,
+        key: TopicPartition,
+        state: FetchState,
+        truncation: OffsetTruncation,
+        *,
+        finds_divergence: bool,
+    ) -> None:
+        """Lag, epoch and delay stay as they are."""
+        try:
+            self._local.truncate(key, truncation)
+            log = self._local.log(key)
+        except StorageError as error:
+            _log.error("%s cannot be cut: %s", key, error)
+            self._states.fail(key)
+            return
+        # A batch is cut as a whole: the log may end below what was asked for.
+        state.fetch_offset = min(truncation.offset, log.log_end_offset)
+        epoch = log.latest_epoch
+        state.last_fetched_epoch = UNKNOWN_EPOCH if epoch is None else epoch
+        is_over = truncation.is_complete or finds_divergence
+        state.phase = FetchPhase.FETCHING if is_over else FetchPhase.TRUNCATING
+        self._local.wake(key)

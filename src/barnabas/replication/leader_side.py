@@ -1,0 +1,337 @@
+"""What a leader does with its replica: appends, followers' states, watermarks, the ISR.
+
+Part of Kafka's cluster.Partition (KIP-497, KIP-903, KIP-966).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.alter_partition import (
+    OUTDATED,
+    REFUSED,
+    AlterPartitionAnswer,
+    AlterPartitionProposal,
+)
+from barnabas.replication.isr import IsrState
+from barnabas.replication.partition_replica import NOTHING_TO_SYNC, PartitionReplica
+from barnabas.replication.replica import NO_BROKER_EPOCH, Replica
+from barnabas.replication.results import UNKNOWN_OFFSET, FetchResult
+from barnabas.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.storage.append_info import AppendInfo, AppendOrigin
+    from barnabas.storage.log import Log
+
+ACKS_ALL = -1
+
+# Looking a member up in its enum costs 100 ns, as much as a call.
+_NONE = ErrorCode.NONE
+
+
+class FollowerUpdate(NamedTuple):
+    """What a follower's fetch moved."""
+
+    # High or low watermark moved: wake what waits on this partition.
+    moved: bool
+    # The follower may join the ISR: to be sent to the controller.
+    proposal: AlterPartitionProposal | None
+
+
+class AnswerOutcome(NamedTuple):
+    """What the controller's answer to a proposal means."""
+
+    # The high watermark moved: wake what waits.
+    moved: bool
+    # Send the same proposal again, after a back-off.
+    retry: bool
+
+
+class LeaderSide(PartitionReplica):
+    """Of no use while another broker leads, but for `log` being replaced under it."""
+
+    __slots__ = ()
+
+    # Appending.
+
+    def append_as_leader(
+        self, records: memoryview, origin: AppendOrigin, required_acks: int, now_ms: int
+    ) -> AppendInfo | ErrorCode:
+        """Append and move the high watermark if this alone can.
+
+        Returns:
+            What was appended, with `leader_high_watermark_change` set; else
+            NOT_LEADER_OR_FOLLOWER, or NOT_ENOUGH_REPLICAS for acks=all with too few in sync.
+
+        Raises:
+            StorageError: the log refuses the records or cannot take them.
+        """
+        if self.leader_id != self._settings.node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if required_acks == ACKS_ALL and self.is_under_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        info = self.log.append_as_leader(records, self.leader_epoch, origin, now_ms)
+        if info.needs_flush and info.first_offset < self.sync_required_from:
+            self.sync_required_from = info.first_offset
+        info.leader_high_watermark_change = self.maybe_increment_high_watermark()
+        return info
+
+    def on_moved(self, log: Log) -> None:
+        """The replica lies in another directory now, in a log with the same records, all synced."""
+        self.log = log
+        self.sync_required_from = NOTHING_TO_SYNC
+        self.maybe_increment_high_watermark()
+
+    def on_synced(self, end_offset: int) -> bool:
+        """Everything below `end_offset` has been synced.
+
+        Returns:
+            Whether more was appended meanwhile that has to be synced too.
+        """
+        if self.sync_required_from == NOTHING_TO_SYNC:
+            return False
+        is_behind = self.log.is_flush_due
+        self.sync_required_from = end_offset if is_behind else NOTHING_TO_SYNC
+        self.maybe_increment_high_watermark()
+        return is_behind
+
+    def delete_records(self, offset: int) -> int | ErrorCode:
+        """Move the log start up to `offset`, -1 for the high watermark.
+
+        Returns:
+            The offset that was meant, or an error.
+        """
+        log = self.log
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if log.config.is_compacted and not log.config.deletes:
+            return ErrorCode.POLICY_VIOLATION
+        wanted = log.high_watermark if offset == UNKNOWN_OFFSET else offset
+        if not 0 <= wanted <= log.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        try:
+            log.maybe_increment_log_start_offset(wanted, "client delete records request")
+        except StorageError as error:
+            return error.error_code
+        return wanted
+
+    # Followers' states, high and low watermark.
+
+    def update_follower_state(
+        self,
+        params: FetchParams,
+        data: FetchPartitionData,
+        result: FetchResult,
+        low_watermark_awaited: bool,
+    ) -> FollowerUpdate | ErrorCode:
+        """Take in what a follower's fetch tells, in this order: its state, the low watermark, the
+        ISR, the high watermark.
+
+        Args:
+            result: of the read of this fetch.
+            low_watermark_awaited: a DeleteRecords waits; only then the low watermark is computed.
+        """
+        replica = self.remote_replicas[params.replica_id]
+        known_epoch = self._settings.brokers.broker_epoch(params.replica_id)
+        if known_epoch is not None and NO_BROKER_EPOCH < params.replica_epoch < known_epoch:
+            # A fetch of an earlier life of that broker, overtaken by its restart.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert result.position is not None
+        old_low_watermark = self.low_watermark if low_watermark_awaited else UNKNOWN_OFFSET
+        old_end_offset = replica.log_end_offset
+        replica.update(
+            result.position,
+            data.log_start_offset,
+            self._settings.clock.monotonic_ms(),
+            result.leader_log_end_offset,
+            params.replica_epoch,
+        )
+        moved = low_watermark_awaited and self.low_watermark > old_low_watermark
+        proposal = self.maybe_expand_isr(replica)
+        if replica.log_end_offset != old_end_offset:
+            moved = self.maybe_increment_high_watermark() or moved
+        return FollowerUpdate(moved, proposal)
+
+    @property
+    def effective_min_isr(self) -> int:
+        """min.insync.replicas, no more than there are replicas."""
+        return min(self.log.config.min_insync_replicas, len(self.remote_replicas) + 1)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer are in sync than acks=all needs."""
+        return len(self.isr_state.isr) < self.effective_min_isr
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Whether one member less would be too few."""
+        return self.is_leader and len(self.isr_state.isr) == self.effective_min_isr
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is not in sync."""
+        return self.is_leader and len(self.isr_state.isr) < len(self.replicas)
+
+    def maybe_increment_high_watermark(self) -> bool:
+        """Move it to the smallest log end of the maximal ISR; never back; returns whether it moved.
+
+        A replica that is caught up and may join the ISR counts too: else the high watermark would
+        run ahead of it for good. Below min ISR nothing is committed (KIP-966).
+        """
+        log = self.log
+        candidate = log.log_end_offset
+        if candidate > self.sync_required_from:
+            candidate = self.sync_required_from
+        if self.remote_replicas:
+            candidate = self._smallest_end(candidate)
+        if candidate <= log.high_watermark:
+            return False
+        return log.update_high_watermark(candidate)
+
+    def _smallest_end(self, own_end: int) -> int:
+        if self.is_under_min_isr:
+            return UNKNOWN_OFFSET
+        candidate = own_end
+        now_ms = self._settings.clock.monotonic_ms()
+        for replica in self.remote_replicas.values():
+            if replica.log_end_offset < candidate and (
+                replica.broker_id in self.isr_state.maximal_isr
+                or (self._is_caught_up(replica, now_ms) and self._is_isr_eligible(replica))
+            ):
+                candidate = replica.log_end_offset
+        return candidate
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start of the live replicas: below it nobody has anything."""
+        brokers = self._settings.brokers
+        starts = [
+            replica.log_start_offset
+            for replica in self.remote_replicas.values()
+            if brokers.is_alive(replica.broker_id)
+        ]
+        return min([self.log.log_start_offset, *starts])
+
+    def check_enough_replicas(self, required_offset: int) -> ErrorCode | None:
+        """Whether acks=all is fulfilled up to `required_offset` (exclusive).
+
+        Returns:
+            None: not yet. NONE: yes. NOT_LEADER_OR_FOLLOWER: it never will be here.
+            NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is, in fewer replicas than it should.
+        """
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.high_watermark < required_offset:
+            return None
+        if len(self.isr_state.maximal_isr) < self.effective_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return _NONE
+
+    def readable_followers(self, offset: int) -> list[Replica]:
+        """Followers in sync that have the records from `offset` on (KIP-392)."""
+        return [
+            replica
+            for replica in self.remote_replicas.values()
+            if replica.broker_id in self.isr_state.isr
+            and replica.log_start_offset <= offset <= replica.log_end_offset
+        ]
+
+    # The ISR.
+
+    def maybe_expand_isr(self, replica: Replica) -> AlterPartitionProposal | None:
+        """Propose that `replica` joins if it has all that is committed and may lead."""
+        if (
+            self.isr_state.is_in_flight
+            or replica.broker_id in self.isr_state.isr
+            or not self._has_all_committed(replica)
+            or not self._is_isr_eligible(replica)
+        ):
+            return None
+        self.isr_state = self.isr_state.expanded(replica.broker_id)
+        return self._proposal()
+
+    def maybe_shrink_isr(self) -> AlterPartitionProposal | None:
+        """Propose that those leave who have not been caught up for replica.lag.time.max.ms."""
+        if not self.is_leader or self.isr_state.is_in_flight:
+            return None
+        now_ms = self._settings.clock.monotonic_ms()
+        lagging = {
+            replica.broker_id
+            for replica in self.remote_replicas.values()
+            if replica.broker_id in self.isr_state.isr and not self._is_caught_up(replica, now_ms)
+        }
+        if not lagging:
+            return None
+        self.isr_state = self.isr_state.shrunk(lagging)
+        return self._proposal()
+
+    def is_waiting_for(self, proposal: AlterPartitionProposal) -> bool:
+        """Whether `proposal` is the one in flight."""
+        return (
+            self.is_leader
+            and self.isr_state.is_in_flight
+            and proposal.partition_epoch == self.partition_epoch
+            and proposal.leader_epoch == self.leader_epoch
+        )
+
+    def take_answer(
+        self, proposal: AlterPartitionProposal, answer: AlterPartitionAnswer
+    ) -> AnswerOutcome:
+        """The controller answered; an answer to anything but what is in flight is ignored."""
+        if not self.is_waiting_for(proposal):
+            return AnswerOutcome(moved=False, retry=False)
+        if answer.error in REFUSED:
+            self.isr_state = self.isr_state.withdrawn()
+            return AnswerOutcome(moved=self.maybe_increment_high_watermark(), retry=False)
+        if answer.error in OUTDATED:
+            return AnswerOutcome(moved=False, retry=False)
+        if answer.error is not _NONE:
+            return AnswerOutcome(moved=False, retry=True)
+        if answer.leader_epoch > self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            return AnswerOutcome(moved=False, retry=False)
+        self.isr_state = IsrState.committed(answer.isr)
+        self.partition_epoch = answer.partition_epoch
+        self.leader_recovery_state = answer.leader_recovery_state
+        return AnswerOutcome(moved=self.maybe_increment_high_watermark(), retry=False)
+
+    def _proposal(self) -> AlterPartitionProposal:
+        proposed = self.isr_state.proposed_isr
+        assert proposed is not None
+        return AlterPartitionProposal(
+            self.topic_id,
+            self.topic_partition,
+            self.leader_epoch,
+            self.partition_epoch,
+            tuple((each, self._known_epoch(each)) for each in proposed),
+            self.leader_recovery_state,
+        )
+
+    def _known_epoch(self, broker_id: int) -> int:
+        """The epoch under which a replica fetched; -1 makes the controller check nothing."""
+        replica = self.remote_replicas.get(broker_id)
+        epoch = (
+            self._settings.brokers.broker_epoch(broker_id)
+            if replica is None
+            else replica.broker_epoch
+        )
+        return NO_BROKER_EPOCH if epoch is None else epoch
+
+    def _has_all_committed(self, replica: Replica) -> bool:
+        end, start = replica.log_end_offset, self.leader_epoch_start_offset
+        return start is not None and end >= start and end >= self.log.high_watermark
+
+    def _is_isr_eligible(self, replica: Replica) -> bool:
+        brokers = self._settings.brokers
+        if not brokers.is_isr_eligible(replica.broker_id):
+            return False
+        # Epoch -1 comes from brokers before KIP-903, which cannot be checked.
+        return replica.broker_epoch == NO_BROKER_EPOCH or (
+            replica.broker_epoch is not None
+            and replica.broker_epoch == brokers.broker_epoch(replica.broker_id)
+        )
+
+    def _is_caught_up(self, replica: Replica, now_ms: float) -> bool:
+        limit_ms = self._settings.replica_lag_time_max_ms
+        return replica.is_caught_up(self.log.log_end_offset, now_ms, limit_ms)

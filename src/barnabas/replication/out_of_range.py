@@ -1,0 +1,120 @@
+"""A follower whose offset the leader does not have: where does the leader's log begin and end?
+
+The end below ours: the leader was elected uncleanly, and what it never had is cut. The start above
+ours: we were away for longer than the leader keeps records, and begin anew at its start. Else we
+can go on from our own end. Kafka: AbstractFetcherThread.fetchOffsetAndTruncate.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetch_state import FetchPhase
+from barnabas.replication.log_truncation import OffsetTruncation
+from barnabas.replication.results import UNKNOWN_EPOCH
+from barnabas.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from barnabas.replication.fetch_state import FetchState
+    from barnabas.replication.fetch_states import FetchStates
+    from barnabas.replication.leader_endpoint import ListedOffset
+    from barnabas.replication.local_replicas import LocalReplicas
+    from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class OutOfRange:
+    """Asks for ends first, then for the starts of those that need them."""
+
+    __slots__ = ("_leader_ends", "_local", "_states")
+
+    def __init__(self, states: FetchStates, local: LocalReplicas) -> None:
+        self._states = states
+        self._local = local
+        # Of those whose start has been asked for.
+        self._leader_ends: dict[TopicPartition, int] = {}
+
+    def questions(self) -> dict[TopicPartition, int]:
+        """Partitions whose end is to be asked for, with our leader epoch."""
+        found = self._states.in_phase(FetchPhase.OUT_OF_RANGE)
+        return {key: state.current_leader_epoch for key, state in found}
+
+    def take_ends(
+        self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
+    ) -> dict[TopicPartition, int]:
+        """The leader's ends; returns whose start to ask for."""
+        self._leader_ends.clear()
+        for key, state, leader_end in self._answered(asked, answers):
+            try:
+                if leader_end < self._local.log(key).log_end_offset:
+                    _log.warning("%s: the leader's log ends at %d, below ours", key, leader_end)
+                    self._local.truncate(key, OffsetTruncation(leader_end, is_complete=True))
+                    self._go_on(key, state, leader_end)
+                else:
+                    self._leader_ends[key] = leader_end
+            except StorageError as error:
+                self._give_up(key, error)
+        return {key: asked[key] for key in self._leader_ends}
+
+    def take_starts(
+        self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
+    ) -> None:
+        """The leader's starts."""
+        for key, state, leader_start in self._answered(asked, answers):
+            try:
+                if leader_start > self._local.log(key).log_end_offset:
+                    _log.warning("%s: the leader's log begins at %d only", key, leader_start)
+                    self._local.begin_anew(key, leader_start)
+                self._go_on(key, state, self._leader_ends[key])
+            except StorageError as error:
+                self._give_up(key, error)
+
+    def _answered(
+        self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
+    ) -> Iterator[tuple[TopicPartition, FetchState, int]]:
+        """Offsets of those that are still as they were; the others are seen to."""
+        for key, epoch in asked.items():
+            state = self._states.get(key)
+            if (
+                state is None
+                or state.phase is not FetchPhase.OUT_OF_RANGE
+                or state.current_leader_epoch != epoch
+            ):
+                continue
+            answer = answers.get(key)
+            if answer is not None and answer.error is ErrorCode.NONE:
+                yield key, state, answer.offset
+                continue
+            name = "nothing" if answer is None else answer.error.name
+            _log.info("%s is out of range, and the leader's offsets are unknown: %s", key, name)
+            state.phase = FetchPhase.FETCHING
+            if answer is not None and answer.error is ErrorCode.FENCED_LEADER_EPOCH:
+                self._states.fence(key, epoch)
+            else:
+                self._states.delay([key])
+
+    def _go_on(self, key: TopicPartition, state: FetchState, leader_end: int) -> None:
+        log = self._local.log(key)
+        epoch = log.latest_epoch
+        before = (state.fetch_offset, state.last_fetched_epoch)
+        state.fetch_offset = log.log_end_offset
+        state.last_fetched_epoch = UNKNOWN_EPOCH if epoch is None else epoch
+        state.lag = max(0, leader_end - state.fetch_offset)
+        state.phase = FetchPhase.FETCHING
+        self._states.move_to_end(key)
+        if before == (state.fetch_offset, state.last_fetched_epoch):
+            # The very question that was refused: perhaps the leader has more by then.
+            self._states.delay([key])
+        self._local.wake(key)
+
+    def _give_up(self, key: TopicPartition, error: StorageError) -> None:
+        _log.error("%s is out of range and cannot be mended: %s", key, error)
+        state = self._states.get(key)
+        if state is not None:
+            state.phase = FetchPhase.FETCHING
+            self._states.delay([key])

@@ -1,0 +1,226 @@
+"""Appends of producers and coordinators (the writing half of Kafka's ReplicaManager)."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.delayed_produce import DelayedProduce, PendingAppend
+from barnabas.replication.leader_side import ACKS_ALL
+from barnabas.replication.partition_replica import NOTHING_TO_SYNC
+from barnabas.replication.results import ProduceResult
+from barnabas.storage.errors import KafkaStorageError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.replication.partition import Partition
+    from barnabas.replication.partition_registry import PartitionRegistry
+    from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.runtime.clock import Clock
+    from barnabas.storage.append_info import AppendOrigin
+    from barnabas.storage.log import Log
+    from barnabas.storage.topic_partition import TopicPartition
+    from barnabas.waiting.purgatory import Purgatory
+
+_log = logging.getLogger(__name__)
+
+_LOG_START_UNTOLD = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+_VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+# Looking a member up in its enum costs 100 ns, as much as a call.
+_NONE = ErrorCode.NONE
+
+
+class AppendParts(msgspec.Struct, frozen=True):
+    """What appends are joined with."""
+
+    registry: PartitionRegistry
+    metrics: ReplicaMetrics
+    clock: Clock
+    # Where appends wait for the ISR or for a sync.
+    produces: Purgatory
+    # Lets those look who wait for a partition.
+    wake: Callable[[TopicPartition], None]
+    # A partition's disk failed: it goes offline.
+    take_offline: Callable[[TopicPartition], None]
+
+
+class ReplicaAppends:
+    """Appends at once and answers when it is acknowledged."""
+
+    __slots__ = (
+        "_clock",
+        "_metrics",
+        "_online",
+        "_produces",
+        "_registry",
+        "_take_offline",
+        "_wake",
+    )
+
+    def __init__(self, parts: AppendParts) -> None:
+        self._registry = parts.registry
+        # The registry's own dict, for the one look-up per partition of the hot path.
+        self._online = parts.registry.online
+        self._metrics = parts.metrics
+        self._clock = parts.clock
+        self._produces = parts.produces
+        self._wake = parts.wake
+        self._take_offline = parts.take_offline
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """The partition if it is online here, else the error for the asker."""
+        return self._registry.partition(topic_partition)
+
+    def append_records(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        entries: dict[TopicPartition, memoryview],
+        origin: AppendOrigin,
+        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> None:
+        """Append each entry to its partition and answer when `required_acks` is fulfilled.
+
+        Args:
+            timeout_ms: how long acks=all may wait; then REQUEST_TIMED_OUT.
+            required_acks: 0, 1 or -1; anything else is INVALID_REQUIRED_ACKS for all.
+            entries: one record set each, writable: offset and epoch are set in place. Nothing
+                keeps the view after the call.
+            origin: who appends.
+            on_done: gets one result per entry; may be called before this returns.
+        """
+        if required_acks not in _VALID_ACKS:
+            on_done({key: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries})
+            return
+        now_ms = self._clock.wall_ms()
+        topics = self._metrics.topics
+        results: dict[TopicPartition, ProduceResult] = {}
+        appended: list[Partition] = []
+        pending: list[PendingAppend] = []
+        for key, records in entries.items():
+            partition = self._online.get(key)
+            if partition is None:
+                results[key] = ProduceResult(self._registry.why_missing(key))
+                continue
+            try:
+                info = partition.append_as_leader(records, origin, required_acks, now_ms)
+            except StorageError as error:
+                results[key] = self._refused(key, error, len(records))
+                continue
+            if isinstance(info, ErrorCode):
+                results[key] = ProduceResult(info)
+                continue
+            result = results[key] = ProduceResult(
+                _NONE,
+                info.first_offset,
+                info.last_offset,
+                info.log_append_time,
+                info.log_start_offset,
+            )
+            appended.append(partition)
+            counts = topics[key.topic]
+            counts.produce_requests += 1
+            if not info.duplicate:
+                counts.messages_in += info.record_count
+                counts.bytes_in += info.size
+            end_offset = info.last_offset + 1
+            if required_acks == ACKS_ALL:
+                if partition.log.high_watermark < end_offset:
+                    pending.append(PendingAppend(key, end_offset, result))
+            elif required_acks and partition.sync_required_from < end_offset:
+                pending.append(PendingAppend(key, end_offset, result))
+        self._after_append(appended)
+        if pending:
+            self._park(timeout_ms, required_acks, pending, results, on_done)
+        else:
+            on_done(results)
+
+    def _after_append(self, appended: list[Partition]) -> None:
+        """Begin the syncs that are due, and wake consumers and followers.
+
+        Followers wait for the log end, so that they are looked at whether or not the high watermark
+        has moved.
+        """
+        for partition in appended:
+            if partition.sync_required_from != NOTHING_TO_SYNC:
+                self._sync(partition)
+            self._wake(partition.topic_partition)
+
+    def _park(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        pending: list[PendingAppend],
+        results: dict[TopicPartition, ProduceResult],
+        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> None:
+        needs_all = required_acks == ACKS_ALL
+        operation = DelayedProduce(timeout_ms, needs_all, pending, results, self, on_done)
+        self._produces.try_complete_else_watch(operation, operation.pending)
+
+    def count_expired_produces(self, partitions: int) -> None:
+        """So many partitions were not acknowledged in time."""
+        self._metrics.delayed_produce_expires += partitions
+
+    def _refused(
+        self, topic_partition: TopicPartition, error: StorageError, size: int
+    ) -> ProduceResult:
+        """The log does not take the records, or cannot."""
+        counts = self._metrics.topics[topic_partition.topic]
+        counts.produce_requests += 1
+        if error.error_code in _TOO_LARGE:
+            counts.bytes_rejected += size
+        if isinstance(error, KafkaStorageError):
+            _log.error("append to %s failed: %s", topic_partition, error)
+            counts.failed_produce_requests += 1
+        result = ProduceResult(error.error_code)
+        # As Kafka: words only where single records are at fault, and the log's start only where
+        # the log itself is in order and the records are not too large or corrupt.
+        result.record_errors = tuple(getattr(error, "record_errors", ()))
+        if result.record_errors:
+            result.error_message = str(error)
+        partition = self._online.get(topic_partition)
+        if partition is not None and error.error_code not in _LOG_START_UNTOLD:
+            result.log_start_offset = partition.log.log_start_offset
+        return result
+
+    def _sync(self, partition: Partition) -> None:
+        """Sync what flush.messages wants synced, unless that is under way."""
+        if partition.syncing:
+            return
+        partition.syncing = True
+        synced_to = partition.log.log_end_offset
+        log = partition.log
+        log.flush_async(partial(self._on_synced, partition, (log, synced_to)))
+
+    def _on_synced(
+        self, partition: Partition, synced: tuple[Log, int], error: BaseException | None
+    ) -> None:
+        partition.syncing = False
+        key = partition.topic_partition
+        log, synced_to = synced
+        if log is not partition.log:
+            # Moved to another directory meanwhile, where it was synced.
+            if partition.sync_required_from != NOTHING_TO_SYNC:
+                self._sync(partition)
+        elif error is not None:
+            # Never tried again: what the disk has of it is unknown.
+            _log.error("sync of %s failed: %s", key, error)
+            if self._online.get(key) is partition:
+                self._take_offline(key)
+        elif partition.on_synced(synced_to):
+            self._sync(partition)
+        self._wake(key)

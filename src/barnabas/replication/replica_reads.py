@@ -1,0 +1,218 @@
+"""Fetches of followers and consumers (the reading half of Kafka's ReplicaManager)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.delayed_fetch import DelayedFetch, WaitingPartition
+from barnabas.replication.results import FetchResult, failed_fetch
+from barnabas.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.replication.isr_maintenance import IsrMaintenance
+    from barnabas.replication.partition import Partition
+    from barnabas.replication.partition_registry import PartitionRegistry
+    from barnabas.replication.preferred_replicas import PreferredReplicas
+    from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.replication.replication_throttle import ReplicationThrottle
+    from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+    from barnabas.waiting.purgatory import Purgatory
+
+_log = logging.getLogger(__name__)
+
+_NO_TOPIC_ID = bytes(16)
+# Looking a member up in its enum costs 100 ns, as much as a call.
+_NONE = ErrorCode.NONE
+
+Asked = tuple["TopicIdPartition", "FetchPartitionData"]
+Answered = tuple["TopicIdPartition", FetchResult]
+
+
+class ReadParts(msgspec.Struct, frozen=True):
+    """What reads are joined with."""
+
+    registry: PartitionRegistry
+    metrics: ReplicaMetrics
+    isr: IsrMaintenance
+    # Where fetches wait, and the deletes of records that look at followers' log starts.
+    fetches: Purgatory
+    deletes: Purgatory
+    # Of what this broker sends as leader.
+    throttle: ReplicationThrottle
+    # None where consumers read from leaders only.
+    preferred: PreferredReplicas | None
+    # Lets those look who wait for a partition.
+    wake: Callable[[TopicPartition], None]
+
+
+class ReplicaReads:
+    """Reads at once, or when there is enough."""
+
+    __slots__ = (
+        "_deletes",
+        "_fetches",
+        "_isr",
+        "_metrics",
+        "_online",
+        "_preferred",
+        "_registry",
+        "_throttle",
+        "_wake",
+    )
+
+    def __init__(self, parts: ReadParts) -> None:
+        self._registry = parts.registry
+        # The registry's own dict, for the one look-up per partition of the hot path.
+        self._online = parts.registry.online
+        self._metrics = parts.metrics
+        self._isr = parts.isr
+        self._fetches = parts.fetches
+        self._deletes = parts.deletes
+        self._throttle = parts.throttle
+        self._preferred = parts.preferred
+        self._wake = parts.wake
+
+    def fetch(
+        self,
+        params: FetchParams,
+        partitions: list[Asked],
+        on_done: Callable[[list[Answered]], None],
+    ) -> None:
+        """Read the partitions in order; answer when there is enough or the wait is over.
+
+        Args:
+            params: the request as a whole.
+            partitions: what is asked, in the order of the request.
+            on_done: gets one result per partition, in the same order; may be called before this
+                returns.
+        """
+        topics = self._metrics.topics
+        for where, _ in partitions:
+            topics[where.topic].fetch_requests += 1
+        results = self._read(params, partitions)
+        if params.is_from_follower:
+            self._take_follower_states(params, partitions, results)
+        if params.max_wait_ms <= 0 or not partitions or _answers_at_once(params, results):
+            on_done(results)
+            return
+        waiting = [
+            WaitingPartition(where, where.topic_partition, data, result.position)
+            for (where, data), (_, result) in zip(partitions, results, strict=True)
+        ]
+        operation = DelayedFetch(params, waiting, self, on_done)
+        self._fetches.try_complete_else_watch(operation, [each.topic_partition for each in waiting])
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
+        """The partition if it is online here, else the error for the asker."""
+        return self._registry.partition(topic_partition)
+
+    def read_again(self, params: FetchParams, partitions: list[Asked]) -> list[Answered]:
+        """Read for a fetch that has waited: no follower state, not counted."""
+        return self._read(params, partitions)
+
+    def is_throttled(self, topic_partition: TopicPartition, replica_id: int) -> bool:
+        """Whether that follower gets nothing of the partition now; members of the ISR do."""
+        throttle = self._throttle
+        if not throttle.is_throttled(topic_partition):
+            return False
+        partition = self._online.get(topic_partition)
+        is_in_sync = partition is not None and replica_id in partition.isr_state.isr
+        return not is_in_sync and throttle.is_exceeded
+
+    def count_expired_fetch(self, from_follower: bool) -> None:
+        """A fetch ran out of time."""
+        if from_follower:
+            self._metrics.delayed_fetch_follower_expires += 1
+        else:
+            self._metrics.delayed_fetch_consumer_expires += 1
+
+    def _read(self, params: FetchParams, partitions: list[Asked]) -> list[Answered]:
+        """Read in order within the limit of the answer; the first batch read may exceed it."""
+        remaining = params.max_bytes
+        min_one_batch = not params.has_hard_byte_limit
+        results: list[Answered] = []
+        for where, data in partitions:
+            max_bytes = min(data.max_bytes, remaining)
+            result = self._read_one(params, where, data, (max_bytes, min_one_batch))
+            size = len(result.records)
+            if size:
+                min_one_batch = False
+                remaining = max(0, remaining - size)
+            results.append((where, result))
+        return results
+
+    def _read_one(
+        self,
+        params: FetchParams,
+        where: TopicIdPartition,
+        data: FetchPartitionData,
+        limit: tuple[int, bool],
+    ) -> FetchResult:
+        key = where.topic_partition
+        partition = self._online.get(key)
+        if partition is None:
+            if not where.topic:
+                return failed_fetch(ErrorCode.UNKNOWN_TOPIC_ID)
+            return failed_fetch(self._registry.why_missing(key))
+        if where.topic_id not in (_NO_TOPIC_ID, partition.topic_id):
+            return failed_fetch(ErrorCode.INCONSISTENT_TOPIC_ID)
+        if self._preferred is not None and params.rack_id:
+            elsewhere = self._preferred.find(partition, params, data)
+            if elsewhere is not None:
+                return elsewhere
+        try:
+            result = partition.read(params, data, *limit)
+        except StorageError as error:
+            _log.error("read of %s failed: %s", key, error)
+            self._metrics.topics[key.topic].failed_fetch_requests += 1
+            return failed_fetch(error.error_code)
+        if (
+            self._throttle.is_active
+            and params.is_from_follower
+            and self.is_throttled(key, params.replica_id)
+        ):
+            result.records = b""
+        return result
+
+    def _take_follower_states(
+        self, params: FetchParams, partitions: list[Asked], results: list[Answered]
+    ) -> None:
+        """Learn from a follower's fetch how far it is; not from one that has to truncate."""
+        moved: list[TopicPartition] = []
+        low_watermark_awaited = self._deletes.delayed() > 0
+        for index, (where, data) in enumerate(partitions):
+            result = results[index][1]
+            partition = self._online.get(where.topic_partition)
+            if partition is None or result.position is None:
+                continue
+            update = partition.update_follower_state(params, data, result, low_watermark_awaited)
+            if isinstance(update, ErrorCode):
+                results[index] = (where, failed_fetch(update))
+                continue
+            if update.proposal is not None:
+                self._isr.propose(partition, update.proposal)
+            if update.moved:
+                moved.append(partition.topic_partition)
+        for key in moved:
+            self._wake(key)
+
+
+def _answers_at_once(params: FetchParams, results: list[Answered]) -> bool:
+    """Enough bytes, an error, a diverging epoch, or a replica that is to be preferred."""
+    size = 0
+    for _, result in results:
+        if (
+            result.error is not _NONE
+            or result.diverging_epoch is not None
+            or result.preferred_read_replica >= 0
+        ):
+            return True
+        size += len(result.records)
+    return size >= params.min_bytes

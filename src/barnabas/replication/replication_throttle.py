@@ -1,0 +1,99 @@
+"""A limit on the bytes that replication moves, of chosen partitions (KIP-73).
+
+Kafka: ReplicationQuotaManager, one as leader (`leader.replication.throttled.*`) and one as follower
+(`follower.replication.throttled.*`). Who asks decides what is exempt: members of the ISR on the
+leader, partitions without lag on the follower.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.runtime.clock import Clock
+    from barnabas.storage.topic_partition import TopicPartition
+
+UNLIMITED = 0x7FFF_FFFF_FFFF_FFFF
+_MS_PER_S = 1000.0
+_ALL = None
+_EVERY_REPLICA = "*"
+_NO_REPLICA = "none"
+
+
+class ReplicationThrottle:
+    """What is throttled, up to which rate, and how much was moved of late."""
+
+    __slots__ = (
+        "_clock",
+        "_samples",
+        "_throttled",
+        "_window_count",
+        "_window_ms",
+        "bytes_per_second",
+        "is_active",
+    )
+
+    def __init__(self, clock: Clock, window_count: int, window_ms: float) -> None:
+        self._clock = clock
+        self._window_count = window_count
+        self._window_ms = window_ms
+        # Limit of all throttled partitions together; UNLIMITED: none.
+        self.bytes_per_second = UNLIMITED
+        # Throttled partitions by topic; None: all of them.
+        self._throttled: dict[str, frozenset[int] | None] = {}
+        # Whether any partition is throttled: look at this first.
+        self.is_active = False
+        # (start in ms, bytes) of the last windows, oldest first.
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def set_replicas(self, topic: str, replicas: Sequence[str], node_id: int) -> None:
+        """What the topic's configuration says, `*` or PARTITION:BROKER each; nothing: none."""
+        if _EVERY_REPLICA in replicas:
+            self._throttled[topic] = _ALL
+        else:
+            pairs = [each.split(":") for each in replicas if each != _NO_REPLICA]
+            mine = frozenset(int(index) for index, broker in pairs if int(broker) == node_id)
+            if mine:
+                self._throttled[topic] = mine
+            else:
+                self._throttled.pop(topic, None)
+        self.is_active = bool(self._throttled)
+
+    def is_throttled(self, topic_partition: TopicPartition) -> bool:
+        """Whether its bytes count."""
+        if topic_partition.topic not in self._throttled:
+            return False
+        partitions = self._throttled[topic_partition.topic]
+        return partitions is _ALL or topic_partition.partition in partitions
+
+    def record(self, size: int) -> None:
+        """So many bytes of throttled partitions were moved."""
+        now_ms = self._clock.monotonic_ms()
+        self._forget_old(now_ms)
+        if self._samples and now_ms - self._samples[-1][0] < self._window_ms:
+            start_ms, bytes_moved = self._samples[-1]
+            self._samples[-1] = (start_ms, bytes_moved + size)
+        else:
+            self._samples.append((now_ms, size))
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more was moved of late than the limit allows."""
+        return self.bytes_per_second != UNLIMITED and self.byte_rate() > self.bytes_per_second
+
+    def byte_rate(self) -> float:
+        """Bytes per second since the oldest window began, over one window at least."""
+        now_ms = self._clock.monotonic_ms()
+        self._forget_old(now_ms)
+        if not self._samples:
+            return 0.0
+        elapsed_ms = max(now_ms - self._samples[0][0], self._window_ms)
+        return sum(size for _, size in self._samples) * _MS_PER_S / elapsed_ms
+
+    def _forget_old(self, now_ms: float) -> None:
+        oldest_ms = now_ms - self._window_count * self._window_ms
+        while self._samples and self._samples[0][0] <= oldest_ms:
+            self._samples.popleft()

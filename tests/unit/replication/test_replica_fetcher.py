@@ -1,0 +1,35 @@
+"""Brokers that follow each other in a simulated world: MISSION's rows A1 to A7."""
+
+from __future__ import annotations
+
+from barnabas.protocol.errors import ErrorCode
+from unit.replication.replicated_cluster import PARTITION, ReplicatedCluster
+
+
+def test_followers_have_the_leaders_bytes_and_acks_all_waits_for_them() -> None:
+    """A3, A5, A7: the loop fetches, appends the bytes as they are, and fetches on."""
+    cluster = ReplicatedCluster()
+    cluster.make_topic()
+    result = cluster.produce(b"a", b"b")
+    assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
+    cluster.produce(b"c")
+    assert cluster.until(cluster.in_sync)
+    for node in cluster.nodes.values():
+        assert node.values() == [b"a", b"b", b"c"]
+        assert node.bytes() == cluster[1].bytes()
+        assert node.log().leader_epochs.entries == [(0, 0)]
+
+
+def test_a_killed_leader_comes_back_as_a_follower_and_catches_up() -> None:
+    """A2, A4: the others go on without it, and its log follows theirs afterwards."""
+    cluster = ReplicatedCluster()
+    cluster.make_topic()
+    cluster.produce(b"a")
+    cluster.kill(1)
+    assert cluster.until(lambda: cluster[2].partition().is_leader)
+    assert cluster.produce(b"b").error is ErrorCode.NONE
+    assert set(cluster.registration().isr) == {2, 3}
+    cluster.restart(1)
+    assert cluster.until(cluster.in_sync)
+    assert cluster[1].values() == [b"a", b"b"]
+    assert cluster[1].log(PARTITION).leader_epochs.entries == [(0, 0), (1, 1)]
