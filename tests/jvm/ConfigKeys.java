@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.server.config.QuotaConfig;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 public class ConfigKeys {
@@ -15,6 +16,8 @@ public class ConfigKeys {
     public static void main(String[] arguments) throws ReflectiveOperationException {
         Class<?> broker = Class.forName("kafka.server.KafkaConfig");
         print("broker", (ConfigDef) broker.getMethod("configDef").invoke(null));
+        // Known to brokers that run only.
+        print("broker", QuotaConfig.brokerQuotaConfigs());
         print("topic", LogConfig.configDefCopy());
     }
 

@@ -46,6 +46,20 @@ _LOG_RETENTION = satisfying(
     lambda value: isinstance(value, int) and (value == -1 or value >= 1),
 )
 
+
+def _are_replicas(value: ConfigValue) -> bool:
+    """`*` or `none`, or partition and broker of each replica (KIP-73)."""
+    if not isinstance(value, list):
+        return False
+    pairs = [each.split(":") for each in value]
+    return value in (["*"], ["none"]) or all(
+        len(pair) == 2 and all(part.isascii() and part.isdigit() for part in pair) for pair in pairs
+    )
+
+
+_THROTTLED_REPLICAS = satisfying(
+    "PARTITION:BROKER,PARTITION:BROKER,..., or * for all, or none", _are_replicas
+)
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _STRING, _LIST, _DOUBLE = ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE
 
@@ -185,8 +199,14 @@ TOPIC_CONFIGS = ConfigDefinition(
                    _NOT_NEGATIVE,
                    (Synonym("log.flush.interval.ms"),
                     Synonym("log.flush.scheduler.interval.ms"))),
+        _topic_key("follower.replication.throttled.replicas", _LIST, [],
+                   "Replicas that fetch no more than the throttled rate, "
+                   "PARTITION:BROKER each; * for all.", _THROTTLED_REPLICAS),
         _topic_key("index.interval.bytes", _INT, 4096, "Bytes of log per index entry.",
                    _NOT_NEGATIVE, _same("log.index.interval.bytes")),
+        _topic_key("leader.replication.throttled.replicas", _LIST, [],
+                   "Replicas that leaders send no more than the throttled rate, "
+                   "PARTITION:BROKER each; * for all.", _THROTTLED_REPLICAS),
         _topic_key("max.compaction.lag.ms", _LONG, LONG_MAX,
                    "How long a record may stay uncompacted.",
                    _POSITIVE, _same("log.cleaner.max.compaction.lag.ms")),

@@ -7,10 +7,11 @@ it decides reaches each broker after a delay of its own, in order.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
@@ -282,9 +283,7 @@ class Node:
         self.manager = ReplicaManager(self.id, self._cluster.config, self.logs, parts)
 
     def log_config(self, own: Mapping[str, str]) -> LogConfig:
-        return (
-            replace(log_config(own), **self._cluster.log_settings) if not own else log_config(own)
-        )
+        return replace(log_config(own), **self._cluster.log_settings)
 
     def _address(self, broker_id: int) -> tuple[str, int] | None:
         broker = self.image.brokers.get(broker_id)

@@ -154,6 +154,17 @@ def elects_uncleanly(broker: SimulatedBroker) -> bool:
     return controller._configs._topic_configs.has_unclean_election(controller.image, "t")
 
 
+def throttles(side: str) -> Callable[[SimulatedBroker], bool]:
+    """Whether that throttle counts the bytes of the partition's replica on broker 1."""
+
+    def look(broker: SimulatedBroker) -> bool:
+        throttle = getattr(broker.node.broker.replicas, f"{side}_throttle")
+        counts: bool = throttle.is_throttled(PARTITION)
+        return counts
+
+    return look
+
+
 # Key -> (value, what is looked at, what is seen before, what after).
 EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any, Any]] = {
     "cleanup.policy": ("compact", compacts, False, True),
@@ -162,6 +173,8 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any, Any]] = {
     "file.delete.delay.ms": ("5", of_log("file_delete_delay_ms"), 60_000, 5),
     "flush.messages": ("1", is_synced, False, True),
     "flush.ms": ("200", is_synced_later, False, True),
+    "follower.replication.throttled.replicas": ("1:2,0:1", throttles("follower"), False, True),
+    "leader.replication.throttled.replicas": ("*", throttles("leader"), False, True),
     "index.interval.bytes": ("5", of_log("index_interval_bytes"), 4096, 5),
     "max.compaction.lag.ms": ("5", of_log("max_compaction_lag_ms"), (1 << 63) - 1, 5),
     "max.decompressed.message.bytes": ("2000", takes_packed, True, False),
