@@ -7,7 +7,6 @@ goes to click, which has the same options.
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import Any
 
@@ -23,9 +22,6 @@ def main(arguments: list[str] | None = None) -> Any:
     words = sys.argv[1:] if arguments is None else arguments
     options = StartOptions.parse(words[1:]) if words[:1] == ["start"] else None
     if options is not None:
-        # Of the 60,000 objects that a start makes it leaves 600 as garbage; looking for them again
-        # and again takes a tenth of its time. They are looked for once the broker is ready.
-        gc.disable()
         from barnabas.cli.start_broker import start_broker
 
         sys.exit(start_broker(options))

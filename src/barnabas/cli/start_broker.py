@@ -77,9 +77,9 @@ def _run(properties: dict[str, str]) -> int:
 def _say_ready(address: str, metrics_address: str | None) -> None:
     # What is there now stays, so that no collection need look at it again; and a collection over
     # many partitions takes milliseconds, while most garbage dies by its reference counts.
+    gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()
     sys.stdout.write(f"ready {address}\n")
     if metrics_address is not None:
         sys.stdout.write(f"metrics {metrics_address}\n")

@@ -7,6 +7,7 @@ in exactly one call of its `on_response`, with a response or with a `NetworkErro
 
 from __future__ import annotations
 
+import errno
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -226,7 +227,9 @@ class Channel(FramedHandler):
         self._connecting = None
         assert self._on_connected is not None
         detail = f"{self.address}: {error.strerror or error}"
-        self._on_connected(NetworkError(NetworkErrorKind.CONNECT_FAILED, detail))
+        is_refusal = error.errno == errno.ECONNREFUSED
+        failed = NetworkError(NetworkErrorKind.CONNECT_FAILED, detail, is_refusal=is_refusal)
+        self._on_connected(failed)
 
     def _on_timed_out(self, correlation_id: int, timeout_ms: float) -> None:
         pending = self._pending.pop(correlation_id, None)

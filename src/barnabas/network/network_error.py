@@ -22,10 +22,12 @@ class NetworkErrorKind(enum.Enum):
 class NetworkError(Exception):
     """A kind, and words for a human."""
 
-    def __init__(self, kind: NetworkErrorKind, detail: str) -> None:
+    def __init__(self, kind: NetworkErrorKind, detail: str, *, is_refusal: bool = False) -> None:
         super().__init__(f"{kind.value}: {detail}")
         self.kind = kind
         self.detail = detail
+        # Whether the peer's machine is there and says that nobody listens.
+        self.is_refusal = is_refusal
 
     @property
     def retriable(self) -> bool:

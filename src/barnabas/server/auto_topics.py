@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
-_CONTROLLERS_DEFAULT = -1
 _OFFSETS_REPLICATION_FACTOR = "offsets.topic.replication.factor"
 _TIMEOUT_MS = 30_000
 
@@ -26,12 +25,21 @@ _TIMEOUT_MS = 30_000
 class AutoTopics:
     """Asks the controller for missing topics, once for each while the answer is out."""
 
-    __slots__ = ("_cluster", "_config", "_forwarding", "_in_flight")
+    __slots__ = ("_cluster", "_config", "_forwarding", "_in_flight", "_is_alone")
 
     def __init__(
-        self, config: ParsedConfig, cluster: ClusterView, forwarding: ControllerAccess
+        self,
+        config: ParsedConfig,
+        cluster: ClusterView,
+        forwarding: ControllerAccess,
+        *,
+        is_alone: bool,
     ) -> None:
+        """Args:
+        is_alone: whether this node needs no other.
+        """
         self._config = config
+        self._is_alone = is_alone
         self._cluster = cluster
         self._forwarding = forwarding
         # Names asked for and not yet answered.
@@ -78,8 +86,8 @@ class AutoTopics:
             return self._offsets_topic()
         return CreatableTopic(
             name=name,
-            num_partitions=_CONTROLLERS_DEFAULT,
-            replication_factor=_CONTROLLERS_DEFAULT,
+            num_partitions=self._config.integer("num.partitions"),
+            replication_factor=self._config.integer("default.replication.factor"),
             assignments=[],
             configs=[],
         )
@@ -89,8 +97,9 @@ class AutoTopics:
 
         config = self._config
         replication_factor = config.integer(_OFFSETS_REPLICATION_FACTOR)
-        if _OFFSETS_REPLICATION_FACTOR not in config.given:
-            # Kafka's default of 3 would leave a single node without consumer groups.
+        if self._is_alone and _OFFSETS_REPLICATION_FACTOR not in config.given:
+            # Kafka's default of 3 would leave a single node without consumer groups. In a cluster
+            # it stands, whoever else has come by then: the topic is made once and for all.
             live = sum(not broker.fenced for broker in self._cluster.image.brokers.values())
             replication_factor = max(1, min(replication_factor, live))
         return CreatableTopic(

@@ -29,15 +29,18 @@ from barnabas.server.log_directories import describe_directory_failure
 from barnabas.server.metadata_follower import MetadataFollower
 from barnabas.server.parts import ServerParts
 from barnabas.server.producer_ids import ProducerIds
-from barnabas.server.registration import Registrant, Registration
+from barnabas.server.registration import Leaving, Registrant, Registration
 from barnabas.server.request import RequestServices
 from barnabas.server.topic_configs import TopicConfigs
+from barnabas.storage.clean_shutdown import previous_broker_epoch
 from barnabas.storage.config import storage_config
 from barnabas.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.metadata.delta import ClusterDelta
+    from barnabas.metadata.image import ClusterImage
     from barnabas.server.controller_access import ControllerAccess
     from barnabas.server.endpoint import Endpoint
     from barnabas.server.shared_server import SharedServer
@@ -51,6 +54,8 @@ STOP_RETRY_MS = 5.0
 STOP_TRIES = 100
 # How long a stop waits for answers that are due, and for peers that read slowly.
 DRAIN_MS_MAX = 1_500.0
+# How a broker leaves a cluster in which others take over from it.
+_LEAVING_OTHERS = Leaving(ms_max=30_000, silence_ms_max=2_000, retry_ms=50)
 
 
 class BrokerServer:
@@ -77,6 +82,7 @@ class BrokerServer:
         self._on_serving = on_serving
         self._config = shared.config
         self._runtime = shared.runtime
+        self._is_alone = shared.configuration.cluster.is_alone
         self.listeners: list[Listener] = []
         self._join_replicas()
         subscribe_parts(shared.dynamic, self.logs, self.replicas, shared.connections)
@@ -85,11 +91,34 @@ class BrokerServer:
         self.bound: list[Endpoint] = []
         self._bind()
         self.registration = self._make_registration(heartbeats)
-        shared.publisher.add_listener(self.follower.on_image)
+        # The offset that the metadata has to reach before logs are opened; None: it is not waited
+        # for.
+        self._awaited_epoch: int | None = None
+        shared.publisher.add_listener(self._on_image)
 
-    def start(self) -> None:
+    def start_alone(self) -> None:
         """All of the metadata log that there was is known: open the logs, then register."""
-        self.follower.open_logs(self._register)
+        self.follower.open_logs(lambda: self.registration.start(self.logs.previous_broker_epoch))
+
+    def start_in_cluster(self) -> None:
+        """Register; once the metadata shows that, it is as new as the logs, which are opened."""
+        disk = self._runtime.disk
+        paths = [each.path for each in self._shared.directories.logs]
+        self.registration.start(previous_broker_epoch(disk, paths))
+
+    def _on_registered(self, epoch: int) -> None:
+        self._awaited_epoch = epoch
+        self._maybe_open_logs()
+
+    def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        self.follower.on_image(delta, image)
+        self._maybe_open_logs()
+
+    def _maybe_open_logs(self) -> None:
+        awaited = self._awaited_epoch
+        if awaited is not None and self._shared.cluster.image.provenance.offset >= awaited:
+            self._awaited_epoch = None
+            self.follower.open_logs(self.registration.begin_heartbeats)
 
     def drain(self, on_drained: Callable[[], None]) -> None:
         """Take no more requests; call back when what was asked is answered, or its time is up."""
@@ -220,6 +249,7 @@ class BrokerServer:
             quorum=shared.quorum,
             quotas=shared.quotas,
             served=served_apis(has_telemetry=telemetry is not None),
+            alters_any_broker=False,
             logs=self.logs,
             disk=runtime.disk,
             log_dir_moves=self._moves,
@@ -230,7 +260,9 @@ class BrokerServer:
                 runtime.clock,
                 runtime.rng,
             ),
-            auto_topics=AutoTopics(config, shared.cluster, self._forwarding),
+            auto_topics=AutoTopics(
+                config, shared.cluster, self._forwarding, is_alone=self._is_alone
+            ),
             groups=self.groups,
             producer_ids=ProducerIds(shared.node_id, self._broker_epoch, self._forwarding),
             conversions=ConversionQueue(runtime.timer),
@@ -261,6 +293,7 @@ class BrokerServer:
             heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
             offline_directories=lambda: self.logs.offline_directory_ids,
             cordoned_directories=lambda: self.logs.cordoned_directory_ids,
+            leaving=Leaving() if self._is_alone else _LEAVING_OTHERS,
         )
         return Registration(
             registrant,
@@ -268,11 +301,8 @@ class BrokerServer:
             self._runtime.timer,
             lambda: shared.cluster.image.provenance.offset,
             self._serve,
+            None if self._is_alone else self._on_registered,
         )
-
-    def _register(self) -> None:
-        """The logs, with the last life's epoch, are open."""
-        self.registration.start(self.logs.previous_broker_epoch)
 
     def _serve(self) -> None:
         """The controller has let this broker in: begin to answer."""
@@ -292,4 +322,4 @@ class BrokerServer:
         ):
             self._shared.fail(error)
         else:
-            self.registration.report_directories()
+            self.registration.heartbeat_now()

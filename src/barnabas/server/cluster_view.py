@@ -49,6 +49,16 @@ class ClusterView:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
+    def told_controller(self, own_id: int) -> int:
+        """The broker that clients are told is the controller; -1 if none is live.
+
+        Clients cannot reach controllers; any broker forwards what is for them (KIP-590).
+        """
+        if self.is_alive(own_id):
+            return own_id
+        live = (broker.id for broker in self.image.brokers.values() if not broker.fenced)
+        return next(live, -1)
+
     def offline_replicas(self, partition: PartitionRegistration) -> list[int]:
         """Replicas whose broker is not live, or whose data directory has failed (KIP-112)."""
         return [

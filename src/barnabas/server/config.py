@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.server.endpoint import parse_address
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
-from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
+from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, not_empty, one_of, satisfying
 
 if TYPE_CHECKING:
@@ -29,7 +29,11 @@ B, S, I, L, LIST = (  # noqa: E741
 
 
 def _roles_are_known(value: ConfigValue) -> bool:
-    return isinstance(value, list) and sorted(value) == ["broker", "controller"]
+    return (
+        isinstance(value, list)
+        and 0 < len(value) == len(set(value))
+        and set(value) <= {"broker", "controller"}
+    )
 
 
 def _is_protocol_map(value: ConfigValue) -> bool:
@@ -52,8 +56,14 @@ NODE_KEYS = [
         "process.roles",
         LIST,
         ["broker", "controller"],
-        "What this process is. One process is always both for now.",
-        satisfying("broker,controller (a node is both)", _roles_are_known),
+        "What this process is in its cluster.",
+        satisfying("broker, controller or broker,controller", _roles_are_known),
+    ),
+    ConfigKey(
+        "cluster.id",
+        S,
+        None,
+        "The cluster that an empty data directory is formatted for; a lone node chooses one.",
     ),
     ConfigKey("node.id", I, 1, "The number of this node in its cluster.", at_least(0)),
     ConfigKey("broker.rack", S, None, "The rack or zone of this broker."),
@@ -75,13 +85,19 @@ NODE_KEYS = [
         "controller.quorum.voters",
         LIST,
         [],
-        "The voters of the metadata quorum, ID@HOST:PORT each; this node when empty.",
+        "The static voters of the metadata quorum, ID@HOST:PORT each; this node when empty.",
+    ),
+    ConfigKey(
+        "controller.quorum.bootstrap.servers",
+        LIST,
+        [],
+        "Controllers to ask for the quorum's leader, HOST:PORT each, where voters are dynamic.",
     ),
     ConfigKey(
         "controller.listener.names",
         LIST,
         ["CONTROLLER"],
-        "The listeners that only controllers use; none is opened by a single node.",
+        "The listeners that controllers use among themselves and brokers to reach them.",
         not_empty(),
     ),
 ]
@@ -220,6 +236,20 @@ REQUEST_KEYS = [
         "Whether a stop lets the controller choose other leaders first.",
     ),
     ConfigKey(
+        "initial.broker.registration.timeout.ms",
+        I,
+        60_000,
+        "How long a broker tries to be taken in by the controller before it gives up.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "controller.socket.timeout.ms",
+        I,
+        30_000,
+        "How long a request to the active controller that names no time of its own may take.",
+        at_least(1),
+    ),
+    ConfigKey(
         "auto.create.topics.enable",
         B,
         True,
@@ -251,19 +281,3 @@ def log_directories(config: ParsedConfig) -> list[str]:
     if config["log.dirs"] is not None:
         return config.strings("log.dirs")
     return config.strings("log.dir")
-
-
-def check_single_voter(config: ParsedConfig) -> None:
-    """Refuse a quorum of which this node is not the only voter.
-
-    Raises:
-        ConfigError: for a voter that is another node.
-    """
-    own = str(config.integer("node.id"))
-    for voter in config.strings("controller.quorum.voters"):
-        if voter.partition("@")[0] != own:
-            raise ConfigError(
-                "controller.quorum.voters",
-                voter,
-                f"{own}@HOST:PORT alone (this node is the only voter of its quorum)",
-            )

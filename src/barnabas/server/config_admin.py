@@ -25,9 +25,16 @@ Outcome = Refusal | None
 
 
 def settle_incremental(
-    node_id: int, resources: Sequence[AlterConfigsResource], *, validate_only: bool
+    node_id: int,
+    resources: Sequence[AlterConfigsResource],
+    *,
+    validate_only: bool,
+    any_broker: bool = False,
 ) -> dict[int, Outcome]:
     """Change the levels of loggers, and refuse what is not this broker's.
+
+    Args:
+        any_broker: whether configs of all brokers are taken: by controllers.
 
     Returns:
         The outcome of each resource that the controller need not see, by its place.
@@ -40,16 +47,20 @@ def settle_incremental(
             if resource.resource_type == BROKER_LOGGER:
                 _change_levels(node_id, resource, validate_only=validate_only)
                 settled[place] = None
-            else:
+            elif not any_broker:
                 _check_own(node_id, resource.resource_type, resource.resource_name)
         except Refusal as refusal:
             settled[place] = refusal
     return settled
 
 
-def settle_legacy(node_id: int, resources: Sequence[LegacyResource]) -> dict[int, Outcome]:
+def settle_legacy(
+    node_id: int, resources: Sequence[LegacyResource], *, any_broker: bool = False
+) -> dict[int, Outcome]:
     """The same for AlterConfigs, which does not know loggers."""
     settled = _refused_twice([(each.resource_type, each.resource_name) for each in resources])
+    if any_broker:
+        return settled
     for place, resource in enumerate(resources):
         if place in settled:
             continue

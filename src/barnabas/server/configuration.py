@@ -11,8 +11,15 @@ from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.config import DEFINITION as COORDINATOR_KEYS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
-from barnabas.server.config import SERVER_KEYS, check_single_voter
-from barnabas.server.listeners import advertised_endpoints, bound_endpoints
+from barnabas.server.cluster_settings import ClusterSettings, cluster_settings
+from barnabas.server.config import SERVER_KEYS
+from barnabas.server.listeners import (
+    advertised_controller_endpoints,
+    advertised_endpoints,
+    bound_endpoints,
+    controller_endpoints,
+    inter_broker_listener,
+)
 from barnabas.server.quotas.connection_bounds import (
     ConnectionBounds,
     connection_bounds,
@@ -47,8 +54,14 @@ class Configuration(msgspec.Struct, frozen=True):
     parsed: ParsedConfig
     # What was given, as text, under the keys' current names.
     given: Mapping[str, str]
-    # What to listen on; port 0 is a free port.
+    # Roles, voters, and so on.
+    cluster: ClusterSettings
+    # What to listen on for clients and brokers; port 0 is a free port.
     endpoints: list[Endpoint]
+    # What the controller listens on; empty where there is none, or where nobody else needs it.
+    controller_endpoints: list[Endpoint]
+    # Where the other nodes reach the controller.
+    advertised_controller_endpoints: list[Endpoint]
     # How many connections there may be.
     connections: ConnectionBounds
 
@@ -56,6 +69,11 @@ class Configuration(msgspec.Struct, frozen=True):
     def node_id(self) -> int:
         """The node's number."""
         return self.parsed.integer("node.id")
+
+    @property
+    def inter_broker_listener(self) -> str | None:
+        """The listener that brokers use among themselves; None for a controller alone."""
+        return inter_broker_listener(self.parsed, self.endpoints)
 
 
 def read_configuration(properties: Mapping[str, str]) -> Configuration:
@@ -72,11 +90,20 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     for name in parsed.unknown:
         if name not in of_listeners:
             _log.warning("%s=%s has no effect: %s", name, given[name], _unknown(name))
-    check_single_voter(parsed)
-    endpoints = bound_endpoints(parsed)
+    cluster = cluster_settings(parsed)
+    endpoints = bound_endpoints(parsed, cluster)
+    for_controller = controller_endpoints(parsed, cluster)
     # Wrong ones are better refused now than when the ports are known.
     advertised_endpoints(parsed, endpoints)
-    return Configuration(parsed, given, endpoints, connection_bounds(parsed, given))
+    return Configuration(
+        parsed,
+        given,
+        cluster,
+        endpoints,
+        for_controller,
+        advertised_controller_endpoints(parsed, cluster, for_controller),
+        connection_bounds(parsed, given),
+    )
 
 
 def _unknown(name: str) -> str:

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from barnabas.network.connection import Connection
     from barnabas.protocol.schema import Message
     from barnabas.server.parts import NodeParts
-    from barnabas.server.request import Handle, RequestServices
-    from barnabas.server.request_statistics import ApiStatistics, RequestStatistics
+    from barnabas.server.request import Entry, Handle, RequestServices
+    from barnabas.server.request_statistics import RequestStatistics
 
-    Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 

@@ -1,29 +1,116 @@
 """The way of a request that changes metadata: to the active controller (KIP-590).
 
-A call where this process has the active controller, else over the network. The caller does not see
-which: it hands over a request and is called back with the response.
+A call where this process has the active controller, else over the network: requests of the node
+itself as they are, those of clients in envelopes. Whoever asks does not see which; through
+elections, lost connections and controllers that have just ceased to be active the request is tried
+again until its time is up.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from barnabas.protocol.api_keys import api_row
+from barnabas.protocol.error_counting import error_counter
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.server.controller_channel import ControllerChannel
+from barnabas.server.envelope import unwrap_response, wrap_request
+from barnabas.server.refusals import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.controller.result import MutationLimit
+    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.network_error import NetworkError
     from barnabas.protocol.schema import Message
+    from barnabas.runtime.rng import Rng
+    from barnabas.runtime.timer import Cancellable
+    from barnabas.server.controller_channel import ChannelSettings, ControllerAddress
     from barnabas.server.local_controller import LocalController
     from barnabas.server.request import RequestContext
+    from barnabas.waiting.timing_wheel import WheelEntry
+
+_log = logging.getLogger(__name__)
+
+# Requests that wait for a controller, or for their turn; more are turned down.
+_WAITING_MAX = 10_000
+# Requests on the connection at a time; answers come in order.
+_IN_FLIGHT_MAX = 64
+# Between tries while a controller is looked for.
+_RETRY_MS = 20.0
+_NO_CONTROLLER = "no active controller took the request in time"
+_CODES = max(ErrorCode) + 2
+
+
+class ForwardingParts(msgspec.Struct, frozen=True):
+    """What the way over the network needs."""
+
+    doors: ChannelDoors
+    rng: Rng
+    settings: ChannelSettings
+    # Who the active controller is; None while nobody knows, or it is this process's.
+    find_controller: Callable[[], ControllerAddress | None]
+    # The controller of this process; None where there is none.
+    local: LocalController | None
+
+
+class _Attempt:
+    """A request until it is answered."""
+
+    __slots__ = ("asker", "deadline", "is_done", "mutations", "on_done", "request")
+
+    def __init__(
+        self,
+        request: Message,
+        on_done: Callable[[Any], None],
+        mutations: MutationLimit | None,
+        asker: RequestContext | None,
+    ) -> None:
+        self.request = request
+        self.on_done = on_done
+        self.mutations = mutations
+        self.asker = asker
+        # Its time is up; cancelled once it is answered.
+        self.deadline: WheelEntry | None = None
+        self.is_done = False
+
+    def finish(self, response: Any) -> None:
+        """Answer, unless its time was up before."""
+        if self.is_done:
+            return
+        self.is_done = True
+        if self.deadline is not None:
+            self.deadline.cancel()
+        self.on_done(response)
 
 
 class Forwarding:
-    """Sends a request to the active controller."""
+    """Sends requests to the active controller, wherever it is."""
 
-    __slots__ = ("_local",)
-
-    def __init__(self, local: LocalController) -> None:
-        self._local = local
+    def __init__(
+        self, parts: ForwardingParts, on_connection_lost: Callable[[], None] | None = None
+    ) -> None:
+        """Args:
+        on_connection_lost: told when a connection that stood is gone.
+        """
+        self._parts = parts
+        self._timer = parts.doors.timer
+        self._channel = ControllerChannel(
+            parts.doors, parts.settings, parts.rng, self._pump, self._on_lost
+        )
+        self._on_connection_lost = on_connection_lost
+        # In the order of their coming; those that are tried again go to the end.
+        self._waiting: deque[_Attempt] = deque()
+        self._retry: Cancellable | None = None
+        self._is_closed = False
+        # What counts the errors of a response, by its class.
+        self._counters: dict[type[Message], Callable[[Message, list[int]], None]] = {}
 
     def send(
         self,
@@ -33,4 +120,147 @@ class Forwarding:
         asker: RequestContext | None = None,
     ) -> None:
         """See `ControllerAccess.send`."""
-        self._local.send(request, on_done, mutations, asker)
+        attempt = _Attempt(request, on_done, mutations, asker)
+        if len(self._waiting) >= _WAITING_MAX or self._is_closed:
+            self._give_up(attempt)
+            return
+        local = self._parts.local
+        if local is not None and local.is_active:
+            self._call(local, attempt)
+            return
+        self._add_deadline(attempt)
+        self._waiting.append(attempt)
+        self._pump()
+
+    def on_leader_change(self) -> None:
+        """Somebody else leads the quorum, or nobody: what waits may find its way now."""
+        self._channel.aim_at(None if self._is_closed else self._parts.find_controller())
+        self._pump()
+
+    def close(self) -> None:
+        """Answer what waits, and disconnect."""
+        self._is_closed = True
+        self._channel.close()
+        waiting, self._waiting = self._waiting, deque()
+        for attempt in waiting:
+            self._give_up(attempt)
+
+    # -- on the way ---------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Send what waits, as far as there is somebody to send it to."""
+        local = self._parts.local
+        while self._waiting:
+            if self._waiting[0].is_done:
+                self._waiting.popleft()
+            elif local is not None and local.is_active:
+                self._call(local, self._waiting.popleft())
+            elif self._channel.is_ready and self._channel.in_flight < _IN_FLIGHT_MAX:
+                self._transmit(self._waiting.popleft())
+            else:
+                self._arm()
+                return
+
+    def _arm(self) -> None:
+        """Look again in a while: the quorum may not tell of a leader whose address is new."""
+        if self._retry is None:
+            self._retry = self._timer.call_later(_RETRY_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._retry = None
+        if not self._is_closed:
+            self.on_leader_change()
+
+    def _call(self, local: LocalController, attempt: _Attempt) -> None:
+        def on_response(response: Any) -> None:
+            self._on_response(attempt, response)
+
+        local.send(attempt.request, on_response, attempt.mutations, attempt.asker)
+
+    def _transmit(self, attempt: _Attempt) -> None:
+        request, asker = attempt.request, attempt.asker
+        key = request.__api_key__
+        wanted = api_row(key).last_version if asker is None else asker.version
+        version = self._channel.version_of(key, wanted)
+        if version is None:
+            self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, "the controller lacks the API")
+            return
+
+        def on_answer(answer: Any, error: NetworkError | None) -> None:
+            if error is not None:
+                _log.debug("A request to the controller is tried again: %s", error)
+                self._try_again(attempt)
+            elif asker is None:
+                self._on_response(attempt, answer)
+            else:
+                self._on_envelope(attempt, version, answer)
+
+        try:
+            if asker is None:
+                self._channel.send(request, version, on_answer)
+            else:
+                self._channel.send(wrap_request(request, version, asker), 0, on_answer)
+        except ProtocolError as error:
+            self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, str(error))
+
+    def _on_envelope(self, attempt: _Attempt, version: int, answer: Any) -> None:
+        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+            self._try_again(attempt)
+        elif answer.error_code != ErrorCode.NONE or answer.response_data is None:
+            error = ErrorCode(answer.error_code)
+            _log.warning("The controller does not open an envelope: %s", error.name)
+            self._refuse(attempt, error, error.message)
+        else:
+            try:
+                response = unwrap_response(attempt.request, version, answer.response_data)
+            except ProtocolError as error:
+                _log.warning("The controller's answer cannot be read: %s", error)
+                self._refuse(attempt, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+                return
+            self._on_response(attempt, response)
+
+    def _on_response(self, attempt: _Attempt, response: Any) -> None:
+        if self._says_not_controller(response):
+            self._try_again(attempt)
+        else:
+            attempt.finish(response)
+            self._pump()
+
+    def _try_again(self, attempt: _Attempt) -> None:
+        if attempt.is_done:
+            return
+        if self._is_closed or len(self._waiting) >= _WAITING_MAX:
+            self._give_up(attempt)
+            return
+        if attempt.deadline is None:
+            self._add_deadline(attempt)
+        self._waiting.append(attempt)
+        self._arm()
+
+    # -- when it ends -------------------------------------------------------------------------
+
+    def _add_deadline(self, attempt: _Attempt) -> None:
+        own_ms: int = getattr(attempt.request, "timeout_ms", 0)
+        limit_ms = self._parts.settings.request_timeout_ms
+        wheel = self._parts.doors.wheel
+        delay_ms = own_ms if own_ms > 0 else limit_ms
+        attempt.deadline = wheel.add(delay_ms, lambda: self._give_up(attempt))
+
+    def _give_up(self, attempt: _Attempt) -> None:
+        self._refuse(attempt, ErrorCode.REQUEST_TIMED_OUT, _NO_CONTROLLER)
+
+    def _refuse(self, attempt: _Attempt, error: ErrorCode, words: str) -> None:
+        attempt.finish(refuse(attempt.request, error, words))
+
+    def _on_lost(self) -> None:
+        if self._on_connection_lost is not None and not self._is_closed:
+            self._on_connection_lost()
+
+    def _says_not_controller(self, response: Message) -> bool:
+        """Whether an error anywhere in it is NOT_CONTROLLER."""
+        count = self._counters.get(type(response))
+        if count is None:
+            count = self._counters[type(response)] = error_counter(type(response))
+        codes = [0] * _CODES
+        count(response, codes)
+        return codes[ErrorCode.NOT_CONTROLLER] > 0

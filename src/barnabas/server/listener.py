@@ -61,6 +61,8 @@ class Listener:
             endpoint.name, quotas, doors, self._options.backlog, self._on_admitted
         )
         quotas.add_holder(endpoint.name, self._longest_silent)
+        # Told of each admitted connection that is gone.
+        self.on_gone: Callable[[Connection], None] | None = None
         # Connections are accepted before, and read from only after `serve`.
         self._serving = False
         # Since the start; of those that are gone, what they had counted.
@@ -166,6 +168,8 @@ class Listener:
             self._bytes_in_gone += connection.bytes_in
             self._bytes_out_gone += connection.bytes_out
             self._quotas.closed(self._endpoint.name, address_of(connection.peer))
+            if self.on_gone is not None:
+                self.on_gone(connection)
         else:
             self._room.leave(connection)
         if connection.malformed is not None:

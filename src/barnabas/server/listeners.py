@@ -8,6 +8,7 @@ from barnabas.server.endpoint import Endpoint, parse_endpoint
 from barnabas.settings.definition import ConfigError
 
 if TYPE_CHECKING:
+    from barnabas.server.cluster_settings import ClusterSettings
     from barnabas.settings.definition import ParsedConfig
 
 _FORM = "NAME://HOST:PORT, for example PLAINTEXT://127.0.0.1:9092"
@@ -15,21 +16,51 @@ _PLAINTEXT = "PLAINTEXT"
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104
 
 
-def bound_endpoints(config: ParsedConfig) -> list[Endpoint]:
-    """What to listen on, the controller's listeners left out.
+def bound_endpoints(config: ParsedConfig, cluster: ClusterSettings) -> list[Endpoint]:
+    """What to listen on for clients and brokers, the controller's listeners left out.
 
     Raises:
         ConfigError: text that is no endpoint, a name used twice, a protocol that is not spoken,
-            an inter-broker listener that is not there.
+            an inter-broker listener that is not there, listeners that do not fit the roles.
     """
+    endpoints = [
+        each for each in _all_endpoints(config) if each.name not in cluster.controller_listeners
+    ]
+    text = ",".join(config.strings("listeners"))
+    if not cluster.is_broker:
+        if endpoints and "listeners" in config.given:
+            names = ", ".join(cluster.controller_listeners)
+            raise ConfigError("listeners", text, f"listeners of controllers only ({names})")
+        return []
+    if not endpoints:
+        raise ConfigError("listeners", text, "at least one listener for clients")
+    _check_inter_broker_listener(config, endpoints)
+    return endpoints
+
+
+def controller_endpoints(config: ParsedConfig, cluster: ClusterSettings) -> list[Endpoint]:
+    """What the controller listens on, in the order of controller.listener.names.
+
+    Raises:
+        ConfigError: as `bound_endpoints`.
+    """
+    found = {each.name: each for each in _all_endpoints(config)}
+    endpoints = [found[name] for name in cluster.controller_listeners if name in found]
+    text = ",".join(config.strings("listeners"))
+    if endpoints and not cluster.is_controller:
+        raise ConfigError("listeners", text, "no listener of a controller (this node is none)")
+    if cluster.is_controller and not cluster.is_alone and not endpoints:
+        first = cluster.controller_listeners[0]
+        raise ConfigError("listeners", text, f"{first}://HOST:PORT too (this node is a controller)")
+    return endpoints
+
+
+def _all_endpoints(config: ParsedConfig) -> list[Endpoint]:
     protocols = _protocols(config)
-    controllers = {name.upper() for name in config.strings("controller.listener.names")}
-    endpoints: list[Endpoint] = []
+    endpoints: dict[str, Endpoint] = {}
     for text in config.strings("listeners"):
         endpoint = _endpoint("listeners", text)
-        if endpoint.name in controllers:
-            continue
-        if endpoint.name in {known.name for known in endpoints}:
+        if endpoint.name in endpoints:
             raise ConfigError("listeners", text, "each listener name once")
         if _protocol(config, protocols, endpoint.name) != _PLAINTEXT:
             raise ConfigError(
@@ -38,13 +69,19 @@ def bound_endpoints(config: ParsedConfig) -> list[Endpoint]:
                 "PLAINTEXT listeners only (TLS and SASL are not there yet; to do without, give the "
                 "listener PLAINTEXT in listener.security.protocol.map)",
             )
-        endpoints.append(endpoint)
-    if not endpoints:
-        raise ConfigError(
-            "listeners", ",".join(config.strings("listeners")), "at least one listener for clients"
-        )
-    _check_inter_broker_listener(config, endpoints)
-    return endpoints
+        endpoints[endpoint.name] = endpoint
+    return list(endpoints.values())
+
+
+def inter_broker_listener(config: ParsedConfig, endpoints: list[Endpoint]) -> str | None:
+    """The name of the listener that brokers use among themselves; None without any."""
+    name = config.optional_string("inter.broker.listener.name")
+    if name is not None:
+        return name.upper()
+    names = [endpoint.name for endpoint in endpoints]
+    if _PLAINTEXT in names:
+        return _PLAINTEXT
+    return names[0] if names else None
 
 
 def _protocols(config: ParsedConfig) -> dict[str, str]:
@@ -83,21 +120,50 @@ def advertised_endpoints(config: ParsedConfig, bound: list[Endpoint]) -> list[En
     Raises:
         ConfigError: a listener that is not there, or no address that a client can connect to.
     """
+    given = _given_addresses(config)
+    advertised = [given.get(endpoint.name, endpoint) for endpoint in bound]
+    for endpoint in advertised:
+        _check_connectable(endpoint)
+    return advertised
+
+
+def advertised_controller_endpoints(
+    config: ParsedConfig, cluster: ClusterSettings, bound: list[Endpoint]
+) -> list[Endpoint]:
+    """Where other nodes reach the controller's listeners.
+
+    Raises:
+        ConfigError: no address that another node can connect to.
+    """
+    given = _given_addresses(config)
+    advertised: list[Endpoint] = []
+    for place, endpoint in enumerate(bound):
+        found = given.get(endpoint.name, endpoint)
+        if place == 0 and endpoint.name not in given and cluster.node_id in cluster.voters:
+            # What the voters' own list says.
+            found = Endpoint(endpoint.name, *cluster.voters[cluster.node_id])
+        _check_connectable(found)
+        advertised.append(found)
+    return advertised
+
+
+def _given_addresses(config: ParsedConfig) -> dict[str, Endpoint]:
     given: dict[str, Endpoint] = {}
     if config["advertised.listeners"] is not None:
         for text in config.strings("advertised.listeners"):
             endpoint = _endpoint("advertised.listeners", text)
             given[endpoint.name] = endpoint
-    advertised = [given.get(endpoint.name, endpoint) for endpoint in bound]
-    for endpoint in advertised:
-        if endpoint.host in _EVERY_INTERFACE:
-            raise ConfigError(
-                "advertised.listeners",
-                str(endpoint),
-                "an address that clients can connect to; set advertised.listeners "
-                "when listening on every interface",
-            )
-    return advertised
+    return given
+
+
+def _check_connectable(endpoint: Endpoint) -> None:
+    if endpoint.host in _EVERY_INTERFACE:
+        raise ConfigError(
+            "advertised.listeners",
+            str(endpoint),
+            "an address that clients can connect to; set advertised.listeners "
+            "when listening on every interface",
+        )
 
 
 def _endpoint(key: str, text: str) -> Endpoint:

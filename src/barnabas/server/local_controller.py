@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from barnabas.protocol.api_keys import api_row
 from barnabas.protocol.api_table import ApiKey
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from barnabas.controller.controller import Controller
     from barnabas.controller.result import MutationLimit
     from barnabas.protocol.schema import Message
+    from barnabas.server.quorum_api import QuorumApi
     from barnabas.server.request import RequestContext
 
     Serve = Callable[..., None]
@@ -20,10 +22,21 @@ if TYPE_CHECKING:
 class LocalController:
     """Serves whether it is active or not: one that is not answers NOT_CONTROLLER."""
 
-    __slots__ = ("_controller", "_serve")
+    __slots__ = ("_controller", "_describe_quorum", "_quorum", "_serve")
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        describe_quorum: Callable[[Any, int], Message],
+        quorum: Callable[[], QuorumApi],
+    ) -> None:
+        """Args:
+        describe_quorum: answers a DescribeQuorum of a version.
+        quorum: for changes of its voters; made when they are first asked for.
+        """
         self._controller = controller
+        self._describe_quorum = describe_quorum
+        self._quorum = quorum
         self._serve: Mapping[int, Serve] = {
             ApiKey.CREATE_TOPICS: controller.create_topics,
             ApiKey.DELETE_TOPICS: controller.delete_topics,
@@ -53,11 +66,18 @@ class LocalController:
         request: Message,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None = None,
-        asker: RequestContext | None = None,  # noqa: ARG002 - it is here already
+        asker: RequestContext | None = None,
     ) -> None:
         """See `ControllerAccess.send`."""
-        serve = self._serve[request.__api_key__]
-        if mutations is None:
+        key = request.__api_key__
+        serve = self._serve.get(key)
+        if serve is None:
+            version = api_row(key).last_version if asker is None else asker.version
+            if key == ApiKey.DESCRIBE_QUORUM:
+                on_done(self._describe_quorum(request, version))
+            else:
+                self._quorum().serve(request, version, on_done)
+        elif mutations is None:
             serve(request, on_done)
         else:
             serve(request, on_done, mutations)

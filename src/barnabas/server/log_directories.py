@@ -76,6 +76,10 @@ class DirectoryPaths(msgspec.Struct, frozen=True):
     logs: Sequence[str]
     # metadata.log.dir; None for the first of log.dirs.
     metadata: str | None = None
+    # What empty ones are formatted for; None: a new cluster.
+    cluster_id: str | None = None
+    # Whether they may be formatted for a new cluster when no id is given.
+    may_found_cluster: bool = True
 
 
 def open_data_directories(
@@ -92,7 +96,7 @@ def open_data_directories(
     metadata_path = disk.absolute(configured.metadata or paths[0])
     wanted = list(dict.fromkeys([metadata_path, *paths]))
     found = _cluster_id(disk, wanted)
-    cluster_id = found or uuid_to_string(rng.uuid())
+    cluster_id = _settle_cluster_id(found, configured, metadata_path, rng)
     opened: dict[str, LogDirectory] = {}
     failed: dict[str, OSError] = {}
     try:
@@ -122,6 +126,27 @@ def open_data_directories(
             )
     logs = [opened[path] for path in paths if path in opened]
     return DataDirectories(logs, [path for path in paths if path in failed], opened[metadata_path])
+
+
+def _settle_cluster_id(
+    found: str | None, configured: DirectoryPaths, metadata_path: str, rng: Rng
+) -> str:
+    """The cluster that the directories belong to, or shall."""
+    wanted = configured.cluster_id
+    if found is not None:
+        if wanted is not None and wanted != found:
+            raise InconsistentDirectoryError(
+                f"{metadata_path} belongs to cluster {found}, this node is to be one of {wanted}; "
+                f"take cluster.id={found} or use another data directory"
+            )
+        return found
+    if wanted is None and not configured.may_found_cluster:
+        raise InconsistentDirectoryError(
+            f"{metadata_path} is empty, and which cluster this node belongs to is not said: give "
+            f"all nodes the same --set cluster.id=UUID at their first start, for example "
+            f"--set cluster.id={uuid_to_string(rng.uuid())}"
+        )
+    return wanted or uuid_to_string(rng.uuid())
 
 
 def _check_usable(

@@ -3,17 +3,15 @@
 Start: data directories locked and checked, listeners bound (connections wait), metadata quorum and
 controller, first image, logs, replicas, registration; once the controller has let this broker in,
 connections are served and the node is `ready`. Stop: the reverse, ending with the mark of a clean
-stop.
+stop. A lone node is its own controller and loads nothing that only clusters need.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from barnabas.server.broker_server import BrokerServer
-from barnabas.server.controller_server import ControllerServer
 from barnabas.server.endpoint import parse_address
-from barnabas.server.forwarding import Forwarding
 from barnabas.server.observation import RUNNING, STOPPING, Observation
 from barnabas.server.shared_server import SharedServer
 
@@ -21,7 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.runtime.loop import Runtime
+    from barnabas.runtime.timer import Cancellable
+    from barnabas.server.broker_server import BrokerServer
     from barnabas.server.configuration import Configuration
+    from barnabas.server.controller_access import ControllerAccess
+    from barnabas.server.controller_server import ControllerServer
+    from barnabas.server.quorum_wait import QuorumWait
+    from barnabas.server.ways_to_controller import WaysToController
+
+_log = logging.getLogger(__name__)
+
+
+class NotTakenInError(RuntimeError):
+    """The controller did not take this broker in."""
 
 
 class Node:
@@ -42,6 +52,11 @@ class Node:
         self._runtime = runtime
         self._on_ready = on_ready
         self._on_failed = on_failed
+        self.controller: ControllerServer | None = None
+        self.broker: BrokerServer | None = None
+        self._ways: WaysToController | None = None
+        self._waiting: QuorumWait | None = None
+        self._registration_limit: Cancellable | None = None
         # HOST:PORT of `metrics.listener`; None while there is none.
         self.metrics_address: str | None = None
 
@@ -53,17 +68,32 @@ class Node:
             OSError: an address cannot be bound, a directory not be made.
             ConfigError: an endpoint that clients could not connect to.
         """
+        cluster = self._configuration.cluster
         self.shared = SharedServer(self._configuration, self._runtime, self._fail)
-        self.controller = ControllerServer(self.shared)
-        forwarding = Forwarding(self.controller.local)
-        self.broker = BrokerServer(self.shared, forwarding, forwarding, self._on_serving)
-        self.observation = Observation(self.shared, self.broker.listeners)
-        self.observation.observe_broker(self.broker.parts)
-        self._listen_for_metrics()
+        if cluster.is_controller:
+            from barnabas.server.controller_server import ControllerServer
+
+            self.controller = ControllerServer(self.shared)
+        requests, heartbeats = self._ways_to_controller()
+        if cluster.is_broker:
+            from barnabas.server.broker_server import BrokerServer
+
+            self.broker = BrokerServer(self.shared, requests, heartbeats, self._on_serving)
+        self._observe()
         self.shared.follow_quorum()
-        self.controller.follow_quorum()
-        self.controller.controller.when_active(self.broker.start)
+        if self.controller is not None:
+            self.controller.follow_quorum(requests)
+        if self._ways is not None:
+            self.shared.quorum.add_listener(self._ways)
+        if cluster.is_alone:
+            assert self.controller is not None
+            assert self.broker is not None
+            self.controller.controller.when_active(self.broker.start_alone)
         self.shared.quorum.start()
+        if self.controller is not None:
+            self.controller.serve()
+        if not cluster.is_alone:
+            self._join_cluster()
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
         """Stop serving, close every log, leave the mark of a clean stop, then call back."""
@@ -71,27 +101,108 @@ class Node:
             return
         self.shared.is_stopping = True
         self.observation.state = STOPPING
-        self.broker.drain(lambda: self.broker.leave(lambda: self._close(on_stopped)))
+        self._wait_no_more()
+        broker = self.broker
+        if broker is None:
+            self._close(on_stopped)
+        elif self._configuration.cluster.is_alone:
+            broker.drain(lambda: broker.leave(lambda: self._close(on_stopped)))
+        else:
+            # Others lead first: nobody is turned away in between.
+            broker.leave(lambda: broker.drain(lambda: self._close(on_stopped)))
 
     def _close(self, on_stopped: Callable[[], None]) -> None:
-        """The controller knows: nothing is asked of this broker any more."""
+        """The controller knows: nothing is asked of this node any more."""
 
         def finish() -> None:
             self.shared.quorum.shutdown()
-            self.broker.close_logs()
+            if self.controller is not None:
+                self.controller.close()
+            if self.broker is not None:
+                self.broker.close_logs()
             self.shared.close()
             on_stopped()
 
         self.observation.close()
-        self.broker.close(finish)
+        if self._ways is not None:
+            self._ways.close()
+        if self.broker is None:
+            finish()
+        else:
+            self.broker.close(finish)
 
-    def _listen_for_metrics(self) -> None:
+    def _ways_to_controller(self) -> tuple[ControllerAccess, ControllerAccess]:
+        """For requests, and for heartbeats."""
+        local = None if self.controller is None else self.controller.local
+        if self._configuration.cluster.is_alone:
+            assert local is not None
+            return local, local
+        from barnabas.server.ways_to_controller import WaysToController
+
+        self._ways = WaysToController(self.shared, local, self._on_heartbeats_lost)
+        return self._ways.requests, self._ways.heartbeats
+
+    def _observe(self) -> None:
+        controller, broker = self.controller, self.broker
+        listeners = [
+            *(broker.listeners if broker else ()),
+            *(controller.listeners if controller else ()),
+        ]
+        self.observation = Observation(self.shared, listeners)
+        if broker is not None:
+            self.observation.observe_broker(broker.parts)
         address = self.shared.config.optional_string("metrics.listener")
         host_and_port = parse_address(address) if address else None
         if host_and_port is not None:
             self.metrics_address = self.observation.listen(*host_and_port)
 
+    # -- in a cluster -------------------------------------------------------------------------
+
+    def _join_cluster(self) -> None:
+        from barnabas.server.quorum_wait import QuorumWait
+
+        shared, cluster = self.shared, self._configuration.cluster
+        others = {voter: at for voter, at in cluster.voters.items() if voter != cluster.node_id}
+        self._waiting = QuorumWait(
+            shared.channel_doors, others, lambda: shared.quorum.leader_and_epoch.leader_id >= 0
+        )
+        if self.broker is None:
+            assert self.controller is not None
+            assert self.controller.address is not None
+            self.observation.state = RUNNING
+            self._on_ready(self.controller.address)
+            return
+        limit_ms = shared.config.integer("initial.broker.registration.timeout.ms")
+        self._registration_limit = self._runtime.timer.call_later(
+            limit_ms, lambda: self._on_not_taken_in(limit_ms)
+        )
+        self.broker.start_in_cluster()
+
+    def _on_not_taken_in(self, limit_ms: int) -> None:
+        self._registration_limit = None
+        if self.broker is not None and self.broker.registration.epoch < 0:
+            self.shared.fail(
+                NotTakenInError(
+                    f"the controllers did not take this broker in within {limit_ms} ms, which is "
+                    f"initial.broker.registration.timeout.ms; see that a majority of them runs"
+                )
+            )
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.finish()
+        if self._registration_limit is not None:
+            self._registration_limit.cancel()
+
+    def _on_heartbeats_lost(self) -> None:
+        if self.broker is not None:
+            self.broker.registration.heartbeat_now()
+
+    # -- what happens -------------------------------------------------------------------------
+
     def _on_serving(self) -> None:
+        assert self.broker is not None
+        self._wait_no_more()
         self.observation.state = RUNNING
         self._on_ready(self.broker.bound[0].address)
 

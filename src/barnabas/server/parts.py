@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.raft.driver import RaftDriver
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.rng import Rng
     from barnabas.server.auto_topics import AutoTopics
+    from barnabas.server.broker_watch import BrokerWatch
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.controller_access import ControllerAccess
     from barnabas.server.conversion_queue import ConversionQueue
     from barnabas.server.described_configs import DescribedConfigs
     from barnabas.server.dynamic_config import DynamicBrokerConfig
     from barnabas.server.producer_ids import ProducerIds
+    from barnabas.server.quorum_api import QuorumApi
     from barnabas.server.quotas.client_quotas import ClientQuotas
+    from barnabas.server.request import Entry
     from barnabas.server.served_api import ServedApi
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.settings.definition import ParsedConfig
@@ -48,6 +51,8 @@ class NodeParts(msgspec.Struct):
     quotas: ClientQuotas
     # By API key.
     served: Mapping[int, ServedApi]
+    # Whether configs of other brokers may be altered here: by controllers.
+    alters_any_broker: bool
 
 
 class ServerParts(NodeParts):
@@ -65,3 +70,14 @@ class ServerParts(NodeParts):
     rng: Rng
     # None where nobody takes the metrics that clients push.
     telemetry: ClientTelemetry | None
+
+
+class ControllerListenerParts(NodeParts):
+    """What handlers of a controller's listeners may use; `forwarding` is the controller itself."""
+
+    # The quorum's own APIs.
+    raft: QuorumApi
+    # Which connection is which broker's.
+    watch: BrokerWatch
+    # The handler of an API, with its versions and counts; None if it is not served.
+    find: Callable[[int], Entry | None]

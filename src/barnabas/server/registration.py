@@ -35,8 +35,21 @@ _PLAINTEXT = 0
 _NO_EPOCH = -1
 # Between tries while the controller says no, or has not let us in yet.
 _RETRY_MS = 20
-# How long a stop waits for the controller to let this broker go.
-_SHUTDOWN_MS_MAX = 1_000
+# Between tries of a registration that was refused: a former life may still have its session.
+_REFUSED_RETRY_MS = 100
+# Answers that another try may not get.
+_MAY_PASS = (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+
+
+class Leaving(msgspec.Struct, frozen=True):
+    """How long a stop waits for the controller to let this broker go."""
+
+    # In all.
+    ms_max: int = 1_000
+    # For a word of the controller.
+    silence_ms_max: int = 1_000
+    # Between heartbeats meanwhile.
+    retry_ms: int = 0
 
 
 class Registrant(msgspec.Struct, frozen=True):
@@ -56,6 +69,7 @@ class Registrant(msgspec.Struct, frozen=True):
     offline_directories: Callable[[], list[bytes]] = list
     # Those that take no new partitions (KIP-1066).
     cordoned_directories: Callable[[], list[bytes]] = list
+    leaving: Leaving = Leaving()
 
 
 class Registration:
@@ -63,12 +77,18 @@ class Registration:
 
     __slots__ = (
         "_forwarding",
+        "_has_begun",
+        "_hurries",
+        "_in_flight",
+        "_last_refusal",
         "_limit",
         "_metadata_offset",
         "_on_let_go",
+        "_on_registered",
         "_on_unfenced",
         "_previous_epoch",
         "_registrant",
+        "_silence",
         "_stopped",
         "_timer",
         "_timer_entry",
@@ -83,14 +103,28 @@ class Registration:
         timer: Timer,
         metadata_offset: Callable[[], int],
         on_unfenced: Callable[[], None],
+        on_registered: Callable[[int], None] | None = None,
     ) -> None:
+        """Args:
+        metadata_offset: of the last metadata record that this broker has taken in.
+        on_unfenced: told once, when the controller first lets this broker in.
+        on_registered: told the broker's epoch once it is known; heartbeats then begin with
+            `begin_heartbeats`. None: at once.
+        """
         self._registrant = registrant
         self._forwarding = forwarding
         self._timer = timer
-        # Offset of the last metadata record that this broker has taken in.
         self._metadata_offset = metadata_offset
-        # Called once, when the controller first lets this broker in.
         self._on_unfenced = on_unfenced
+        self._on_registered = on_registered
+        # Whether a registration or heartbeat waits for its answer.
+        self._in_flight = False
+        # Whether the next heartbeat is to follow at once on the answer to this one.
+        self._hurries = False
+        # Whether heartbeats have begun.
+        self._has_begun = False
+        # What was logged last, so that it is said once.
+        self._last_refusal = ErrorCode.NONE
         # Given by the controller; -1 before.
         self.epoch = _NO_EPOCH
         self._previous_epoch = _NO_EPOCH
@@ -100,6 +134,7 @@ class Registration:
         # Who waits for the controller to let this broker go; None unless it is shutting down.
         self._on_let_go: Callable[[], None] | None = None
         self._limit: Cancellable | None = None
+        self._silence: Cancellable | None = None
 
     def start(self, previous_epoch: int) -> None:
         """Register; tried again until the controller takes it.
@@ -134,20 +169,35 @@ class Registration:
             log_dirs=me.directories,
             previous_broker_epoch=self._previous_epoch,
         )
-        self._forwarding.send(request, self._on_registered)
+        self._in_flight = True
+        self._forwarding.send(request, self._on_registration)
+
+    def begin_heartbeats(self) -> None:
+        """The metadata is known and the logs are open: ask to be let in."""
+        if not self._stopped and self._on_let_go is None:
+            self._has_begun = True
+            self._heartbeat()
+
+    def heartbeat_now(self) -> None:
+        """Send a heartbeat ahead of its time.
+
+        When a connection was cut: the controller takes silence after that for death. When a data
+        directory has failed: the controller is to know now.
+        """
+        if self._stopped or not self._has_begun:
+            return
+        if self._in_flight:
+            self._hurries = True
+            return
+        if self._timer_entry is not None:
+            self._timer_entry.cancel()
+        self._later(0, self._heartbeat)
 
     def stop(self) -> None:
         """No more heartbeats."""
         self._stopped = True
         if self._timer_entry is not None:
             self._timer_entry.cancel()
-
-    def report_directories(self) -> None:
-        """A data directory has failed: the controller is told now, not with the next heartbeat."""
-        if self.epoch != _NO_EPOCH and not self._stopped:
-            if self._timer_entry is not None:
-                self._timer_entry.cancel()
-            self._later(0, self._heartbeat)
 
     def shut_down(self, on_let_go: Callable[[], None]) -> None:
         """Have the controller choose other leaders, then call back: at once if it knows nothing.
@@ -160,28 +210,47 @@ class Registration:
             on_let_go()
             return
         self._on_let_go = on_let_go
-        self._limit = self._timer.call_later(_SHUTDOWN_MS_MAX, self._let_go)
-        self._heartbeat()
+        self._limit = self._timer.call_later(self._registrant.leaving.ms_max, self._let_go)
+        self._await_word()
+        if not self._in_flight:
+            self._heartbeat()
+
+    def _await_word(self) -> None:
+        """Wait only while a controller answers: the last nodes of a cluster stop without one."""
+        if self._silence is not None:
+            self._silence.cancel()
+        self._silence = self._timer.call_later(
+            self._registrant.leaving.silence_ms_max, self._let_go
+        )
 
     def _let_go(self) -> None:
         on_let_go, self._on_let_go = self._on_let_go, None
-        if self._limit is not None:
-            self._limit.cancel()
+        for timer in (self._limit, self._silence):
+            if timer is not None:
+                timer.cancel()
         if on_let_go is not None:
             self.stop()
             on_let_go()
 
-    def _on_registered(self, response: BrokerRegistrationResponse) -> None:
+    def _on_registration(self, response: BrokerRegistrationResponse) -> None:
+        self._in_flight = False
         if self._stopped:
             return
         if response.error_code:
-            _log.warning(
-                "The controller refuses the registration: %s", ErrorCode(response.error_code).name
-            )
-            self._later(_RETRY_MS, self._register)
+            self._complain("the registration", ErrorCode(response.error_code))
+            self._later(_REFUSED_RETRY_MS, self._register)
             return
+        self._last_refusal = ErrorCode.NONE
         self.epoch = response.broker_epoch
-        self._heartbeat()
+        if self._on_registered is None:
+            self.begin_heartbeats()
+        else:
+            self._on_registered(self.epoch)
+
+    def _complain(self, what: str, error: ErrorCode) -> None:
+        if error is not self._last_refusal:
+            self._last_refusal = error
+            _log.warning("The controller refuses %s: %s", what, error.name)
 
     def _heartbeat(self) -> None:
         request = BrokerHeartbeatRequest(
@@ -193,20 +262,19 @@ class Registration:
             offline_log_dirs=self._registrant.offline_directories(),
             cordoned_log_dirs=self._registrant.cordoned_directories(),
         )
+        self._in_flight = True
         self._forwarding.send(request, self._on_heartbeat)
 
     def _on_heartbeat(self, response: BrokerHeartbeatResponse) -> None:
+        self._in_flight = False
         if self._stopped:
             return
         if response.error_code:
-            _log.warning(
-                "The controller refuses a heartbeat: %s", ErrorCode(response.error_code).name
-            )
+            self._complain("a heartbeat", ErrorCode(response.error_code))
+        else:
+            self._last_refusal = ErrorCode.NONE
         if self._on_let_go is not None:
-            if response.error_code or response.should_shut_down:
-                self._let_go()
-            else:
-                self._later(0, self._heartbeat)
+            self._on_shut_down_answer(response)
             return
         let_in = not response.error_code and not response.is_fenced
         if let_in and not self._unfenced:
@@ -215,7 +283,18 @@ class Registration:
         # A broker that is refused after it was let in (unregistered, say) has nothing to hurry for.
         hurries = not let_in and not (response.error_code and self._unfenced)
         interval_ms = _RETRY_MS if hurries else self._registrant.heartbeat_interval_ms
+        if self._hurries:
+            self._hurries = False
+            interval_ms = 0
         self._later(interval_ms, self._heartbeat)
+
+    def _on_shut_down_answer(self, response: BrokerHeartbeatResponse) -> None:
+        if response.should_shut_down or response.error_code not in _MAY_PASS:
+            self._let_go()
+            return
+        if not response.error_code:
+            self._await_word()
+        self._later(self._registrant.leaving.retry_ms, self._heartbeat)
 
     def _later(self, delay_ms: float, action: Callable[[], None]) -> None:
         self._timer_entry = self._timer.call_later(delay_ms, action)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     # A response, or None when the request is parked: then context.respond is called later.
     Handle = Callable[["RequestContext", Any], Message | None]
+    # First and last version, request class, handler and counts.
+    Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
 # Who nobody has proved to be anybody is (Kafka: KafkaPrincipal.ANONYMOUS).
 ANONYMOUS = "ANONYMOUS"
@@ -88,6 +90,11 @@ class RequestContext:
         """Who asks."""
         return ANONYMOUS
 
+    @property
+    def address(self) -> str:
+        """HOST:PORT of who asks."""
+        return self.connection.peer
+
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
         """Answer; the bytes leave when all earlier requests of the connection are answered.
 
@@ -121,6 +128,10 @@ class RequestContext:
     def respond_forwarded(self, response: Any, throttle_ms: int = 0) -> None:
         """Answer with what the controller said; the client waits as the controller wants it to."""
         self.respond(response, max(throttle_ms, getattr(response, "throttle_time_ms", 0)))
+
+    def respond_exempt(self, response: Message) -> None:
+        """Answer another node of the cluster, which no quota of clients holds back."""
+        self.respond(response, EXEMPT)
 
     def respond_nothing(self) -> None:
         """The request has no answer (Produce with acks=0)."""

@@ -38,8 +38,12 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
+    from barnabas.network.channel import ChannelDoors
+    from barnabas.raft.transport import RaftTransport
     from barnabas.runtime.loop import Runtime
     from barnabas.server.configuration import Configuration
+    from barnabas.server.controller_channel import ControllerAddress
+    from barnabas.server.quorum_api import QuorumApi
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +90,8 @@ class SharedServer:
         self.connections = ConnectionQuotas(
             runtime.clock, configuration.connections, quota_windows(self.config)
         )
-        self._raft_config = _raft_config(configuration)
+        self._raft_config = _raft_config(configuration, self.directories)
+        self._channel_doors: ChannelDoors | None = None
         self.quorum = open_raft(
             self._raft_config,
             RaftOpening(
@@ -95,6 +100,7 @@ class SharedServer:
                 runtime.rng,
                 self.fail,
                 BOOTSTRAP_FEATURES,
+                self._transport(),
             ),
         )
         self.publisher = MetadataPublisher()
@@ -104,6 +110,32 @@ class SharedServer:
     def cluster_id(self) -> str:
         """The cluster's id, as the directories have it."""
         return self.directories.cluster_id
+
+    @property
+    def channel_doors(self) -> ChannelDoors:
+        """For connections to other nodes."""
+        if self._channel_doors is None:
+            from barnabas.network.channel import ChannelDoors
+
+            runtime = self.runtime
+            self._channel_doors = ChannelDoors(
+                runtime.clock, runtime.timer, runtime.sockets, self.wheel, new_receive_buffer()
+            )
+        return self._channel_doors
+
+    @property
+    def raft_rpc(self) -> QuorumApi:
+        """What other replicas of the metadata quorum ask of this one."""
+        from barnabas.raft.rpc import RaftRpc
+
+        return RaftRpc(self.quorum)
+
+    def find_controller(self) -> ControllerAddress | None:
+        """The active controller, if it is another node and its address is known."""
+        from barnabas.server.controller_channel import ControllerAddress
+
+        found = self.quorum.leader_endpoint()
+        return None if found is None or found[0] == self.node_id else ControllerAddress(*found)
 
     def follow_quorum(self) -> None:
         """Have the publisher hear of what is committed, behind those that it is to tell."""
@@ -127,25 +159,54 @@ class SharedServer:
         if any(resource_type == BROKER for resource_type, _ in delta.config_changes):
             self.dynamic.take(image)
 
+    def _transport(self) -> RaftTransport | None:
+        if self.configuration.cluster.is_alone:
+            return None
+        # Loaded only where there are other nodes.
+        from barnabas.raft.channel_transport import ChannelTransport
+
+        return ChannelTransport(self.runtime, self._raft_config)
+
     def _open_directories(self) -> DataDirectories:
         paths = DirectoryPaths(
-            log_directories(self.config), self.config.optional_string("metadata.log.dir")
+            log_directories(self.config),
+            self.config.optional_string("metadata.log.dir"),
+            self.configuration.cluster.cluster_id,
+            may_found_cluster=self.configuration.cluster.is_alone,
         )
         return open_data_directories(self.runtime.disk, paths, self.node_id, self.runtime.rng)
 
 
-def _raft_config(configuration: Configuration) -> RaftConfig:
-    config, node_id = configuration.parsed, configuration.node_id
+def _raft_config(configuration: Configuration, directories: DataDirectories) -> RaftConfig:
+    config, cluster = configuration.parsed, configuration.cluster
+    voters = tuple(cluster.voters)
+    if not voters and cluster.is_alone:
+        voters = (cluster.node_id,)
     return RaftConfig(
-        node_id=node_id,
-        voters=(node_id,),
+        node_id=cluster.node_id,
+        voters=voters,
+        voter_endpoints=cluster.voters,
+        bootstrap_servers=cluster.bootstrap_servers,
+        directory_id=directories.metadata.id,
+        cluster_id=directories.cluster_id,
+        listener_name=cluster.controller_listeners[0],
+        advertised={
+            each.name: (each.host, each.port)
+            for each in configuration.advertised_controller_endpoints
+        },
+        can_be_voter=cluster.is_controller,
+        auto_join=config.boolean("controller.quorum.auto.join.enable"),
         election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
         fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
         election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
         request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
+        fetch_max_bytes=config.integer("controller.quorum.fetch.max.bytes"),
+        fetch_snapshot_max_bytes=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
         snapshot_record_bytes=config.integer("metadata.log.max.record.bytes.between.snapshots"),
         snapshot_interval_ms=config.integer("metadata.log.max.snapshot.interval.ms"),
         segment_bytes=config.integer("metadata.log.segment.bytes"),
         segment_ms=config.integer("metadata.log.segment.ms"),
         retention_bytes=config.integer("metadata.max.retention.bytes"),
+        retention_ms=config.integer("metadata.max.retention.ms"),
     )

@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from barnabas.runtime.disk import Disk
 
 FILE_NAME = ".kafka_cleanshutdown"
@@ -19,8 +21,8 @@ def write_marker(disk: Disk, directory: str, broker_epoch: int) -> None:
     disk.write_atomically(f"{directory}/{FILE_NAME}", content.encode())
 
 
-def take_marker(disk: Disk, directory: str) -> int | None:
-    """Remove the marker, before anything is written to the directory.
+def read_marker(disk: Disk, directory: str) -> int | None:
+    """What the marker says.
 
     Returns:
         The broker's epoch when it stopped, -1 if the marker does not say it; None without a marker.
@@ -28,11 +30,28 @@ def take_marker(disk: Disk, directory: str) -> int | None:
     path = f"{directory}/{FILE_NAME}"
     if not disk.exists(path):
         return None
-    content = disk.read(path)
-    disk.remove(path)
-    disk.sync_directory(directory)
     try:
-        epoch = json.loads(content)["brokerEpoch"]
+        epoch = json.loads(disk.read(path))["brokerEpoch"]
     except (ValueError, KeyError, TypeError):
         return NO_BROKER_EPOCH
     return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
+
+
+def take_marker(disk: Disk, directory: str) -> int | None:
+    """Remove the marker, before anything is written to the directory.
+
+    Returns:
+        As `read_marker`.
+    """
+    epoch = read_marker(disk, directory)
+    if epoch is not None:
+        disk.remove(f"{directory}/{FILE_NAME}")
+        disk.sync_directory(directory)
+    return epoch
+
+
+def previous_broker_epoch(disk: Disk, directories: Iterable[str]) -> int:
+    """The epoch that all markers name; -1 if they name none, or several."""
+    epochs = {read_marker(disk, directory) for directory in directories}
+    epoch = epochs.pop() if len(epochs) == 1 else None
+    return NO_BROKER_EPOCH if epoch is None else epoch

@@ -69,7 +69,8 @@ def test_a_bad_value_is_an_error_that_names_key_value_and_range() -> None:
         ("listeners", "SSL://h:1"),
         ("listeners", "CONTROLLER://h:1"),
         ("advertised.listeners", "nonsense"),
-        ("process.roles", "broker"),
+        ("process.roles", "broker,broker"),
+        ("process.roles", "zookeeper"),
         ("controller.quorum.voters", "2@h:9093"),
         ("inter.broker.listener.name", "NOPE"),
         ("listener.security.protocol.map", "PLAINTEXT"),
@@ -98,7 +99,7 @@ def test_a_listener_may_have_any_name_that_is_mapped_to_plaintext() -> None:
     configuration = read_configuration(
         {
             "listeners": "SSL_LATER://h:9092,CONTROLLER://h:9093",
-            "listener.security.protocol.map": "SSL_LATER:PLAINTEXT,SSL:SSL",
+            "listener.security.protocol.map": "SSL_LATER:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
         }
     )
     assert configuration.endpoints == [Endpoint("SSL_LATER", "h", 9092)]
@@ -112,6 +113,80 @@ def test_a_single_nodes_quorum_may_name_this_node() -> None:
         }
     )
     assert configuration.endpoints == [Endpoint("PLAINTEXT", "h", 9092)]
+    assert configuration.controller_endpoints == [Endpoint("CONTROLLER", "h", 9093)]
+    assert configuration.cluster.is_alone
+
+
+VOTERS = "1@a:9093,2@b:9093"
+COMBINED = {
+    "node.id": "1",
+    "controller.quorum.voters": VOTERS,
+    "listeners": "PLAINTEXT://a:9092,CONTROLLER://a:9093",
+}
+CONTROLLER_ALONE = {
+    "process.roles": "controller",
+    "node.id": "2",
+    "controller.quorum.voters": VOTERS,
+    "listeners": "CONTROLLER://:9093",
+}
+BROKER_ALONE = {
+    "process.roles": "broker",
+    "node.id": "3",
+    "controller.quorum.voters": VOTERS,
+    "listeners": "PLAINTEXT://c:9092",
+}
+
+
+def test_a_node_of_several_is_broker_controller_or_both() -> None:
+    both = read_configuration(COMBINED)
+    assert (both.cluster.is_broker, both.cluster.is_controller) == (True, True)
+    assert both.cluster.voters == {1: ("a", 9093), 2: ("b", 9093)}
+    assert not both.cluster.is_alone
+    controller = read_configuration(CONTROLLER_ALONE)
+    assert (controller.cluster.is_broker, controller.cluster.is_controller) == (False, True)
+    assert controller.endpoints == []
+    # Where it listens on every interface, the list of voters says how to reach it.
+    assert controller.advertised_controller_endpoints == [Endpoint("CONTROLLER", "b", 9093)]
+    broker = read_configuration(BROKER_ALONE)
+    assert (broker.cluster.is_broker, broker.cluster.is_controller) == (True, False)
+    assert broker.controller_endpoints == []
+
+
+@pytest.mark.parametrize(
+    ("base", "key", "value"),
+    [
+        (COMBINED, "controller.quorum.voters", "2@b:9093,3@c:9093"),
+        (COMBINED, "controller.quorum.voters", "1@a:9093,1@b:9093"),
+        (COMBINED, "controller.quorum.voters", "1,2"),
+        (COMBINED, "controller.quorum.bootstrap.servers", "b:9093"),
+        (COMBINED, "listeners", "PLAINTEXT://a:9092"),
+        (COMBINED, "cluster.id", "not a uuid"),
+        (CONTROLLER_ALONE, "listeners", "PLAINTEXT://b:9092,CONTROLLER://b:9093"),
+        (CONTROLLER_ALONE, "controller.quorum.voters", "1@a:9093"),
+        (BROKER_ALONE, "listeners", "PLAINTEXT://c:9092,CONTROLLER://c:9093"),
+        (BROKER_ALONE, "controller.quorum.voters", "3@c:9093"),
+        (BROKER_ALONE, "controller.quorum.voters", ""),
+    ],
+)
+def test_roles_voters_and_listeners_have_to_fit(base: dict[str, str], key: str, value: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_configuration({**base, key: value})
+    assert raised.value.key == key
+
+
+def test_a_dynamic_quorum_is_found_by_its_bootstrap_servers() -> None:
+    given = {**BROKER_ALONE, "controller.quorum.bootstrap.servers": "a:9093,[::1]:9093"}
+    del given["controller.quorum.voters"]
+    cluster = read_configuration(given).cluster
+    assert cluster.bootstrap_servers == (("a", 9093), ("::1", 9093))
+    assert not cluster.is_alone
+
+
+def test_brokers_reach_each_other_by_the_listener_that_is_named_for_it() -> None:
+    listeners = "PUBLIC://h:9092,PRIVATE://h:9094"
+    named = {"listeners": listeners, "inter.broker.listener.name": "private"}
+    assert read_configuration(named).inter_broker_listener == "PRIVATE"
+    assert read_configuration({"listeners": listeners}).inter_broker_listener == "PUBLIC"
 
 
 def test_clients_are_told_the_bound_port_unless_something_else_is_advertised() -> None:

@@ -14,11 +14,11 @@ from barnabas.server.config_admin import settle_legacy
 
 if TYPE_CHECKING:
     from barnabas.server.config_admin import Outcome
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return AlterConfigsHandler(parts).handle_alter_configs
 
@@ -26,17 +26,18 @@ def handler(parts: ServerParts) -> Handle:
 class AlterConfigsHandler:
     """Does what this broker can itself, and hands the rest to the active controller."""
 
-    __slots__ = ("_forwarding", "_node_id")
+    __slots__ = ("_any_broker", "_forwarding", "_node_id")
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
         self._node_id = parts.node_id
+        self._any_broker = parts.alters_any_broker
 
     def handle_alter_configs(
         self, context: RequestContext, request: AlterConfigsRequest
     ) -> AlterConfigsResponse | None:
         """Answered when the configs are committed."""
-        settled = settle_legacy(self._node_id, request.resources)
+        settled = settle_legacy(self._node_id, request.resources, any_broker=self._any_broker)
         rest = [each for place, each in enumerate(request.resources) if place not in settled]
 
         def on_rest(response: AlterConfigsResponse) -> None:

@@ -14,11 +14,11 @@ from barnabas.server.config_admin import settle_incremental
 
 if TYPE_CHECKING:
     from barnabas.server.config_admin import Outcome
-    from barnabas.server.parts import ServerParts
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
 
-def handler(parts: ServerParts) -> Handle:
+def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
     return IncrementalAlterConfigsHandler(parts).handle_incremental_alter_configs
 
@@ -26,18 +26,22 @@ def handler(parts: ServerParts) -> Handle:
 class IncrementalAlterConfigsHandler:
     """Does what this broker can itself, and hands the rest to the active controller."""
 
-    __slots__ = ("_forwarding", "_node_id")
+    __slots__ = ("_any_broker", "_forwarding", "_node_id")
 
-    def __init__(self, parts: ServerParts) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
         self._node_id = parts.node_id
+        self._any_broker = parts.alters_any_broker
 
     def handle_incremental_alter_configs(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse | None:
         """Answered when the configs are committed."""
         settled = settle_incremental(
-            self._node_id, request.resources, validate_only=request.validate_only
+            self._node_id,
+            request.resources,
+            validate_only=request.validate_only,
+            any_broker=self._any_broker,
         )
         rest = [each for place, each in enumerate(request.resources) if place not in settled]
 

@@ -63,7 +63,7 @@ class MetadataHandler:
                 for broker, endpoint in self._cluster.live_brokers(context.listener_name)
             ],
             cluster_id=self._cluster_id,
-            controller_id=self._node_id,
+            controller_id=self._cluster.told_controller(self._node_id),
             topics=self._topics(context, request, operations),
         )
         if request.include_cluster_authorized_operations:

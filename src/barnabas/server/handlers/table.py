@@ -50,6 +50,8 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.UNREGISTER_BROKER: ServedApi(0, 0, "unregister_broker"),
     ApiKey.LIST_CONFIG_RESOURCES: ServedApi(0, 1, "list_config_resources"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "describe_topic_partitions"),
+    ApiKey.ADD_RAFT_VOTER: ServedApi(0, 1, "quorum_admin"),
+    ApiKey.REMOVE_RAFT_VOTER: ServedApi(0, 0, "quorum_admin"),
 }
 
 # Served where pushed metrics go somewhere only, as with Kafka (KIP-714).

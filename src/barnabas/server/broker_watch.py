@@ -1,0 +1,132 @@
+"""Notices at once that a broker has died, by its connection to the controller (MISSION D4).
+
+A killed process's connections are reset or closed by its kernel. One that lives connects again
+within milliseconds, whatever closed the old connection: an idle time-out, a listener that was
+restarted, a hiccup. So a broker whose heartbeat connection is gone, and who has made no other
+within 200 ms, is taken for dead; Kafka waits for the end of its session, 9 s.
+
+A controller that has just become active knows no connections. It asks after the brokers that have
+not come by then: who refuses the connection on its listener is dead.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.server.reachability import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.connection import Connection
+    from barnabas.network.network_error import NetworkError
+    from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
+    from barnabas.runtime.timer import Timer
+
+_log = logging.getLogger(__name__)
+
+# How long a broker has to connect again.
+_GRACE_MS = 200.0
+
+
+class LossListener(Protocol):
+    """Who acts on a broker's death."""
+
+    @property
+    def image(self) -> ClusterImage | None:
+        """The cluster; None unless this is the active controller."""
+        ...
+
+
+class BrokerWatch:
+    """Knows which connection each broker's heartbeats come by. A listener of the raft driver."""
+
+    def __init__(
+        self,
+        node_id: int,
+        listener: LossListener,
+        timer: Timer,
+        doors: Callable[[], ChannelDoors],
+    ) -> None:
+        """Args:
+        doors: to ask after brokers; made when they are first needed.
+        """
+        self._node_id = node_id
+        self._listener = listener
+        self._timer = timer
+        self._doors = doors
+        # By broker: its connection, and its epoch as the last heartbeat on it said.
+        self._connections: dict[int, tuple[Connection, int]] = {}
+        self._brokers: dict[Connection, int] = {}
+
+    def on_heartbeat(self, connection: Connection, broker_id: int, broker_epoch: int) -> None:
+        """A heartbeat came; from its first one on the connection is the broker's."""
+        known = self._connections.get(broker_id)
+        if known is not None and known[0] is connection and known[1] == broker_epoch:
+            return
+        if known is not None and known[0] is not connection:
+            self._brokers.pop(known[0], None)
+        self._connections[broker_id] = (connection, broker_epoch)
+        self._brokers[connection] = broker_id
+
+    def on_closed(self, connection: Connection) -> None:
+        """A connection of the controller's listener is gone."""
+        broker_id = self._brokers.pop(connection, None)
+        if broker_id is None:
+            return
+        known = self._connections.get(broker_id)
+        if known is None or known[0] is not connection:
+            return
+        del self._connections[broker_id]
+        epoch = known[1]
+        self._timer.call_later(_GRACE_MS, lambda: self._check(broker_id, epoch))
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Nothing to do."""
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        """Nothing to do."""
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """A controller that has become the active one lets brokers come by themselves first."""
+        if leader.leader_id == self._node_id:
+            self._timer.call_later(_GRACE_MS, self._ask_after_silent)
+
+    def _check(self, broker_id: int, epoch: int) -> None:
+        if broker_id in self._connections:
+            return
+        broker = self._unfenced().get(broker_id)
+        if broker is not None and broker.epoch == epoch:
+            self._lose(broker, "its connection is gone and it has made no other")
+
+    def _ask_after_silent(self) -> None:
+        for broker in self._unfenced().values():
+            if broker.id != self._node_id and broker.id not in self._connections:
+                endpoint = next(iter(broker.listeners.values()), None)
+                if endpoint is not None:
+                    self._ask_after(broker, endpoint)
+
+    def _ask_after(self, broker: BrokerRegistration, endpoint: Endpoint) -> None:
+        def on_result(error: NetworkError | None) -> None:
+            if error is None or not error.is_refusal:
+                # It lives; or its machine does not answer: then its session will run out.
+                return
+            present = self._unfenced().get(broker.id)
+            is_same = present is not None and present.epoch == broker.epoch
+            if is_same and broker.id not in self._connections:
+                self._lose(broker, f"nobody listens at {endpoint.host}:{endpoint.port}")
+
+        probe(self._doors(), endpoint.host, endpoint.port, on_result)
+
+    def _unfenced(self) -> dict[int, BrokerRegistration]:
+        image = self._listener.image
+        if image is None:
+            return {}
+        return {each.id: each for each in image.brokers.values() if not each.fenced}
+
+    def _lose(self, broker: BrokerRegistration, reason: str) -> None:
+        _log.warning("Broker %d is taken for dead: %s", broker.id, reason)

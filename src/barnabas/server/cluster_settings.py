@@ -1,0 +1,121 @@
+"""What a node is in its cluster: roles, voters, controllers' listeners (KIP-500, 595, 853).
+
+The rules are those by which Kafka refuses a configuration (KafkaConfig).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.protocol.primitives import uuid_from_string
+from barnabas.server.endpoint import parse_address
+from barnabas.settings.definition import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.settings.definition import ParsedConfig
+
+BROKER, CONTROLLER = "broker", "controller"
+_VOTERS, _BOOTSTRAP = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
+_CLUSTER_ID = "cluster.id"
+
+
+class ClusterSettings(msgspec.Struct, frozen=True):
+    """Who else there is, as far as the configuration says."""
+
+    node_id: int
+    is_broker: bool
+    is_controller: bool
+    # Where the static voters listen: (host, port) by node id; empty where the log names the voters,
+    # and for a node that is its own quorum without saying so.
+    voters: Mapping[int, tuple[str, int]]
+    # Where to ask for the quorum's leader, with a dynamic quorum.
+    bootstrap_servers: tuple[tuple[str, int], ...]
+    # In capitals; the first is the one that nodes use to reach controllers.
+    controller_listeners: tuple[str, ...]
+    # What an empty directory is formatted for; None where a lone node may choose.
+    cluster_id: str | None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this process is the only controller, and a broker: it needs nobody else."""
+        others = self.voters.keys() - {self.node_id}
+        return self.is_broker and self.is_controller and not (others or self.bootstrap_servers)
+
+
+def cluster_settings(config: ParsedConfig) -> ClusterSettings:
+    """Read and check what concerns the cluster.
+
+    Raises:
+        ConfigError: values that contradict each other, or that make no sense.
+    """
+    roles = config.strings("process.roles")
+    settings = ClusterSettings(
+        node_id=config.integer("node.id"),
+        is_broker=BROKER in roles,
+        is_controller=CONTROLLER in roles,
+        voters=_voters(config),
+        bootstrap_servers=_bootstrap_servers(config),
+        controller_listeners=tuple(
+            name.upper() for name in config.strings("controller.listener.names")
+        ),
+        cluster_id=_cluster_id(config),
+    )
+    _check_voters(config, settings)
+    return settings
+
+
+def _voters(config: ParsedConfig) -> dict[int, tuple[str, int]]:
+    found: dict[int, tuple[str, int]] = {}
+    for text in config.strings(_VOTERS):
+        number, at, address = text.partition("@")
+        parsed = parse_address(address)
+        if not (at and parsed and number.isascii() and number.isdigit()):
+            raise ConfigError(_VOTERS, text, "ID@HOST:PORT,..., for example 1@10.0.0.1:9093")
+        if int(number) in found:
+            raise ConfigError(_VOTERS, text, "each voter once")
+        found[int(number)] = parsed
+    return found
+
+
+def _bootstrap_servers(config: ParsedConfig) -> tuple[tuple[str, int], ...]:
+    found = []
+    for text in config.strings(_BOOTSTRAP):
+        parsed = parse_address(text)
+        if parsed is None:
+            raise ConfigError(_BOOTSTRAP, text, "HOST:PORT,...")
+        found.append(parsed)
+    return tuple(found)
+
+
+def _cluster_id(config: ParsedConfig) -> str | None:
+    text = config.optional_string(_CLUSTER_ID)
+    if text is None:
+        return None
+    try:
+        uuid_from_string(text)
+    except ValueError as error:
+        allowed = "a UUID of 22 characters, as `barnabas cluster` or kafka-storage random-uuid make"
+        raise ConfigError(_CLUSTER_ID, text, allowed) from error
+    return text
+
+
+def _check_voters(config: ParsedConfig, settings: ClusterSettings) -> None:
+    node_id, voters = settings.node_id, settings.voters
+    given = ",".join(config.strings(_VOTERS))
+    if voters:
+        if settings.bootstrap_servers:
+            allowed = f"empty, or {_VOTERS} is: voters are either static or dynamic"
+            raise ConfigError(_BOOTSTRAP, ",".join(config.strings(_BOOTSTRAP)), allowed)
+        if settings.is_controller and node_id not in voters:
+            allowed = f"{node_id}@HOST:PORT too (this node is a controller)"
+            raise ConfigError(_VOTERS, given, allowed)
+        if not settings.is_controller and node_id in voters:
+            allowed = f"other nodes only (node {node_id} is no controller)"
+            raise ConfigError(_VOTERS, given, allowed)
+    elif not (settings.bootstrap_servers or settings.is_alone):
+        allowed = f"ID@HOST:PORT,... of the cluster's controllers (or {_BOOTSTRAP})"
+        raise ConfigError(_VOTERS, given, allowed)

@@ -1,0 +1,202 @@
+"""A connection to whichever node is the active controller (Kafka's NodeToControllerChannelManager).
+
+It follows its aim: another controller means another connection, and what the old one still owed is
+failed, so that its asker may ask the new one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from barnabas import __version__
+from barnabas.network.channel import Channel
+from barnabas.network.network_error import NetworkError, NetworkErrorKind
+from barnabas.network.reconnect_backoff import ReconnectBackoff
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.network.channel import ChannelDoors
+    from barnabas.protocol.schema import Message
+    from barnabas.runtime.rng import Rng
+    from barnabas.runtime.timer import Cancellable
+
+_SOFTWARE = "apache-kafka-compatible-barnabas"
+_API_VERSIONS_VERSION = 3
+
+
+class ControllerAddress(NamedTuple):
+    """Where the active controller listens."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class ChannelSettings(msgspec.Struct, frozen=True):
+    """Times in ms."""
+
+    client_id: str
+    # A request without an answer for so long costs the connection.
+    request_timeout_ms: float
+    connect_timeout_ms: float = 1_000.0
+    backoff: ReconnectBackoff = ReconnectBackoff(20.0, 200.0)
+
+
+class ControllerChannel:
+    """Connected while there is an aim; `on_ready` and `on_lost` tell the owner what happens."""
+
+    __slots__ = (
+        "_aim",
+        "_channel",
+        "_doors",
+        "_failures",
+        "_is_ready",
+        "_on_lost",
+        "_on_ready",
+        "_retry",
+        "_rng",
+        "_settings",
+    )
+
+    def __init__(
+        self,
+        doors: ChannelDoors,
+        settings: ChannelSettings,
+        rng: Rng,
+        on_ready: Callable[[], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        """Args:
+        on_ready: requests can be sent now.
+        on_lost: a connection that was ready is gone; another is made.
+        """
+        self._doors = doors
+        self._settings = settings
+        self._rng = rng
+        self._on_ready = on_ready
+        self._on_lost = on_lost
+        self._aim: ControllerAddress | None = None
+        # Being opened, or ready; None while backing off and without an aim.
+        self._channel: Channel | None = None
+        # Whether versions are settled.
+        self._is_ready = False
+        # Attempts in a row that came to nothing.
+        self._failures = 0
+        self._retry: Cancellable | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `send` reaches somebody."""
+        return self._is_ready
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer."""
+        return 0 if self._channel is None else self._channel.in_flight
+
+    def aim_at(self, address: ControllerAddress | None) -> None:
+        """Connect there; None: nowhere."""
+        if address == self._aim:
+            return
+        self._aim = address
+        self._failures = 0
+        self._drop()
+        if address is not None:
+            self._open()
+
+    def close(self) -> None:
+        """For good; what is in flight fails."""
+        self.aim_at(None)
+
+    def version_of(self, api_key: int, wanted: int) -> int | None:
+        """The version nearest to `wanted` that the controller has; None without any."""
+        assert self._channel is not None
+        versions = self._channel.versions.get(api_key)
+        return None if versions is None else min(max(wanted, versions[0]), versions[1])
+
+    def send(
+        self,
+        request: Message,
+        version: int,
+        on_response: Callable[[Any, NetworkError | None], None],
+    ) -> None:
+        """Send while ready; see `Channel.send`.
+
+        Raises:
+            ProtocolError: the message does not fit the version.
+        """
+        assert self._channel is not None
+        self._channel.send(request, version, on_response, self._settings.request_timeout_ms)
+
+    def _drop(self) -> None:
+        """Give up the connection, or the attempt at one."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        channel, self._channel = self._channel, None
+        self._is_ready = False
+        if channel is not None:
+            channel.close()
+
+    def _open(self) -> None:
+        self._retry = None
+        aim = self._aim
+        assert aim is not None
+        channel = Channel(self._doors, self._settings.client_id, self._on_closed)
+        self._channel = channel
+
+        def on_connected(error: NetworkError | None) -> None:
+            if self._channel is not channel:
+                return
+            if error is None:
+                self._settle_versions(channel)
+            else:
+                self._on_failure()
+
+        channel.connect(aim.host, aim.port, self._settings.connect_timeout_ms, on_connected)
+
+    def _settle_versions(self, channel: Channel) -> None:
+        request = ApiVersionsRequest(
+            client_software_name=_SOFTWARE, client_software_version=__version__
+        )
+
+        def on_response(response: Any, error: NetworkError | None) -> None:
+            if self._channel is not channel:
+                return
+            if error is not None or response.error_code != ErrorCode.NONE:
+                # A lost connection is told by `_on_closed` too, which then finds it gone.
+                self._on_failure()
+                return
+            channel.versions = {
+                each.api_key: (each.min_version, each.max_version) for each in response.api_keys
+            }
+            self._failures = 0
+            self._is_ready = True
+            self._on_ready()
+
+        timeout_ms = self._settings.request_timeout_ms
+        channel.send(request, _API_VERSIONS_VERSION, on_response, timeout_ms)
+
+    def _on_closed(self, channel: Channel, error: NetworkError) -> None:
+        if self._channel is not channel:
+            return
+        assert error.kind is not NetworkErrorKind.CLOSED, "only who drops a channel closes it"
+        was_ready = self._is_ready
+        if was_ready:
+            # The first attempt after a connection was lost comes at once.
+            self._drop()
+            self._open()
+            self._on_lost()
+        else:
+            self._on_failure()
+
+    def _on_failure(self) -> None:
+        self._drop()
+        self._failures += 1
+        delay_ms = self._settings.backoff.delay_ms(self._failures, self._rng)
+        self._retry = self._doors.timer.call_later(delay_ms, self._open)

@@ -1,0 +1,103 @@
+"""The controller's own listeners: for other controllers, brokers, and admin clients (KIP-919)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.server.broker_watch import BrokerWatch
+from barnabas.server.described_configs import DescribedConfigs
+from barnabas.server.dispatch import Dispatcher, HandlerTable
+from barnabas.server.handlers.controller_table import CONTROLLER_APIS
+from barnabas.server.listener import Listener
+from barnabas.server.parts import ControllerListenerParts
+from barnabas.server.quotas.connection_quotas import ConnectionQuotas
+from barnabas.server.quotas.rate_quota import quota_windows
+from barnabas.server.request import RequestServices
+
+if TYPE_CHECKING:
+    from barnabas.controller.controller import Controller
+    from barnabas.server.endpoint import Endpoint
+    from barnabas.server.local_controller import LocalController
+    from barnabas.server.quorum_api import QuorumApi
+    from barnabas.server.request import Entry
+    from barnabas.server.shared_server import SharedServer
+
+
+class ControllerListeners:
+    """Bound when they are made; they serve from then on, active controller or not."""
+
+    def __init__(
+        self,
+        shared: SharedServer,
+        controller: Controller,
+        local: LocalController,
+        raft: QuorumApi,
+    ) -> None:
+        """Raises:
+        OSError: an address cannot be bound.
+        """
+        self._shared = shared
+        self.listeners: list[Listener] = []
+        # With the real ports.
+        self.bound: list[Endpoint] = []
+        self.watch = BrokerWatch(
+            shared.node_id, controller, shared.runtime.timer, lambda: shared.channel_doors
+        )
+        # Handlers find each other in it: an envelope holds another API's request.
+        self._handlers = HandlerTable(self._make_parts(local, raft), shared.statistics)
+        self._bind()
+
+    def serve(self) -> None:
+        """Read from those that have connected, and from all that will."""
+        for listener in self.listeners:
+            listener.serve()
+
+    def close(self) -> None:
+        """Close what is open; answers that are ready still leave."""
+        for listener in self.listeners:
+            listener.on_gone = None
+            listener.close()
+
+    def _make_parts(self, local: LocalController, raft: QuorumApi) -> ControllerListenerParts:
+        shared = self._shared
+        return ControllerListenerParts(
+            node_id=shared.node_id,
+            cluster_id=shared.cluster_id,
+            config=shared.config,
+            dynamic_config=shared.dynamic,
+            clock=shared.runtime.clock,
+            cluster=shared.cluster,
+            forwarding=local,
+            described_configs=DescribedConfigs(
+                shared.configuration, shared.dynamic, shared.cluster
+            ),
+            quorum=shared.quorum,
+            quotas=shared.quotas,
+            served=CONTROLLER_APIS,
+            alters_any_broker=True,
+            raft=raft,
+            watch=self.watch,
+            find=self._find,
+        )
+
+    def _find(self, api_key: int) -> Entry | None:
+        return self._handlers.find(api_key)
+
+    def _bind(self) -> None:
+        shared, runtime = self._shared, self._shared.runtime
+        # Those of clients do not count against those of nodes.
+        connections = ConnectionQuotas(
+            runtime.clock, shared.configuration.connections, quota_windows(shared.config)
+        )
+        for endpoint in shared.configuration.controller_endpoints:
+            services = RequestServices(endpoint.name, runtime.clock, shared.quotas)
+            listener = Listener(
+                endpoint,
+                shared.config,
+                shared.connection_doors,
+                connections,
+                Dispatcher(self._handlers, services).on_request,
+            )
+            listener.on_gone = self.watch.on_closed
+            self.bound.append(listener.bind(runtime.sockets))
+            self.listeners.append(listener)

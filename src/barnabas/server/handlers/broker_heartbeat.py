@@ -1,0 +1,32 @@
+"""BrokerHeartbeat: key 63, v0-2. A broker lives, and its connection is known as its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+    from barnabas.server.parts import ControllerListenerParts
+    from barnabas.server.request import Handle, RequestContext
+
+
+def handler(parts: ControllerListenerParts) -> Handle:
+    """The handler of this API."""
+    return BrokerHeartbeatHandler(parts).handle_broker_heartbeat
+
+
+class BrokerHeartbeatHandler:
+    """Tells the watch, then the controller."""
+
+    __slots__ = ("_controller", "_watch")
+
+    def __init__(self, parts: ControllerListenerParts) -> None:
+        self._controller = parts.forwarding
+        self._watch = parts.watch
+
+    def handle_broker_heartbeat(
+        self, context: RequestContext, request: BrokerHeartbeatRequest
+    ) -> None:
+        """Answered when what it comes to is committed."""
+        self._watch.on_heartbeat(context.connection, request.broker_id, request.broker_epoch)
+        self._controller.send(request, context.respond_exempt, asker=context)

@@ -1,0 +1,49 @@
+"""The APIs that a controller's listeners serve, with exactly the versions that they advertise.
+
+Kafka's 4.4 controllers have those for authentication and authorisation too; a test says which.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_table import ApiKey
+from barnabas.server.handlers.table import SERVED_APIS
+from barnabas.server.served_api import ServedApi
+
+# Served by the very handler that brokers have, where `forwarding` is the controller itself.
+_AS_BROKERS = (
+    ApiKey.API_VERSIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.DESCRIBE_QUORUM,
+)
+
+CONTROLLER_APIS: dict[int, ServedApi] = {
+    **{key: SERVED_APIS[key] for key in _AS_BROKERS},
+    ApiKey.FETCH: ServedApi(4, 18, "quorum_request"),
+    ApiKey.VOTE: ServedApi(0, 2, "quorum_request"),
+    ApiKey.BEGIN_QUORUM_EPOCH: ServedApi(0, 1, "quorum_request"),
+    ApiKey.END_QUORUM_EPOCH: ServedApi(0, 1, "quorum_request"),
+    ApiKey.ALTER_PARTITION: ServedApi(2, 3, "controller_request"),
+    ApiKey.ENVELOPE: ServedApi(0, 0, "envelope"),
+    ApiKey.FETCH_SNAPSHOT: ServedApi(0, 1, "quorum_request"),
+    ApiKey.DESCRIBE_CLUSTER: ServedApi(0, 2, "describe_controllers"),
+    ApiKey.BROKER_REGISTRATION: ServedApi(0, 4, "controller_request"),
+    ApiKey.BROKER_HEARTBEAT: ServedApi(0, 2, "broker_heartbeat"),
+    ApiKey.ALLOCATE_PRODUCER_IDS: ServedApi(0, 0, "controller_request"),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: ServedApi(0, 0, "controller_request"),
+    ApiKey.ADD_RAFT_VOTER: ServedApi(0, 1, "quorum_request"),
+    ApiKey.REMOVE_RAFT_VOTER: ServedApi(0, 0, "quorum_request"),
+    ApiKey.UPDATE_RAFT_VOTER: ServedApi(0, 0, "quorum_request"),
+}
+CONTROLLER_APIS = dict(sorted(CONTROLLER_APIS.items()))

@@ -1,0 +1,70 @@
+"""DescribeCluster on a controller's listener: key 60, v0-2. The controllers (KIP-919)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from barnabas.server.authorized_operations import CLUSTER_OPERATIONS
+
+if TYPE_CHECKING:
+    from barnabas.server.parts import NodeParts
+    from barnabas.server.request import Handle, RequestContext
+
+_BROKERS = 1
+_CONTROLLERS = 2
+
+
+def handler(parts: NodeParts) -> Handle:
+    """The handler of this API."""
+    return DescribeControllersHandler(parts).handle_describe_controllers
+
+
+class DescribeControllersHandler:
+    """Answers from the image and the quorum."""
+
+    __slots__ = ("_cluster", "_cluster_id", "_quorum")
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._cluster = parts.cluster
+        self._cluster_id = parts.cluster_id
+        self._quorum = parts.quorum
+
+    def handle_describe_controllers(
+        self, context: RequestContext, request: DescribeClusterRequest
+    ) -> DescribeClusterResponse:
+        """Controllers with a listener of the name that the request came in by."""
+        if request.endpoint_type != _CONTROLLERS:
+            error, words = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "There is no such endpoint type."
+            if request.endpoint_type == _BROKERS:
+                error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+                words = "This listener belongs to a controller, not to a broker."
+            return DescribeClusterResponse(
+                error_code=error,
+                error_message=words,
+                endpoint_type=_CONTROLLERS,
+                cluster_id="",
+                brokers=[],
+            )
+        controllers = [
+            DescribeClusterBroker(
+                broker_id=controller.id, host=endpoint.host, port=endpoint.port, rack=None
+            )
+            for controller in self._cluster.image.controllers.values()
+            if (endpoint := controller.listeners.get(context.listener_name)) is not None
+        ]
+        response = DescribeClusterResponse(
+            error_code=ErrorCode.NONE,
+            endpoint_type=_CONTROLLERS,
+            cluster_id=self._cluster_id,
+            controller_id=self._quorum.leader_and_epoch.leader_id,
+            brokers=controllers,
+        )
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        return response

@@ -1,0 +1,75 @@
+"""Says why a node does not get ready: which voters of the metadata quorum do not answer."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.server.reachability import PROBE_MS, probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.network.channel import ChannelDoors
+    from barnabas.network.network_error import NetworkError
+    from barnabas.runtime.timer import Cancellable
+
+_log = logging.getLogger(__name__)
+
+# After the start, then again and again.
+_FIRST_MS = 2_000.0
+_NEXT_MS = 10_000.0
+
+
+class QuorumWait:
+    """Looks now and then until it is told that there is nothing to wait for."""
+
+    def __init__(
+        self,
+        doors: ChannelDoors,
+        voters: Mapping[int, tuple[str, int]],
+        has_leader: Callable[[], bool],
+    ) -> None:
+        """Args:
+        voters: the other ones.
+        """
+        self._doors = doors
+        self._voters = voters
+        self._has_leader = has_leader
+        self._timer: Cancellable | None = doors.timer.call_later(_FIRST_MS, self._look)
+
+    def finish(self) -> None:
+        """The node is in its cluster, or stops."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = self._doors.timer.call_later(_NEXT_MS, self._look)
+        if self._has_leader():
+            _log.warning("Waiting for the active controller to take this node in")
+            return
+        silent: list[str] = []
+        for voter, (host, port) in sorted(self._voters.items()):
+            name = f"{voter} at {host}:{port}"
+            probe(self._doors, host, port, self._noting(name, silent))
+        self._doors.timer.call_later(PROBE_MS, lambda: self._tell(silent))
+
+    def _noting(self, name: str, silent: list[str]) -> Callable[[NetworkError | None], None]:
+        def note(error: NetworkError | None) -> None:
+            if error is not None:
+                silent.append(name)
+
+        return note
+
+    def _tell(self, silent: list[str]) -> None:
+        if self._timer is None:
+            return
+        if silent:
+            _log.warning(
+                "Waiting for the metadata quorum: no answer from voter %s. A majority of the "
+                "voters has to run",
+                ", ".join(silent),
+            )
+        else:
+            _log.warning("Waiting for the metadata quorum to elect a leader; all voters answer")

@@ -1,0 +1,244 @@
+"""Nodes that make a cluster, in virtual time: forming, forwarding, registering, failing over."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.api_table import API_ROWS, ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from barnabas.protocol.messages.envelope import EnvelopeRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.server.handlers.controller_table import CONTROLLER_APIS
+from barnabas.storage.errors import InconsistentDirectoryError
+from unit.server.simulated_cluster import CONTROLLER_PORT, SimulatedCluster, three_nodes
+
+ENOUGH_MS = 10_000
+
+
+def creation(name: str, replicas: int = 1, timeout_ms: int = ENOUGH_MS) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=name, num_partitions=3, replication_factor=replicas, assignments=[], configs=[]
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+
+
+def metadata(cluster: SimulatedCluster, node_id: int, *names: str) -> object:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    return cluster.ask(node_id, MetadataRequest(topics=topics), 12)
+
+
+def describing(endpoint_type: int) -> DescribeClusterRequest:
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=endpoint_type
+    )
+
+
+def test_three_nodes_form_a_quorum_and_all_brokers_are_let_in() -> None:
+    cluster = three_nodes()
+    for node_id in (1, 2, 3):
+        cluster.until(lambda node_id=node_id: cluster.live_brokers(node_id) == {1, 2, 3})
+        brokers = metadata(cluster, node_id).brokers
+        assert {(each.node_id, each.host) for each in brokers} == {
+            (number, f"node-{number}") for number in (1, 2, 3)
+        }
+
+
+def test_a_topic_that_any_node_is_asked_for_is_on_all() -> None:
+    cluster = three_nodes()
+    for node_id in (1, 2, 3):
+        name = f"topic-{node_id}"
+        response = cluster.ask(node_id, creation(name, replicas=3), 7)
+        assert response.topics[0].error_code == ErrorCode.NONE
+        for other in (1, 2, 3):
+            cluster.until(
+                lambda other=other, name=name: cluster.image(other).topics.by_name(name) is not None
+            )
+            partitions = metadata(cluster, other, name).topics[0].partitions
+            assert all(sorted(each.replica_nodes) == [1, 2, 3] for each in partitions)
+
+
+@pytest.mark.parametrize("version", [0, 4, 7])
+def test_the_answer_to_a_forwarded_request_is_in_its_own_version(version: int) -> None:
+    cluster = three_nodes()
+    asked = next(node_id for node_id in (1, 2, 3) if node_id != cluster.active)
+    response = cluster.ask(asked, creation("t"), version)
+    assert response.topics[0].error_code == ErrorCode.NONE
+    again = cluster.ask(asked, creation("t"), version)
+    assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_nodes_that_are_restarted_in_turn_come_back() -> None:
+    cluster = three_nodes()
+    assert cluster.ask(1, creation("t", replicas=3), 7).topics[0].error_code == ErrorCode.NONE
+    for node_id in (1, 2, 3):
+        before = cluster.image(node_id).brokers[node_id].epoch
+        cluster.stop(node_id)
+        cluster.launch(node_id)
+        cluster.until(lambda: cluster.ready == {1, 2, 3})
+        assert cluster.image(node_id).brokers[node_id].epoch > before
+    for node_id in (1, 2, 3):
+        cluster.until(lambda node_id=node_id: cluster.live_brokers(node_id) == {1, 2, 3})
+
+
+def test_brokers_and_controllers_may_be_processes_of_their_own() -> None:
+    roles = {1: "broker", 2: "broker", 101: "controller", 102: "controller", 103: "controller"}
+    cluster = SimulatedCluster(roles).start()
+    assert cluster.ask(1, creation("t", replicas=2), 7).topics[0].error_code == ErrorCode.NONE
+    cluster.until(lambda: cluster.image(2).topics.by_name("t") is not None)
+    cluster.kill(cluster.active)
+    assert cluster.ask(2, creation("u", replicas=2), 7).topics[0].error_code == ErrorCode.NONE
+    cluster.stop(2)
+    cluster.until(lambda: cluster.live_brokers(1) == {1})
+
+
+def test_a_lone_controller_serves_several_brokers() -> None:
+    roles = {1: "broker,controller", 2: "broker", 3: "broker"}
+    cluster = SimulatedCluster(roles).start()
+    assert cluster.ask(3, creation("t", replicas=3), 7).topics[0].error_code == ErrorCode.NONE
+    for node_id in roles:
+        cluster.until(lambda node_id=node_id: cluster.live_brokers(node_id) == {1, 2, 3})
+
+
+def test_producer_ids_of_several_brokers_differ() -> None:
+    cluster = three_nodes()
+    ids = [
+        cluster.ask(
+            node_id, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4
+        ).producer_id
+        for node_id in (1, 2, 3, 1)
+    ]
+    assert len(set(ids)) == 4
+    assert min(ids) >= 0
+
+
+def test_every_node_describes_the_quorum() -> None:
+    cluster = three_nodes()
+    asked = DescribeQuorumRequest(
+        topics=[
+            TopicDataRequest(
+                topic_name="__cluster_metadata",
+                partitions=[PartitionDataRequest(partition_index=0)],
+            )
+        ]
+    )
+    for node_id in (1, 2, 3):
+        response = cluster.ask(node_id, asked, 2)
+        partition = response.topics[0].partitions[0]
+        assert partition.leader_id == cluster.active
+        assert [each.replica_id for each in partition.current_voters] == [1, 2, 3]
+        assert [each.node_id for each in response.nodes] == [1, 2, 3]
+
+
+def test_a_controllers_listener_advertises_what_it_serves() -> None:
+    cluster = three_nodes()
+    response = cluster.ask(1, ApiVersionsRequest(), 2, CONTROLLER_PORT)
+    assert {each.api_key: (each.min_version, each.max_version) for each in response.api_keys} == {
+        key: (api.first_version, api.last_version) for key, api in CONTROLLER_APIS.items()
+    }
+
+
+def test_what_kafkas_controllers_serve_is_served_but_what_needs_authentication() -> None:
+    of_controllers = {key for key, row in API_ROWS.items() if "controller" in row.listeners}
+    assert of_controllers - CONTROLLER_APIS.keys() == {
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.UNREGISTER_CONTROLLER,
+    }
+    assert not CONTROLLER_APIS.keys() - of_controllers
+
+
+def test_a_controller_that_is_not_active_says_so() -> None:
+    cluster = three_nodes()
+    passive = next(node_id for node_id in (1, 2, 3) if node_id != cluster.active)
+    heartbeat = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=1,
+        current_metadata_offset=1,
+        want_fence=False,
+        want_shut_down=False,
+    )
+    response = cluster.ask(passive, heartbeat, 1, CONTROLLER_PORT)
+    assert response.error_code == ErrorCode.NOT_CONTROLLER
+    direct = cluster.ask(passive, creation("t"), 7, CONTROLLER_PORT)
+    assert direct.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize(
+    ("principal", "data", "error"),
+    [
+        (None, b"", ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (b"\x00\x09junk", b"", ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (b"\x00\x00\x05User\x02x\x00\x00", b"", ErrorCode.INVALID_REQUEST),
+        # Produce is nothing that brokers forward.
+        (b"\x00\x00\x05User\x02x\x00\x00", bytes(12), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_an_envelope_that_makes_no_sense_is_refused(
+    principal: bytes | None, data: bytes, error: ErrorCode
+) -> None:
+    cluster = three_nodes()
+    envelope = EnvelopeRequest(
+        request_data=data, request_principal=principal, client_host_address=bytes(4)
+    )
+    response = cluster.ask(cluster.active, envelope, 0, CONTROLLER_PORT)
+    assert response.error_code == error
+
+
+def test_a_request_is_answered_when_no_controller_is_found_in_its_time() -> None:
+    cluster = three_nodes()
+    for node_id in (2, 3):
+        cluster.kill(node_id)
+    response = cluster.ask(1, creation("t", timeout_ms=3_000), 7)
+    assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_node_of_several_does_not_found_a_cluster_of_its_own() -> None:
+    cluster = SimulatedCluster(dict.fromkeys((1, 2, 3), "broker,controller"), cluster_id="")
+    with pytest.raises(InconsistentDirectoryError, match=r"--set cluster\.id=UUID"):
+        cluster.launch(1)
+
+
+def test_a_directory_of_another_cluster_is_refused() -> None:
+    cluster = three_nodes()
+    cluster.kill(1)
+    cluster.settings["cluster.id"] = "AAAAAAAAAAAAAAAAAAAAAg"
+    with pytest.raises(InconsistentDirectoryError, match="AAAAAAAAAAAAAAAAAAAAAQ"):
+        cluster.launch(1)
+
+
+def test_a_broker_that_no_controller_takes_in_gives_up() -> None:
+    cluster = SimulatedCluster(
+        dict.fromkeys((1, 2, 3), "broker,controller"),
+        initial_broker_registration_timeout_ms="5000",
+    )
+    cluster.launch(1)
+    cluster.until(lambda: 1 in cluster.failures)
+    assert "initial.broker.registration.timeout.ms" in str(cluster.failures[1])
+
+
+def test_who_waits_for_a_quorum_says_which_voters_are_silent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = SimulatedCluster(dict.fromkeys((1, 2, 3), "broker,controller"))
+    cluster.launch(1)
+    cluster.world.run_for(4_000)
+    assert "no answer from voter 2 at node-2:9093, 3 at node-3:9093" in caplog.text
