@@ -1,3 +1,5 @@
+"""What a broker is started with: keys, defaults, refusals."""
+
 from __future__ import annotations
 
 import logging

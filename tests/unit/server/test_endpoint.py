@@ -1,3 +1,5 @@
+"""Addresses as configuration and people write them."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Blocks of producer ids: one is asked for at a time, and used up."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

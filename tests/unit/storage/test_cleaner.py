@@ -1,4 +1,4 @@
-"""Compaction: which records stay, which part of a log is touched, what the checkpoint says."""
+"""Compaction: which records stay, which part of a log is touched."""
 
 from __future__ import annotations
 
@@ -392,84 +392,6 @@ def test_compact_alone_deletes_only_what_lies_below_the_log_start() -> None:
     bench.clean()
     assert bench.log.log_start_offset == 1
     assert bench.offsets() == [1, 2]
-
-
-# -- the checkpoint -------------------------------------------------------------------------------
-
-
-def test_the_checkpoint_is_kafkas_file() -> None:
-    bench = CleanerBench()
-    bench.put((b"a", b"1"))
-    bench.seal_and_clean()
-    assert bench.disk.read("/data/cleaner-offset-checkpoint") == b"0\n1\ntopic 0 1\n"
-
-
-def test_after_a_restart_only_what_is_new_is_read_for_keys() -> None:
-    bench = CleanerBench()
-    bench.put((b"a", b"1"), (b"a", b"2"))
-    bench.seal_and_clean()
-    bench.reopen_cleanly()
-    bench.clean()
-    assert bench.cleaner.statistics.passes == 0
-
-
-def test_a_checkpoint_below_the_log_start_is_put_right() -> None:
-    bench = CleanerBench(replace(COMPACTED, segment_bytes=100))
-    for index in range(4):
-        bench.put((b"k%d" % index, bytes(20)))
-    bench.seal()
-    bench.clean()
-    assert bench.checkpoint() == 4
-    bench.cleaner.checkpoints.put(bench.data_directory, PARTITION, 1)
-    bench.log.maybe_increment_log_start_offset(3, "records deleted")
-    bench.clean()
-    assert bench.checkpoint() == 4
-    assert bench.log.segments.base_offsets[0] == 3
-
-
-def test_a_checkpoint_above_the_log_end_begins_anew() -> None:
-    bench = CleanerBench()
-    bench.put((b"a", b"1"), (b"a", b"2"))
-    bench.seal()
-    bench.cleaner.checkpoints.put(bench.data_directory, PARTITION, 99)
-    bench.clean()
-    assert bench.offsets() == [1]
-    assert bench.checkpoint() == 2
-
-
-def test_a_damaged_checkpoint_costs_a_pass_and_nothing_else() -> None:
-    bench = CleanerBench()
-    bench.put((b"a", b"1"), (b"a", b"2"))
-    bench.seal_and_clean()
-    bench.disk.write_atomically("/data/cleaner-offset-checkpoint", b"nonsense")
-    bench.reopen_cleanly()
-    bench.clean()
-    assert bench.offsets() == [1]
-    assert bench.checkpoint() == 2
-
-
-def test_a_log_that_was_cut_is_dirty_from_there() -> None:
-    bench = CleanerBench()
-    bench.put((b"a", b"1"))
-    bench.seal_and_clean()
-    bench.put((b"b", b"1"))
-    bench.seal_and_clean()
-    assert bench.checkpoint() == 2
-    bench.cleaner.before_cut(PARTITION, 1)
-    bench.log.truncate_to(1)
-    bench.cleaner.on_cut(PARTITION)
-    assert bench.checkpoint() == bench.log.segments.active.base_offset
-    bench.put((b"a", b"2"))
-    bench.seal_and_clean()
-    assert bench.pairs() == [(b"a", b"2")]
-
-
-def test_a_partition_that_is_gone_leaves_the_checkpoint() -> None:
-    bench = CleanerBench()
-    bench.put((b"a", b"1"))
-    bench.seal_and_clean()
-    bench.cleaner.on_gone(PARTITION, bench.data_directory)
-    assert bench.checkpoint() is None
 
 
 # -- called off, and failing ----------------------------------------------------------------------

@@ -1,3 +1,5 @@
+"""What a cluster of processes is started with."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
