@@ -1,7 +1,8 @@
 """What conformance tests share: one broker, topics of their own, raw requests.
 
 With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka the same tests run against an Apache Kafka, with HOST:PORT
-against that broker: a test that fails on Apache Kafka expects something wrong.
+against that broker: a test that fails on Apache Kafka expects something wrong. Clients that need
+what 4.0 dropped meet Apache Kafka 3.9 instead.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -51,20 +54,41 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
     return address
 
 
-@pytest.fixture(scope="session")
-def clients_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@contextmanager
+def _clients_broker(directory: Path, jars: str) -> Iterator[str]:
     """HOST:PORT for the clients' scenarios; another broker needs CLIENTS_SETTINGS too."""
     given = os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP")
     if given and given != "kafka":
         yield given
         return
-    directory = tmp_path_factory.mktemp("clients")
-    kind = KafkaProcess if given else BrokerProcess
-    process = kind(directory, CLIENTS_SETTINGS)
+    process: BrokerProcess | KafkaProcess
+    if given:
+        process = KafkaProcess(directory, CLIENTS_SETTINGS, jars)
+    else:
+        process = BrokerProcess(directory, CLIENTS_SETTINGS)
     try:
         yield process.start().bootstrap
     finally:
         process.close()
+
+
+@pytest.fixture(scope="session")
+def clients_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The broker that clients of today meet."""
+    with _clients_broker(tmp_path_factory.mktemp("clients"), "kafka") as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture(scope="session")
+def old_clients_bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The same broker, or the last Apache Kafka that speaks what these clients need."""
+    if os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP") != "kafka":
+        yield request.getfixturevalue("clients_bootstrap")
+        return
+    with _clients_broker(tmp_path_factory.mktemp("old-clients"), "kafka-3.9") as bootstrap:
+        yield bootstrap
 
 
 @pytest.fixture(scope="session")

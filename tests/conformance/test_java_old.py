@@ -24,7 +24,7 @@ Run = Callable[[list[tuple[str, str, str, int]]], list]
 
 
 @pytest.fixture(scope="module", params=["0.9.0.1", "0.10.2.2", "0.11.0.3"])
-def run(request: pytest.FixtureRequest, clients_bootstrap: str) -> Run:
+def run(request: pytest.FixtureRequest, old_clients_bootstrap: str) -> Run:
     """Runs actions one after the other in one process."""
     jars = f"kafka-clients-{request.param}"
     classes = java_classes(jars, PROGRAM)
@@ -34,7 +34,7 @@ def run(request: pytest.FixtureRequest, clients_bootstrap: str) -> Run:
     def do(actions: list[tuple[str, str, str, int]]) -> list:
         words = [str(word) for action in actions for word in action]
         done = subprocess.run(
-            [*command, clients_bootstrap, *words],
+            [*command, old_clients_bootstrap, *words],
             capture_output=True,
             text=True,
             timeout=60,
@@ -51,9 +51,9 @@ def wanted() -> list[list]:
 
 
 def test_what_an_old_producer_sends_is_read_by_old_and_new_consumers(
-    run: Run, clients_bootstrap: str
+    run: Run, old_clients_bootstrap: str
 ) -> None:
-    client = ClientProgram([], clients_bootstrap)
+    client = ClientProgram([], old_clients_bootstrap)
     topics = {compression: client_scenarios.make_topic(client) for compression in COMPRESSIONS}
     actions = [("produce", topic, name, COUNT) for name, topic in topics.items()]
     actions += [("consume", topic, f"group-{topic}", COUNT) for topic in topics.values()]
@@ -62,28 +62,30 @@ def test_what_an_old_producer_sends_is_read_by_old_and_new_consumers(
     assert results[len(topics) :] == [wanted()] * len(topics)
     for compression, topic in topics.items():
         assert client_scenarios.stored_compression(client, topic) == {compression}
-        assert read_by_librdkafka(clients_bootstrap, topic) == wanted()
+        assert read_by_librdkafka(old_clients_bootstrap, topic) == wanted()
 
 
-def test_what_new_producers_send_is_read_by_an_old_group(run: Run, clients_bootstrap: str) -> None:
-    client = ClientProgram([], clients_bootstrap)
+def test_what_new_producers_send_is_read_by_an_old_group(
+    run: Run, old_clients_bootstrap: str
+) -> None:
+    client = ClientProgram([], old_clients_bootstrap)
     topics = {compression: client_scenarios.make_topic(client) for compression in COMPRESSIONS}
     for compression, topic in topics.items():
-        fill_by_librdkafka(clients_bootstrap, topic, compression)
+        fill_by_librdkafka(old_clients_bootstrap, topic, compression)
     groups = {topic: f"group-{topic}" for topic in topics.values()}
     results = run([("consume", topic, groups[topic], COUNT) for topic in groups])
     assert results == [wanted()] * len(topics)
     for topic, group in groups.items():
-        consumer = Consumer({"bootstrap.servers": clients_bootstrap, "group.id": group})
+        consumer = Consumer({"bootstrap.servers": old_clients_bootstrap, "group.id": group})
         (found,) = consumer.committed([TopicPartition(topic, 0)], 10)
         consumer.close()
         assert found.offset == COUNT
 
 
 def test_an_old_producer_is_told_that_a_record_is_too_large(
-    run: Run, clients_bootstrap: str
+    run: Run, old_clients_bootstrap: str
 ) -> None:
-    client = ClientProgram([], clients_bootstrap)
+    client = ClientProgram([], old_clients_bootstrap)
     topic = client_scenarios.make_topic(client, max_message_bytes="2000")
     assert run([("too-large", topic, "-", 5000)]) == [True]
 

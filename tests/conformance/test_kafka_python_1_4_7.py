@@ -16,10 +16,12 @@ PROGRAM = Path(__file__).parent / "programs" / "kafka_python_program.py"
 
 
 @pytest.fixture(scope="module")
-def client(clients_bootstrap: str) -> ClientProgram:
+def client(old_clients_bootstrap: str) -> ClientProgram:
     folders = [python_package("kafka_python_1_4_7"), python_package("codecs")]
     path = os.pathsep.join(map(str, folders))
-    return ClientProgram([sys.executable, str(PROGRAM)], clients_bootstrap, {"PYTHONPATH": path})
+    return ClientProgram(
+        [sys.executable, str(PROGRAM)], old_clients_bootstrap, {"PYTHONPATH": path}
+    )
 
 
 def test_it_is_that_version(client: ClientProgram) -> None:

@@ -82,6 +82,8 @@ def test_times_bound_the_read(read: Read, fill: Fill, topic: str) -> None:
         endingTimestamp=1009,
     )
     assert offsets(frame) == [*((0, o) for o in range(4, 9)), (1, 8)]
+    ends = json.dumps({topic: {"0": 1002, "1": 1000, "2": 1000}})
+    assert offsets(read(subscribe=topic, endingOffsetsByTimestamp=ends)) == [(0, 0), (0, 1)]
     with pytest.raises(Exception, match="startingOffsetsByTimestampStrategy=latest"):
         read(subscribe=topic, startingTimestamp=5000).count()
 

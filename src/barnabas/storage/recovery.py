@@ -7,6 +7,7 @@ producer state is replayed from the last snapshot before it.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.producer_state import CompletedTxn
+
+_log = logging.getLogger(__name__)
 
 # Bytes that are checked before others have their turn: some tens of milliseconds.
 _SLICE_BYTES = 16 << 20
@@ -259,6 +262,12 @@ class LogLoader:
     def _drop(self, segments: list[Segment], first: int) -> None:
         """Delete the segments from `first` on, for good: what follows must not meet them again."""
         for segment in segments[first:]:
+            _log.warning(
+                "%s: %d bytes from offset %d on are deleted: what was before them is damaged",
+                self._directory,
+                segment.size,
+                segment.base_offset,
+            )
             segment.close()
             segment.delete_files()
         del segments[first:]
@@ -307,6 +316,14 @@ class LogLoader:
         if position == segment.size:
             segment.close()
             return end, True
+        _log.warning(
+            "%s: the last %d bytes of the segment of offset %d are cut off: they are no whole "
+            "batches; the log goes on at offset %d",
+            self._directory,
+            segment.size - position,
+            segment.base_offset,
+            end,
+        )
         segment.cut_at(position)
         return end, False
 

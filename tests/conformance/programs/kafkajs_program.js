@@ -104,10 +104,13 @@ const reading = async (bootstrap, topic, starts, take) => {
   const consumer = connect(bootstrap).consumer({ groupId, maxWaitTimeInMs: 200 })
   await consumer.connect()
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  // A group whose coordinator is not ready is begun anew by the client: seeking waits for the join.
+  const joined = new Promise(resolve => consumer.on(consumer.events.GROUP_JOIN, resolve))
   await consumer.run({
     autoCommit: false,
     eachMessage: async ({ partition, message }) => take(partition, message),
   })
+  await joined
   for (const [partition, offset] of starts) consumer.seek({ topic, partition, offset })
   return consumer
 }

@@ -66,7 +66,9 @@ def test_a_clean_marker_does_not_hide_a_torn_tail() -> None:
     assert offsets(bench) == [0, 1]
 
 
-def test_a_flipped_bit_above_the_recovery_point_ends_the_log_there() -> None:
+def test_a_flipped_bit_above_the_recovery_point_ends_the_log_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     bench = Bench(SMALL)
     bench.append_many(30)
     second = bench.log.segments[1]
@@ -74,6 +76,11 @@ def test_a_flipped_bit_above_the_recovery_point_ends_the_log_there() -> None:
     file.write_at(b"\xff\xff", 100)
     bench.kill_and_reopen(recovery_point=0)
     assert offsets(bench) == list(range(second.base_offset))
+    # Whoever runs the broker is told what is gone.
+    told = [record.getMessage() for record in caplog.records]
+    assert f"goes on at offset {second.base_offset}" in told[0]
+    assert len(told) > 1
+    assert all("are deleted" in each for each in told[1:])
     bench.append_many(1)
     assert offsets(bench) == list(range(second.base_offset + 1))
 
