@@ -1,3 +1,5 @@
+"""Relays between nodes: they pass bytes, delay, stall and cut them, link by link."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""The language of the stories: what its lines mean, and what is told of a wrong one."""
+
 from __future__ import annotations
 
 import pytest
