@@ -40,6 +40,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "doctor": LazyCommand(
         "barnabas.cli.doctor.commands", "doctor", "Find out what is wrong, and what to do."
     ),
+    "why": LazyCommand(
+        "barnabas.cli.why.commands", "why", "Explain why something waits, and what to do."
+    ),
     "top": LazyCommand("barnabas.cli.top.commands", "top", "Watch rates, lag and load, live."),
     "quotas": LazyCommand("barnabas.cli.quotas", "quotas", "List, set and unset client quotas."),
     "completion": LazyCommand(

@@ -14,7 +14,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.admin.reassignments import Reassignment
     from barnabas.client.admin.topic_partitions import PartitionState, TopicState
@@ -101,7 +101,7 @@ def take_snapshots(
     led = {tp: "latest" for tp, state in states.items() if state.leader != NO_LEADER}
     high_watermarks = client.admin.list_offsets(led)
     minima = _min_isr(client, list(topics))
-    moving = client.admin.list_reassignments(states if names else None)
+    moving = _reassignments(client, states if names else None)
     no_leader = ClientError("there is no leader to ask")
     return [
         PartitionSnapshot(
@@ -147,6 +147,16 @@ def _ends(
         else:
             found[node] = {tp: _offset(each) for tp, each in answer.items()}
     return found
+
+
+def _reassignments(
+    client: Client, wanted: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, Reassignment]:
+    """What moves; the rest is worth showing though no controller answers."""
+    try:
+        return client.admin.list_reassignments(wanted, once=True)
+    except ClientError:
+        return {}
 
 
 def _offset(found: ListedOffset | ClientError) -> int | ClientError:

@@ -8,7 +8,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["BrokerMetrics", "MetricsError", "parse_metrics", "scrape"]
+__all__ = ["BrokerMetrics", "MetricsError", "fetch_metrics", "parse_metrics", "scrape"]
 
 _TIMEOUT_S = 5.0
 _LINE = re.compile(r"(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
@@ -44,7 +44,16 @@ class BrokerMetrics:
 
 
 def scrape(address: str) -> BrokerMetrics:
-    """Read HOST:PORT.
+    """What `top` shows of the metrics at HOST:PORT.
+
+    Raises:
+        MetricsError: it does not answer, or not with metrics.
+    """
+    return broker_metrics(fetch_metrics(address))
+
+
+def fetch_metrics(address: str) -> dict[str, dict[Labels, float]]:
+    """All metrics at HOST:PORT, as `parse_metrics` gives them.
 
     Raises:
         MetricsError: it does not answer, or not with metrics.
@@ -57,7 +66,7 @@ def scrape(address: str) -> BrokerMetrics:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         hint = "start the broker with --metrics HOST:PORT, or set metrics.listener"
         raise MetricsError(f"{url}: {reason}; {hint}") from None
-    return broker_metrics(parse_metrics(text))
+    return parse_metrics(text)
 
 
 def parse_metrics(text: str) -> dict[str, dict[Labels, float]]:

@@ -172,11 +172,11 @@ class AdminClient:
         return self._sender.send(CONTROLLER, call)
 
     def list_reassignments(
-        self, wanted: Iterable[TopicPartition] | None = None
+        self, wanted: Iterable[TopicPartition] | None = None, *, once: bool = False
     ) -> dict[TopicPartition, reassignments.Reassignment]:
-        """The reassignments under way."""
+        """The reassignments under way; `once` makes one attempt."""
         call = reassignments.list_reassignments(wanted, self._timeout_ms)
-        return self._sender.send(CONTROLLER, call)
+        return self._sender.send(CONTROLLER, call, once=once)
 
     # Configs
 
@@ -298,9 +298,9 @@ class AdminClient:
         """The cluster's id, its controller and its brokers."""
         return self._sender.send(ANY_NODE, cluster_info.describe_cluster())
 
-    def describe_quorum(self) -> quorum.QuorumDescription:
-        """The metadata quorum."""
-        return self._sender.send(ANY_NODE, quorum.describe_quorum())
+    def describe_quorum(self, *, once: bool = False) -> quorum.QuorumDescription:
+        """The metadata quorum; `once` makes one attempt."""
+        return self._sender.send(ANY_NODE, quorum.describe_quorum(), once=once)
 
     def add_voter(
         self, node: int, directory_id: bytes, endpoints: Sequence[quorum.VoterEndpoint]

@@ -44,16 +44,19 @@ class AdminSender:
         self._coordinators = coordinators
         self._waiter = waiter
 
-    def send(self, to: int | CoordinatorOf, call: AdminCall[T]) -> T:
+    def send(self, to: int | CoordinatorOf, call: AdminCall[T], *, once: bool = False) -> T:
         """Send until it works, cannot work, or default.api.timeout.ms is over.
 
         Args:
             to: a node's id, ANY_NODE, CONTROLLER, or the coordinator of a group.
             call: what to send.
+            once: one attempt only.
 
         Raises:
             ClientError: it did not work.
         """
+        if once:
+            return self._waiter.wait(self._attempt(to, call), _name(call))
         return self._waiter.wait(self._retrying(to, call), _name(call))
 
     def send_each(

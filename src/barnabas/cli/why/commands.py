@@ -1,0 +1,222 @@
+"""`barnabas why`: say in words why something waits, and what to do."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.completing import complete_groups, complete_topics
+from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
+from barnabas.cli.why.reason import is_well
+from barnabas.cli.why.target import parse_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.cli.why.facts import PartitionFacts
+    from barnabas.cli.why.metric_facts import MetricFacts
+    from barnabas.cli.why.reason import Reason
+    from barnabas.cli.why.target import Target
+    from barnabas.client.facade import Client
+
+EXAMPLES = """\b
+Examples:
+  barnabas why                       everything that is not as it should be
+  barnabas why orders:0              why does its high watermark stand, its ISR shrink?
+  barnabas why orders:0@1234         why can that offset not be read?
+  barnabas why billing               why do the group's members wait?
+  barnabas why orders --json
+
+\b
+A name is looked for among topics and groups. Looks twice, --seconds apart, where something stands
+or lags, to tell what moves. All by the protocol: any Apache Kafka can be asked. Metrics listeners
+named by --metrics add what no API tells, such as producers that wait.
+Exit status: 0 nothing is wrong (notes are no failure), 1 something is, 2 wrong usage.
+"""
+# What does not answer is a finding: it is not waited for.
+_DEFAULTS = {
+    "request.timeout.ms": "3000",
+    "default.api.timeout.ms": "10000",
+    "socket.connection.setup.timeout.ms": "2000",
+}
+_MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wrong": bad}
+
+
+def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    names = complete_topics(ctx, parameter, incomplete)
+    return names + [n for n in complete_groups(ctx, parameter, incomplete) if n not in names]
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument(
+    "target", required=False, metavar="[TOPIC[:PARTITION[@OFFSET]]|GROUP]", shell_complete=_complete
+)
+@click.option("-g", "--group", "is_group", is_flag=True, help="The name is a group's.")
+@click.option("-t", "--topic", "is_topic", is_flag=True, help="The name is a topic's.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.1, 600), default=2.0, show_default=True, help="To look."
+)
+@click.option(
+    "-m",
+    "--metrics",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="A broker's metrics listener; may be given for each broker.",
+)
+@client_options
+def why(
+    target: str | None,
+    is_group: bool,
+    is_topic: bool,
+    seconds: float,
+    metrics: Sequence[str],
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Explain why a partition, an offset or a group does not move on, and what to do."""
+    from barnabas.cli.top.metrics import MetricsError
+    from barnabas.cli.why.metric_facts import gather_metrics
+
+    if is_group and is_topic:
+        raise click.UsageError("--group or --topic, not both")
+    wanted = None if target is None or is_group else parse_target(target)
+    try:
+        measured = gather_metrics(metrics)
+    except MetricsError as error:
+        problem(str(error))
+        sys.exit(EXIT_FAILED)
+    with connected(bootstrap, properties, _DEFAULTS) as client:
+        inquiry = _Inquiry(client, seconds, measured)
+        if target is None:
+            inquiry.ask_all()
+        elif is_group:
+            inquiry.ask_group(target)
+        elif wanted is not None and wanted.partition is not None:
+            inquiry.ask_partition(wanted)
+        else:
+            inquiry.ask_name(target, may_be_group=not is_topic)
+        answers = inquiry.answers
+    well = all(is_well(reasons) for _, reasons in answers)
+    if as_json:
+        echo_json(
+            {
+                "well": well,
+                "answers": [
+                    {"subject": subject, "reasons": [asdict(reason) for reason in reasons]}
+                    for subject, reasons in answers
+                ],
+            }
+        )
+    else:
+        _echo(answers)
+    if not well:
+        sys.exit(EXIT_FAILED)
+
+
+class _Inquiry:
+    """The questions of one run, and their answers."""
+
+    def __init__(self, client: Client, seconds: float, metrics: MetricFacts) -> None:
+        self._client = client
+        self._seconds = seconds
+        self._metrics = metrics
+        # What was asked about, and why it is so.
+        self.answers: list[tuple[str, list[Reason]]] = []
+
+    def ask_all(self) -> None:
+        """The brokers, every partition that is not well, and every group that waits."""
+        facts = self._partitions((), None)
+        self._add_partitions(facts, only_unwell=True)
+        for group in self._client.admin.list_groups():
+            reasons = self._group(group.group_id)
+            if any(reason.verdict == "wrong" for reason in reasons):
+                self.answers.append((f"group {group.group_id}", reasons))
+
+    def ask_name(self, name: str, *, may_be_group: bool) -> None:
+        """Whatever has that name."""
+        is_topic = name in self._client.topics(internal=True)
+        is_group = may_be_group and any(
+            each.group_id == name for each in self._client.admin.list_groups()
+        )
+        if is_group or (may_be_group and not is_topic):
+            self.ask_group(name)
+        if is_topic or not may_be_group:
+            self._add_partitions(self._partitions((name,), None), only_unwell=False)
+
+    def ask_group(self, name: str) -> None:
+        """A group."""
+        self.answers.append((f"group {name}", self._group(name)))
+
+    def ask_partition(self, target: Target) -> None:
+        """A partition, or an offset in it."""
+        from barnabas.cli.why.offset_reasons import offset_reasons
+        from barnabas.client.topic_partition import TopicPartition
+
+        assert target.partition is not None
+        tp = TopicPartition(target.name, target.partition)
+        found = self._partitions((target.name,), tp)
+        if not found:
+            count = len(self._client.partitions_for([tp.topic])[tp.topic])
+            problem(f"{tp.topic} has partitions 0 to {count - 1}")
+            sys.exit(EXIT_FAILED)
+        facts = found[0]
+        if target.offset is None:
+            self._add_partitions(found, only_unwell=False)
+            return
+        record = self._first_record(facts, target.offset)
+        reasons = offset_reasons(facts, target.offset, record)
+        self.answers.append((f"{tp} at {target.offset}", reasons))
+
+    def _partitions(
+        self, names: Sequence[str], only: tuple[str, int] | None
+    ) -> list[PartitionFacts]:
+        from barnabas.cli.why.gather import gather_partitions
+        from barnabas.client.topic_partition import TopicPartition
+
+        wanted = None if only is None else [TopicPartition(*only)]
+        return gather_partitions(self._client, names, wanted, self._seconds, self._metrics)
+
+    def _add_partitions(self, found: Sequence[PartitionFacts], *, only_unwell: bool) -> None:
+        from barnabas.cli.why.cluster_reasons import cluster_reasons
+        from barnabas.cli.why.partition_reasons import partition_reasons
+
+        if found:
+            reasons = cluster_reasons(found[0].brokers)
+            if reasons:
+                self.answers.append(("the cluster", reasons))
+        for facts in found:
+            reasons = partition_reasons(facts)
+            if not only_unwell or any(reason.verdict == "wrong" for reason in reasons):
+                self.answers.append((str(facts.partition), reasons))
+
+    def _group(self, name: str) -> list[Reason]:
+        from barnabas.cli.why.gather_group import gather_group
+        from barnabas.cli.why.group_reasons import group_reasons
+
+        return group_reasons(gather_group(self._client, name, self._seconds))
+
+    def _first_record(self, facts: PartitionFacts, offset: int) -> int | None:
+        """The first record that a consumer is given from `offset` on."""
+        watermark, start = facts.high_watermark, facts.log_start
+        if watermark is None or offset >= watermark or (start is not None and offset < start):
+            return None
+        with self._client.stream({facts.partition: (offset, watermark)}) as stream:
+            for record in stream.records():
+                return record.offset
+        return None
+
+
+def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:
+    for index, (subject, reasons) in enumerate(answers):
+        if index:
+            click.echo()
+        echo_line(strong(subject))
+        for reason in reasons:
+            echo_entry(_MARKS[reason.verdict](reason.verdict), reason.what, reason.remedy)
+    if not answers:
+        echo_line(good("nothing is wrong"), dim(": all partitions and groups are well"))

@@ -1,0 +1,271 @@
+"""Gathers the facts about partitions that `why` reasons from."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from barnabas.cli.partitions.snapshot import PartitionSnapshot, take_snapshots
+from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.errors import BrokerError, ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from barnabas.cli.why.metric_facts import MetricFacts
+    from barnabas.client.admin.partitions import ActiveProducer
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["gather_brokers", "gather_partitions"]
+
+_FOLLOWER_RATE = "follower.replication.throttled.rate"
+_FOLLOWERS = "follower.replication.throttled.replicas"
+_LAG_TIME = "replica.lag.time.max.ms"
+# Records older than that are said to be at least that old.
+_AGE_MS_MAX = 7 * 86_400_000
+_AGE_PRECISION_MS = 100
+
+
+def gather_brokers(
+    client: Client, snapshots: Iterable[PartitionSnapshot], *, rates: bool = False
+) -> BrokerFacts:
+    """The brokers, and which of them did not answer for their replicas."""
+    cluster = client.describe_cluster()
+    serving = frozenset(broker.id for broker in cluster.brokers)
+    silent = {
+        node: end
+        for snapshot in snapshots
+        for node, end in snapshot.ends.items()
+        # An answer with an error code is an answer.
+        if isinstance(end, ClientError) and not isinstance(end, BrokerError)
+    }
+    try:
+        leader = client.admin.describe_quorum(once=True).leader_id
+    except ClientError:
+        leader = -1
+    return BrokerFacts(
+        serving,
+        frozenset(broker.id for broker in cluster.fenced),
+        silent,
+        _follower_rates(client, serving - set(silent)) if rates else {},
+        leader if leader >= 0 else None,
+    )
+
+
+def _follower_rates(client: Client, brokers: Iterable[int]) -> dict[int, int]:
+    found = {}
+    for node, values in _broker_configs(client, brokers).items():
+        rate = values.get(_FOLLOWER_RATE)
+        if rate is not None and int(rate) < 2**63 - 1:
+            found[node] = int(rate)
+    return found
+
+
+def _broker_configs(client: Client, brokers: Iterable[int]) -> dict[int, dict[str, str]]:
+    resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in sorted(brokers)]
+    return {
+        int(resource.name): {e.name: e.value for e in entries if e.value is not None}
+        for resource, entries in client.admin.describe_configs(resources).items()
+        if not isinstance(entries, ClientError)
+    }
+
+
+def gather_partitions(
+    client: Client,
+    names: Sequence[str],
+    wanted: Iterable[TopicPartition] | None,
+    seconds: float,
+    metrics: MetricFacts,
+) -> list[PartitionFacts]:
+    """Look twice at partitions of the named topics.
+
+    Args:
+        client: of the cluster.
+        names: topics, all if none.
+        wanted: of their partitions only these; all if None.
+        seconds: between the looks, where anything is not as it should be.
+        metrics: what metrics listeners tell.
+
+    Raises:
+        ClientError: no such topic, or no broker answers.
+    """
+    only = None if wanted is None else set(wanted)
+    before = _snapshots(client, names, only)
+    now, elapsed = before, 0.0
+    if any(_may_move(each) for each in before.values()):
+        started = time.monotonic()
+        time.sleep(seconds)
+        now = _snapshots(client, names, only)
+        elapsed = time.monotonic() - started
+    troubled = [each for each in now.values() if each.out_of_sync or _may_move(each)]
+    brokers = gather_brokers(client, now.values(), rates=bool(troubled))
+    details = _Details(client, brokers, troubled)
+    starts = client.admin.list_offsets(dict.fromkeys(_led(now), "earliest"))
+    stable = client.admin.list_offsets(dict.fromkeys(_led(now), "latest"), read_committed=True)
+    facts = []
+    for tp, each in now.items():
+        start, end = starts.get(tp), stable.get(tp)
+        stable_offset = None if end is None or isinstance(end, ClientError) else end.offset
+        producers, transactions = details.open_transactions(each, stable_offset)
+        facts.append(
+            PartitionFacts(
+                before.get(tp, each),
+                each,
+                elapsed,
+                brokers,
+                None if start is None or isinstance(start, ClientError) else start.offset,
+                stable_offset,
+                producers,
+                transactions,
+                details.failed_directories(each),
+                details.throttled(tp),
+                details.lag_time_max_ms(each.state.leader),
+                details.uncommitted_since_ms(each),
+                details.behind_since_ms(each),
+                int(time.time() * 1000),
+                metrics.waiting_produces,
+                metrics.failed_fetches,
+            )
+        )
+    return facts
+
+
+def _snapshots(
+    client: Client, names: Sequence[str], only: set[TopicPartition] | None
+) -> dict[TopicPartition, PartitionSnapshot]:
+    return {
+        each.partition: each
+        for each in take_snapshots(client, names)
+        if only is None or each.partition in only
+    }
+
+
+def _may_move(snapshot: PartitionSnapshot) -> bool:
+    """Whether a second look tells more than the first."""
+    end, watermark = snapshot.end, snapshot.high_watermark
+    behind = end is not None and (not isinstance(watermark, int) or watermark < end)
+    return behind or (snapshot.state.leader >= 0 and bool(snapshot.out_of_sync))
+
+
+def _led(
+    snapshots: Mapping[TopicPartition, PartitionSnapshot],
+) -> list[TopicPartition]:
+    """Partitions whose leaders answer."""
+    return [tp for tp, each in snapshots.items() if each.end is not None]
+
+
+class _Details:
+    """What is asked only about partitions that are in trouble."""
+
+    def __init__(
+        self, client: Client, brokers: BrokerFacts, troubled: Sequence[PartitionSnapshot]
+    ) -> None:
+        self._client = client
+        self._brokers = brokers
+        self._troubled = {each.partition for each in troubled}
+        self._now_ms = int(time.time() * 1000)
+        answering = brokers.serving - set(brokers.silent)
+        replicas = {node for each in troubled for node in each.state.replicas} & answering
+        self._directories = client.admin.describe_log_dirs(sorted(replicas), once=True)
+        leaders = {each.state.leader for each in troubled} & answering
+        self._leader_configs = _broker_configs(client, leaders)
+        self._followers = self._throttled_followers({each.partition.topic for each in troubled})
+
+    def _throttled_followers(self, topics: Iterable[str]) -> dict[str, str]:
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
+        found = {}
+        for resource, entries in self._client.admin.describe_configs(resources).items():
+            for entry in () if isinstance(entries, ClientError) else entries:
+                if entry.name == _FOLLOWERS and entry.value:
+                    found[resource.name] = entry.value
+        return found
+
+    def throttled(self, tp: TopicPartition) -> frozenset[int]:
+        """Brokers that are throttled as followers of a partition, if they have a rate."""
+        value = self._followers.get(tp.topic, "")
+        if value == "*":
+            return self._brokers.serving
+        pairs = (pair.split(":") for pair in value.split(",") if ":" in pair)
+        return frozenset(int(node) for number, node in pairs if int(number) == tp.partition)
+
+    def lag_time_max_ms(self, leader: int) -> int:
+        """The leader's replica.lag.time.max.ms."""
+        return int(self._leader_configs.get(leader, {}).get(_LAG_TIME, "30000"))
+
+    def failed_directories(self, snapshot: PartitionSnapshot) -> dict[int, str]:
+        """Why replicas that should be on a broker are on none of its directories that work."""
+        found = {}
+        for node in snapshot.state.replicas:
+            directories = self._directories.get(node)
+            if directories is None or isinstance(directories, ClientError):
+                continue
+            failed = [each for each in directories if each.error is not None]
+            there = any(snapshot.partition in each.replicas for each in directories)
+            if failed and not there:
+                found[node] = ", ".join(f"{each.path}: {each.error}" for each in failed)
+        return found
+
+    def open_transactions(
+        self, snapshot: PartitionSnapshot, stable: int | None
+    ) -> tuple[list[ActiveProducer], dict[int, tuple[str, str]]]:
+        """Producers with an open transaction, and what coordinators call it."""
+        watermark = snapshot.high_watermark
+        if stable is None or not isinstance(watermark, int) or stable >= watermark:
+            return [], {}
+        tp = snapshot.partition
+        producers = self._client.admin.describe_producers([tp], once=True)[tp]
+        if isinstance(producers, ClientError):
+            return [], {}
+        opened = [each for each in producers if each.current_transaction_start_offset >= 0]
+        try:
+            listed = self._client.admin.list_transactions([each.producer_id for each in opened])
+        except ClientError:
+            listed = []
+        return opened, {each.producer_id: (each.transactional_id, each.state) for each in listed}
+
+    def uncommitted_since_ms(self, snapshot: PartitionSnapshot) -> int | None:
+        """When the first record that is not committed was written."""
+        watermark, end = snapshot.high_watermark, snapshot.end
+        if not isinstance(watermark, int) or end is None or watermark >= end:
+            return None
+        return self._written_ms(snapshot, watermark)
+
+    def behind_since_ms(self, snapshot: PartitionSnapshot) -> dict[int, int]:
+        """When the record was written that a replica out of sync needs next."""
+        found = {}
+        for node in snapshot.out_of_sync:
+            own, end = snapshot.end_of(node), snapshot.end
+            if own is not None and end is not None and own < end:
+                written = self._written_ms(snapshot, own)
+                if written is not None:
+                    found[node] = written
+        return found
+
+    def _written_ms(self, snapshot: PartitionSnapshot, offset: int) -> int | None:
+        """The timestamp of the record at `offset`, by bisection.
+
+        No API tells it for what is not committed; which offset is the first as late as a time is
+        told, also to a debugging consumer. None if it is older than a week, or not to be had.
+        """
+        early, late = self._now_ms - _AGE_MS_MAX, self._now_ms
+        if not self._begins_by(snapshot, early, offset):
+            return None
+        # At `early` the first record as late is not beyond `offset`, at `late` it is.
+        while late - early > _AGE_PRECISION_MS:
+            middle = (early + late) // 2
+            if self._begins_by(snapshot, middle, offset):
+                early = middle
+            else:
+                late = middle
+        return early
+
+    def _begins_by(self, snapshot: PartitionSnapshot, timestamp: int, offset: int) -> bool:
+        """Whether the first record that is as late as `timestamp` is at `offset` or before."""
+        tp, leader = snapshot.partition, snapshot.state.leader
+        answer = self._client.admin.list_replica_offsets({leader: {tp: timestamp}})[leader]
+        if isinstance(answer, ClientError):
+            return False
+        found = answer[tp]
+        return not isinstance(found, ClientError) and 0 <= found.offset <= offset

@@ -1,0 +1,158 @@
+"""Gathers the facts about a group that `why` reasons from."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from barnabas.cli.why.facts import GroupFacts, ReaderFacts
+from barnabas.cli.why.gather import gather_brokers
+from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.client.admin.groups import GroupDescription, GroupMember
+    from barnabas.client.facade import Client
+    from barnabas.client.list_offsets import ListedOffset
+    from barnabas.client.metadata_cache import TopicInfo
+
+__all__ = ["gather_group"]
+
+
+def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
+    """Look twice at a group.
+
+    Args:
+        client: of the cluster.
+        name: of the group.
+        seconds: between the looks, where members have records to read.
+
+    Raises:
+        ClientError: no broker answers.
+    """
+    coordinator = client.admin.coordinators([name])[name]
+    described = client.admin.describe_groups([name], once=True)[name]
+    brokers = gather_brokers(client, ())
+    if isinstance(coordinator, ClientError) or isinstance(described, ClientError):
+        return GroupFacts(name, described, coordinator, brokers, 0.0)
+    before = _committed(client, name)
+    readers = _readers(client, described, before, before)
+    elapsed = 0.0
+    if any(reader.lag and reader.reader for reader in readers):
+        started = time.monotonic()
+        time.sleep(seconds)
+        now = _committed(client, name)
+        elapsed = time.monotonic() - started
+        described = _again(client, described)
+        readers = _readers(client, described, before, now)
+    subscribed = {topic for member in described.members for topic in member.topics}
+    there = client.describe_topics()
+    read = {tp for member in described.members for tp in member.assignment}
+    unread = [
+        TopicPartition(topic, number)
+        for topic in sorted(subscribed & set(there))
+        for number in sorted(there[topic].partitions)
+        if (topic, number) not in read
+    ]
+    return GroupFacts(
+        name,
+        described,
+        coordinator,
+        brokers,
+        elapsed,
+        readers,
+        frozenset(subscribed - set(there)),
+        unread,
+        _fetch_quotas(client, {member.client_id for member in described.members}),
+    )
+
+
+def _again(client: Client, described: GroupDescription) -> GroupDescription:
+    found = client.admin.describe_groups([described.group_id], once=True)[described.group_id]
+    return described if isinstance(found, ClientError) else found
+
+
+def _committed(client: Client, name: str) -> dict[TopicPartition, int]:
+    return {tp: committed.offset for tp, committed in client.committed(name).items()}
+
+
+def _readers(
+    client: Client,
+    described: GroupDescription,
+    before: Mapping[TopicPartition, int],
+    now: Mapping[TopicPartition, int],
+) -> list[ReaderFacts]:
+    members = {tp: member for member in described.members for tp in member.assignment}
+    wanted = sorted({*now, *members})
+    if not wanted:
+        return []
+    topics = client.describe_topics()
+    # Of topics that are gone nothing is left to read.
+    there = [tp for tp in wanted if tp.topic in topics]
+    led = [tp for tp in there if _leader(topics, tp) >= 0]
+    admin = client.admin
+    starts = admin.list_offsets(dict.fromkeys(led, "earliest"))
+    watermarks = admin.list_offsets(dict.fromkeys(led, "latest"))
+    stable = admin.list_offsets(dict.fromkeys(led, "latest"), read_committed=True)
+    ends = _ends(client, topics, led)
+    return [
+        ReaderFacts(
+            tp,
+            before.get(tp),
+            now.get(tp),
+            _leader(topics, tp),
+            _offset(starts.get(tp)),
+            _offset(stable.get(tp)),
+            _offset(watermarks.get(tp)),
+            ends.get(tp),
+            _name(members[tp]) if tp in members else "",
+            members[tp].client_id if tp in members else "",
+        )
+        for tp in there
+    ]
+
+
+def _leader(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> int:
+    partition = topics[tp.topic].partitions.get(tp.partition)
+    return -1 if partition is None else partition.leader
+
+
+def _ends(
+    client: Client, topics: Mapping[str, TopicInfo], led: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Log end offsets of the leaders."""
+    wanted: dict[int, dict[TopicPartition, str | int]] = {}
+    for tp in led:
+        wanted.setdefault(_leader(topics, tp), {})[tp] = "latest"
+    found = {}
+    for answer in client.admin.list_replica_offsets(wanted).values():
+        for tp, each in {} if isinstance(answer, ClientError) else answer.items():
+            if not isinstance(each, ClientError):
+                found[tp] = each.offset
+    return found
+
+
+def _offset(found: ListedOffset | ClientError | None) -> int | None:
+    return None if found is None or isinstance(found, ClientError) else found.offset
+
+
+def _name(member: GroupMember) -> str:
+    who = member.instance_id or member.client_id or member.member_id
+    return f"{who} at {member.host}" if member.host else who
+
+
+def _fetch_quotas(client: Client, client_ids: Iterable[str]) -> dict[str, float]:
+    """Bytes per second by client id: its own quota, else the default of all client ids."""
+    try:
+        quotas = client.admin.describe_quotas({})
+    except ClientError:
+        return {}
+    found: dict[str, float] = {}
+    for client_id in client_ids:
+        for name in (client_id, None):
+            rate = quotas.get((("client-id", name),), {}).get("consumer_byte_rate")
+            if rate is not None:
+                found.setdefault(client_id, rate)
+    return found

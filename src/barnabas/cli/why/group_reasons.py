@@ -1,0 +1,309 @@
+"""Why the members of a group wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
+from barnabas.client.errors import ClientError
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cli.why.facts import GroupFacts, ReaderFacts
+    from barnabas.client.admin.groups import GroupDescription, GroupMember
+
+__all__ = ["group_reasons"]
+
+_OFFSETS = "__consumer_offsets"
+
+
+def group_reasons(facts: GroupFacts) -> list[Reason]:
+    """Everything that is the case with a group, the gravest first."""
+    described = facts.description
+    if isinstance(facts.coordinator, ClientError):
+        return [_no_coordinator(facts.coordinator)]
+    if isinstance(described, ClientError):
+        return [_no_description(described, facts.coordinator)]
+    if described.state == "Dead" and not facts.readers:
+        return [
+            wrong(
+                "no-such-group",
+                f"there is no group {facts.name}, and nothing was ever committed in its name",
+                "`barnabas groups list` shows all; a group is there once a member has joined",
+            )
+        ]
+    reasons = _state_reasons(facts, described)
+    reasons += [
+        wrong(
+            "topic-missing",
+            f"a member subscribes to {topic}, and there is no such topic",
+            f"`barnabas topics create {topic}`, or check the name",
+        )
+        for topic in sorted(facts.missing_topics)
+    ]
+    if facts.unread and described.state == "Stable":
+        shown = ", ".join(map(str, facts.unread[:5])) + (" ..." if len(facts.unread) > 5 else "")
+        reasons.append(
+            wrong(
+                "partitions-unread",
+                f"no member reads {shown}, though members subscribe to the topic",
+                "the group's assignor left them out; a new member, or one that leaves, has them "
+                "assigned anew",
+            )
+        )
+    reasons += [reason for reader in facts.readers for reason in _reader_reasons(facts, reader)]
+    lags = [reader.lag for reader in facts.readers]
+    if not any(lags) and not any(reason.verdict == "wrong" for reason in reasons):
+        reasons.append(ok("nothing-to-read", _nothing_to_read(facts)))
+    return reasons
+
+
+def _nothing_to_read(facts: GroupFacts) -> str:
+    if not facts.readers:
+        return "it has not committed anything, and no partition is assigned"
+    return (
+        f"all that is committed in the log has been read: lag 0 in {len(facts.readers)} "
+        f"partition{'' if len(facts.readers) == 1 else 's'}"
+    )
+
+
+def _no_coordinator(error: ClientError) -> Reason:
+    """FindCoordinator fails while __consumer_offsets, or its partition, has no leader."""
+    if error.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return wrong(
+            "no-coordinator",
+            f"the group has no coordinator: the partition of {_OFFSETS} that its name falls to has "
+            f"no leader, or the topic is not there yet",
+            f"`barnabas why {_OFFSETS}` says what its partitions lack",
+        )
+    return wrong(
+        "coordinator-unknown",
+        f"no broker says who coordinates the group: {error}",
+        "check that brokers answer: `barnabas doctor`",
+    )
+
+
+def _no_description(error: ClientError, coordinator: int) -> Reason:
+    if error.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return note(
+            "coordinator-loads",
+            f"broker {coordinator} has become the coordinator and is loading the groups' state; "
+            f"members wait until that is done",
+            f"look again; it takes the longer, the larger the partition of {_OFFSETS} is",
+        )
+    if error.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+        return note(
+            "coordinator-moves",
+            f"the coordinator is moving: broker {coordinator} says {error.error_code.name}",
+            f"look again; if it stays so: `barnabas why {_OFFSETS}`",
+        )
+    return wrong(
+        "coordinator-silent",
+        f"broker {coordinator} coordinates the group and does not answer: {error}",
+        f"look whether broker {coordinator} hangs or is paused; when another broker leads its "
+        f"partition of {_OFFSETS}, that one coordinates",
+    )
+
+
+def _state_reasons(facts: GroupFacts, described: GroupDescription) -> list[Reason]:
+    members = described.members
+    lag = sum(reader.lag or 0 for reader in facts.readers)
+    if described.state in ("Empty", "Dead"):
+        if not lag:
+            return [note("no-members", "it has no members: nobody reads in its name")]
+        return [
+            wrong(
+                "no-members",
+                f"it has no members: nobody reads in its name, and {lag} records wait",
+                "start a consumer; if one runs, its log says why it did not join (another "
+                "group.id, no connection to the coordinator, max.poll.interval.ms exceeded)",
+            )
+        ]
+    if described.state == "PreparingRebalance":
+        return [_preparing(members)]
+    if described.state == "CompletingRebalance":
+        return [
+            note(
+                "rebalance-completing",
+                f"a rebalance is under way: all {len(members)} members have joined, and wait for "
+                f"the one among them that assigns the partitions",
+                "look again; if it stays so, that member hangs in its assignor, and is thrown out "
+                "after its session.timeout.ms",
+            )
+        ]
+    reasons = _reconciling(described) if described.type == "consumer" else []
+    idle = [member for member in members if not member.assignment and not member.target]
+    if idle and described.state == "Stable":
+        names = ", ".join(_name(member) for member in idle[:5])
+        reasons.append(
+            note(
+                "members-idle",
+                f"{len(idle)} of {len(members)} members have nothing to read ({names}): there are "
+                f"no more partitions than other members",
+                "more partitions, or fewer members",
+            )
+        )
+    return reasons
+
+
+def _preparing(members: tuple[GroupMember, ...]) -> Reason:
+    """The protocol shows who is a member, not who has joined again."""
+    names = ", ".join(_name(member) for member in members[:8]) or "none yet"
+    return note(
+        "rebalance-preparing",
+        f"a rebalance is under way: the coordinator waits until all members have joined again, or "
+        f"for their rebalance time-out. Members are: {names}; the protocol does not tell which of "
+        f"them are missing",
+        "those who are slow are in the midst of processing: they join with their next poll, or are "
+        "thrown out after max.poll.interval.ms. Make that shorter, or max.poll.records smaller",
+    )
+
+
+def _reconciling(described: GroupDescription) -> list[Reason]:
+    """In the new protocol each member's epoch and target are known: who has to give up what."""
+    reasons = []
+    for member in described.members:
+        target = member.target or ()
+        extra = [tp for tp in member.assignment if tp not in target]
+        if extra:
+            shown = ", ".join(map(str, extra[:5]))
+            reasons.append(
+                note(
+                    "member-gives-up",
+                    f"{_name(member)} still has {shown}, which others are to read: they wait until "
+                    f"it has given it up",
+                    "it does so within its next poll, or is thrown out after max.poll.interval.ms",
+                )
+            )
+        elif 0 <= member.epoch < described.epoch:
+            reasons.append(
+                note(
+                    "member-behind",
+                    f"{_name(member)} is at epoch {member.epoch} of {described.epoch}: it has not "
+                    f"taken up its new assignment",
+                    "it does so with its next heartbeat",
+                )
+            )
+    return reasons
+
+
+def _name(member: GroupMember) -> str:
+    who = member.instance_id or member.client_id or member.member_id
+    return f"{who} at {member.host}" if member.host else who
+
+
+def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
+    """Why one partition is not read on."""
+    tp, position = reader.partition, reader.now
+    spec = f"{tp.topic}:{tp.partition}"
+    if reader.leader < 0 or reader.high_watermark is None:
+        return [
+            wrong(
+                "partition-unavailable",
+                f"{tp} has no leader, or it does not answer: nothing can be read from it",
+                f"`barnabas why {spec}`",
+            )
+        ]
+    if position is None:
+        if not reader.reader:
+            return []
+        return [
+            note(
+                "never-committed",
+                f"{tp}: {reader.reader} reads it, and nothing was committed yet: it begins by its "
+                f"auto.offset.reset",
+            )
+        ]
+    if reader.log_start is not None and position < reader.log_start:
+        return [
+            wrong(
+                "below-log-start",
+                f"{tp}: the position {position} is gone, the log starts at {reader.log_start}: "
+                f"{reader.log_start - position} records were deleted before they were read",
+                f"by auto.offset.reset the consumer goes on at the end, at the start, or fails; "
+                f"`barnabas groups reset {facts.name} --topic {tp.topic} --to-earliest` begins "
+                f"with what there is; longer retention keeps more",
+            )
+        ]
+    if reader.end is not None and position > reader.end:
+        return [
+            wrong(
+                "beyond-end",
+                f"{tp}: the position {position} is beyond the log's end {reader.end}: the topic "
+                f"was made anew, or records were lost by an unclean election",
+                f"`barnabas groups reset {facts.name} --topic {tp.topic} --to-latest`",
+            )
+        ]
+    if position > reader.high_watermark:
+        return [
+            note(
+                "beyond-watermark",
+                f"{tp}: the position {position} is beyond the high watermark "
+                f"{reader.high_watermark}: a new leader does not know it yet",
+                f"`barnabas why {spec}` if it stays so",
+            )
+        ]
+    return _waiting(facts, reader, position)
+
+
+def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reason]:
+    """The position is within the log."""
+    tp = reader.partition
+    spec = f"{tp.topic}:{tp.partition}"
+    lag = reader.lag or 0
+    if not lag:
+        if reader.end is not None and reader.high_watermark is not None:
+            uncommitted = reader.end - reader.high_watermark
+            if uncommitted:
+                return [
+                    note(
+                        "not-committed",
+                        f"{tp}: {uncommitted} records are written and not committed, so they are "
+                        f"not given to consumers",
+                        f"`barnabas why {spec}`",
+                    )
+                ]
+        return []
+    stable = reader.last_stable_offset
+    if stable is not None and position >= stable:
+        return [
+            note(
+                "open-transaction",
+                f"{tp}: the position {position} is at the last stable offset {stable}: a "
+                f"read_committed consumer waits for an open transaction, {lag} offsets wait",
+                f"`barnabas why {spec}` says whose it is",
+            )
+        ]
+    if not reader.reader:
+        # That nobody reads is said once, of the group.
+        return []
+    moved = position - reader.before if reader.before is not None else 0
+    if moved > 0:
+        rate = moved / facts.seconds if facts.seconds else 0.0
+        return [
+            ok(
+                "reads",
+                f"{tp}: {reader.reader} reads about {rate:.0f} records/s, {lag} are left, about "
+                f"{duration(1000 * lag / rate) if rate else '?'} at that pace",
+            )
+        ]
+    quota = facts.fetch_quotas.get(reader.client_id)
+    if quota is not None:
+        return [
+            note(
+                "quota",
+                f"{tp}: {lag} records wait; client id {reader.client_id} may fetch {quota:.0f} "
+                f"bytes/s, and has not committed in the {facts.seconds:.1f} s of looking",
+                "raise its consumer_byte_rate: `barnabas quotas list`",
+            )
+        ]
+    return [
+        wrong(
+            "reader-stands-still",
+            f"{tp}: {reader.reader} has it and keeps its membership, and has not committed in "
+            f"the {facts.seconds:.1f} s of looking; {lag} records wait from {position} on",
+            "it processes for long, has paused the partition, fails on that record again and "
+            "again, or commits seldom: look at its log; `barnabas consume "
+            f"{spec} --from {position} -n 1` shows the record",
+        )
+    ]

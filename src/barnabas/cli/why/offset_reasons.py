@@ -1,0 +1,71 @@
+"""Why an offset cannot be read, or not yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.why.partition_reasons import NO_LEADER, partition_reasons, transaction_reasons
+from barnabas.cli.why.reason import Reason, note, ok, wrong
+
+if TYPE_CHECKING:
+    from barnabas.cli.why.facts import PartitionFacts
+
+__all__ = ["offset_reasons"]
+
+
+def offset_reasons(facts: PartitionFacts, offset: int, found: int | None) -> list[Reason]:
+    """Where an offset stands in its partition, and what that is due to.
+
+    Args:
+        facts: of the partition.
+        offset: which one.
+        found: the offset of the first record that a consumer is given from `offset` on, None if it
+            was given none.
+    """
+    watermark, end = facts.high_watermark, facts.end
+    if facts.now.state.leader == NO_LEADER or end is None or watermark is None:
+        return partition_reasons(facts)
+    start = facts.log_start
+    if start is not None and offset < start:
+        return [
+            wrong(
+                "below-log-start",
+                f"offset {offset} is gone: the log starts at {start}. Retention deleted what was "
+                f"before, or somebody did (`topics purge`, DeleteRecords)",
+                f"read from {start} on; `barnabas configs describe topic {facts.partition.topic}` "
+                f"shows retention.ms and retention.bytes",
+            )
+        ]
+    if offset >= end:
+        return [
+            ok(
+                "not-written",
+                f"offset {offset} has not been written: the log ends at {end}"
+                + (", it is the next one" if offset == end else ""),
+            )
+        ]
+    if offset >= watermark:
+        head = note(
+            "not-committed",
+            f"offset {offset} is written and not committed: the high watermark is {watermark} of "
+            f"{end}, and consumers are given what is below it",
+        )
+        return [head, *partition_reasons(facts)]
+    if found is not None and found > offset:
+        reasons = [
+            ok(
+                "no-record",
+                f"offset {offset} has no record that consumers are given, the next one is {found}: "
+                f"it was compacted away, or is a transaction's marker or an aborted record",
+            )
+        ]
+    elif found is None:
+        reasons = [
+            ok("no-record", f"from offset {offset} on there is no record that consumers are given")
+        ]
+    else:
+        reasons = [ok("readable", f"offset {offset} is committed and can be read")]
+    stable = facts.last_stable_offset
+    if stable is not None and offset >= stable:
+        reasons += transaction_reasons(facts)
+    return reasons

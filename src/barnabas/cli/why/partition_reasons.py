@@ -1,0 +1,320 @@
+"""Why a partition does not move on: leader, high watermark, ISR, last stable offset.
+
+Arithmetic over facts; what each kind of reason rests on stands at its function.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
+from barnabas.cli.why.replica_reasons import replica_reason
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cli.why.facts import PartitionFacts
+    from barnabas.client.errors import ClientError
+
+__all__ = ["partition_reasons", "watermark_reasons"]
+
+NO_LEADER = -1
+
+
+def partition_reasons(facts: PartitionFacts) -> list[Reason]:
+    """Everything that is the case with a partition, the gravest first."""
+    state = facts.now.state
+    if state.leader == NO_LEADER:
+        return [_no_leader(facts)]
+    if facts.end is None:
+        return [_silent_leader(facts)]
+    reasons = watermark_reasons(facts)
+    reasons += [replica_reason(facts, replica) for replica in facts.now.out_of_sync]
+    reasons += transaction_reasons(facts)
+    moving = facts.now.reassignment
+    if moving is not None:
+        adding = _nodes(moving.adding) or "none"
+        removing = _nodes(moving.removing) or "none"
+        reasons.append(
+            note(
+                "reassignment",
+                f"it is moving: replicas are added on {adding}, removed from {removing}",
+                "`barnabas partitions reassign --status` shows how far, --cancel takes it back",
+            )
+        )
+    if state.leader != state.replicas[0] and state.replicas[0] in state.isr:
+        reasons.append(
+            note(
+                "not-preferred",
+                f"broker {state.leader} leads, though {state.replicas[0]} is preferred",
+                f"`barnabas partitions elect {_spec(facts)}`",
+            )
+        )
+    if all(reason.verdict == "ok" for reason in reasons):
+        reasons.insert(0, _well(facts))
+    return reasons
+
+
+def _well(facts: PartitionFacts) -> Reason:
+    state = facts.now.state
+    return ok(
+        "well",
+        f"broker {state.leader} leads in epoch {state.leader_epoch}, all replicas "
+        f"({_nodes(state.replicas)}) are in sync, high watermark {facts.high_watermark} of "
+        f"{facts.end}",
+    )
+
+
+def _no_leader(facts: PartitionFacts) -> Reason:
+    """No replica that has everything committed can lead: all of ISR and ELR are away."""
+    state = facts.now.state
+    complete = [*state.isr, *(node for node in state.elr or () if node not in state.isr)]
+    if not complete and state.last_known_elr:
+        complete = list(state.last_known_elr)
+    elsewhere = [node for node in state.replicas if node not in complete]
+    conditions = ", ".join(f"{node} {_condition(facts, node)}" for node in complete)
+    spec = _spec(facts)
+    remedy = f"start broker {_nodes(complete)}: then it leads again and nothing is lost"
+    if len(complete) > 1:
+        remedy = f"start one of the brokers {_nodes(complete)}: nothing is lost then"
+    if alive := [node for node in elsewhere if facts.brokers.condition(node) == "serves"]:
+        remedy += (
+            f"; if none ever returns, `barnabas partitions elect {spec} --unclean` lets "
+            f"{_nodes(alive)} lead without the records it lacks"
+        )
+    return wrong(
+        "no-leader",
+        f"it has no leader: nothing can be written or read. Only {_nodes(complete) or 'nobody'} "
+        f"surely has all committed records ({conditions or 'none is known'})",
+        remedy,
+    )
+
+
+def _condition(facts: PartitionFacts, node: int) -> str:
+    if node in facts.failed_directories:
+        return "has lost that disk"
+    return {
+        "serves": "runs",
+        "silent": "does not answer",
+        "fenced": "is fenced",
+        "gone": "is gone",
+    }[facts.brokers.condition(node)]
+
+
+def _silent_leader(facts: PartitionFacts) -> Reason:
+    """The controller has it as leader and lets it serve, and yet it does not answer us."""
+    leader = facts.now.state.leader
+    error = facts.now.ends.get(leader) or facts.brokers.silent.get(leader)
+    told = f" ({error})" if error is not None and not isinstance(error, int) else ""
+    if _code(error) == ErrorCode.KAFKA_STORAGE_ERROR or leader in facts.failed_directories:
+        return wrong(
+            "leader-disk-failed",
+            f"broker {leader} leads and has lost the disk it lies on"
+            f"{_reason_of_directory(facts, leader)}",
+            f"look at the disk and at the log of broker {leader}; another replica leads as soon "
+            f"as the controller has been told",
+        )
+    if _code(error) in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return note(
+            "leader-not-ready",
+            f"broker {leader} is to lead in epoch {facts.now.state.leader_epoch} and has not "
+            f"begun to{told}",
+            "it takes a moment; if it stays so, its metadata is behind: `barnabas quorum describe`",
+        )
+    return wrong(
+        "leader-silent",
+        f"broker {leader} leads and does not answer{told}: nothing can be written or read",
+        f"look whether broker {leader} hangs, is paused, or cannot be reached from here; when it "
+        f"no longer reaches the controller either, it is fenced after broker.session.timeout.ms "
+        f"and another one leads",
+    )
+
+
+def watermark_reasons(facts: PartitionFacts) -> list[Reason]:
+    """Why the high watermark is below the log end offset, or writes are refused."""
+    watermark, end = facts.high_watermark, facts.end
+    state, minimum = facts.now.state, facts.now.min_isr
+    assert end is not None
+    too_few = minimum is not None and len(state.isr) < minimum
+    if watermark is None:
+        return [_new_leader(facts)]
+    if too_few:
+        return [_under_min_isr(facts, watermark, end)]
+    if watermark >= end:
+        return []
+    in_the_way = [
+        node
+        for node in state.isr
+        if node != state.leader and (facts.now.end_of(node) or 0) <= watermark
+    ]
+    if facts.watermark_moved:
+        return [
+            ok(
+                "watermark-moves",
+                f"the high watermark moves: {watermark} of {end}, replication is at work",
+            )
+        ]
+    if not in_the_way:
+        return [_change_in_flight(facts, watermark, end)]
+    return [_in_the_way(facts, node, watermark, end) for node in in_the_way]
+
+
+def _new_leader(facts: PartitionFacts) -> Reason:
+    """OFFSET_NOT_AVAILABLE: a new leader's high watermark is below the start of its epoch."""
+    error = facts.now.high_watermark
+    assert not isinstance(error, int)
+    if _code(error) == ErrorCode.OFFSET_NOT_AVAILABLE:
+        return note(
+            "new-leader",
+            f"broker {facts.now.state.leader} leads since a moment ago (epoch "
+            f"{facts.now.state.leader_epoch}) and does not know the high watermark yet",
+            "it knows once the replicas in sync have fetched from it; if it stays so, one of "
+            f"{_nodes(facts.now.state.isr)} does not fetch",
+        )
+    return wrong("watermark-unknown", f"the leader does not tell the high watermark: {error}", "")
+
+
+def _under_min_isr(facts: PartitionFacts, watermark: int, end: int) -> Reason:
+    """Fewer in sync than min.insync.replicas: acks=all refused, and (KIP-966) nothing committed."""
+    state, minimum = facts.now.state, facts.now.min_isr
+    waits = f", {end - watermark} records wait above it" if end > watermark else ""
+    return wrong(
+        "under-min-isr",
+        f"only {len(state.isr)} of {len(state.replicas)} replicas are in sync ({_nodes(state.isr)})"
+        f" and min.insync.replicas is {minimum}: writes with acks=all are refused, and the high "
+        f"watermark stays at {watermark}{waits}{_waiting(facts)}",
+        f"bring {_nodes(facts.now.out_of_sync)} back, see below; or accept fewer copies: "
+        f"`barnabas configs set topic {facts.partition.topic} min.insync.replicas="
+        f"{max(1, len(state.isr))}`",
+    )
+
+
+def _in_the_way(facts: PartitionFacts, node: int, watermark: int, end: int) -> Reason:
+    """A member of the ISR whose end is not beyond the high watermark, which is the least end."""
+    behind = f"{end - watermark} records are not committed"
+    if facts.uncommitted_since_ms is not None:
+        oldest = duration(facts.now_ms - facts.uncommitted_since_ms)
+        behind += f", the oldest was written {oldest} ago"
+    leaves = (
+        f"after replica.lag.time.max.ms ({duration(facts.lag_time_max_ms)}) without catching up it "
+        f"leaves the ISR and the high watermark goes on without it"
+    )
+    condition = facts.brokers.condition(node)
+    if condition != "serves":
+        how = {
+            "silent": "is said to serve and does not answer",
+            "fenced": "is fenced",
+            "gone": "is not registered",
+        }[condition]
+        return wrong(
+            "isr-member-away",
+            f"the high watermark stays at {watermark}: broker {node} is in the ISR and {how}; "
+            f"{behind}{_waiting(facts)}",
+            f"look whether broker {node} hangs or is paused; {leaves}",
+        )
+    moved = facts.moved(node)
+    if moved:
+        rate = moved / facts.seconds if facts.seconds else 0.0
+        return note(
+            "isr-member-slow",
+            f"broker {node} is in the ISR and {facts.now.lag_of(node)} records behind, copying "
+            f"{rate:.0f} records/s; {behind}{_waiting(facts)}",
+            f"look at the disk and network of broker {node}; {leaves}",
+        )
+    return wrong(
+        "isr-member-stands-still",
+        f"the high watermark stays at {watermark}: broker {node} is in the ISR and has not copied "
+        f"anything in the {facts.seconds:.1f} s of looking; {behind}{_waiting(facts)}",
+        f"look at the log of broker {node}: does its fetcher from broker {facts.now.state.leader} "
+        f"fail, or can it not reach it? {leaves}",
+    )
+
+
+def _change_in_flight(facts: PartitionFacts, watermark: int, end: int) -> Reason:
+    """All of the ISR have more: what is proposed counts already (the maximal ISR), or it is late.
+
+    While a change of the ISR is proposed, the leader counts those whom it would add.
+    """
+    candidates = [
+        node for node in facts.now.out_of_sync if (facts.now.end_of(node) or 0) <= watermark
+    ]
+    if candidates:
+        return note(
+            "isr-change-in-flight",
+            f"all of the ISR ({_nodes(facts.now.state.isr)}) are beyond the high watermark "
+            f"{watermark} of {end}; as the leader waits, it has proposed to take "
+            f"{_nodes(candidates)} into the ISR, which counts already",
+            "the controller answers that in a moment; if not: `barnabas quorum describe`",
+        )
+    return note(
+        "watermark-late",
+        f"all of the ISR ({_nodes(facts.now.state.isr)}) are beyond the high watermark {watermark} "
+        f"of {end}: the leader learns it with their next fetches",
+        "look again; if it stays so, the log of the leader tells more",
+    )
+
+
+def transaction_reasons(facts: PartitionFacts) -> list[Reason]:
+    """Open transactions hold back the last stable offset, and with it read_committed consumers."""
+    stable, watermark = facts.last_stable_offset, facts.high_watermark
+    if stable is None or watermark is None or stable >= watermark:
+        return []
+    first = sorted(facts.open_transactions, key=lambda p: p.current_transaction_start_offset)
+    head = (
+        f"read_committed consumers see nothing from {stable} on, {watermark - stable} offsets below"
+        f" the high watermark"
+    )
+    if not first:
+        return [note("transaction-ends", f"{head}: a transaction is being completed", "look again")]
+    producer = first[0]
+    named = facts.transactions.get(producer.producer_id)
+    who = f"producer id {producer.producer_id} epoch {producer.producer_epoch}"
+    age = facts.now_ms - producer.last_timestamp
+    wrote = f"wrote last {duration(age)} ago" if producer.last_timestamp >= 0 else "has written"
+    others = f"; {len(first) - 1} more are open" if len(first) > 1 else ""
+    if named is None:
+        return [
+            wrong(
+                "transaction-hangs",
+                f"{head}: {who} has had a transaction open since offset "
+                f"{producer.current_transaction_start_offset} and {wrote}, and no coordinator "
+                f"tells of it{others}",
+                "if its producer is gone, abort it: Kafka's kafka-transactions.sh abort --topic "
+                f"{facts.partition.topic} --partition {facts.partition.partition} --start-offset "
+                f"{producer.current_transaction_start_offset}",
+            )
+        ]
+    name, state = named
+    return [
+        note(
+            "transaction-open",
+            f"{head}: transactional id {name} ({who}, {state}) has had a transaction open since "
+            f"offset {producer.current_transaction_start_offset} and {wrote}{others}",
+            "its producer commits or aborts it, or the coordinator aborts it after the producer's "
+            "transaction.timeout.ms",
+        )
+    ]
+
+
+def _waiting(facts: PartitionFacts) -> str:
+    """Producers that wait, as metrics listeners tell."""
+    return "".join(
+        f"; {count} produce request{'' if count == 1 else 's'} wait at {address}"
+        for address, count in facts.waiting_produces.items()
+    )
+
+
+def _reason_of_directory(facts: PartitionFacts, node: int) -> str:
+    reason = facts.failed_directories.get(node)
+    return f" ({reason})" if reason else ""
+
+
+def _code(error: int | ClientError | None) -> ErrorCode | None:
+    return None if error is None or isinstance(error, int) else error.error_code
+
+
+def _nodes(nodes: tuple[int, ...] | list[int]) -> str:
+    return ", ".join(map(str, nodes))
+
+
+def _spec(facts: PartitionFacts) -> str:
+    return f"{facts.partition.topic}:{facts.partition.partition}"

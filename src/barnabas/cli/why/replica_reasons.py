@@ -1,0 +1,132 @@
+"""Why a replica is not in the ISR."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.why.reason import Reason, duration, note, wrong
+from barnabas.client.errors import ClientError
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.cli.why.facts import PartitionFacts
+
+__all__ = ["replica_reason"]
+
+
+def replica_reason(facts: PartitionFacts, node: int) -> Reason:
+    """Why `node`, a replica, is out of sync; the first of these that is the case."""
+    moving = facts.now.reassignment
+    if moving is not None and node in moving.removing:
+        return note("replica-leaves", f"replica {node} is out of the ISR: it is being removed")
+    condition = facts.brokers.condition(node)
+    if condition == "gone":
+        return wrong(
+            "replica-gone",
+            f"replica {node} is out of the ISR: broker {node} is not registered"
+            f"{_since(facts, node)}",
+            f"start broker {node}, or move the replica: `barnabas partitions reassign "
+            f"{facts.partition.topic} --brokers {_others(facts)}`",
+        )
+    if condition == "fenced":
+        return wrong(
+            "replica-fenced",
+            f"replica {node} is out of the ISR: broker {node} is registered and fenced, so it was "
+            f"stopped, died, or does not reach the controller{_since(facts, node)}",
+            f"start broker {node}; if it runs, its log says why its heartbeats do not arrive",
+        )
+    if node in facts.failed_directories or _has_lost_disk(facts, node):
+        told = facts.failed_directories.get(node)
+        return wrong(
+            "replica-disk-failed",
+            f"replica {node} is out of the ISR: the log directory that it lies on has failed on "
+            f"broker {node}" + (f" ({told})" if told else ""),
+            f"look at the disk, then restart broker {node}; or move the replica to another one",
+        )
+    if condition == "silent":
+        return wrong(
+            "replica-silent",
+            f"replica {node} is out of the ISR: broker {node} is said to serve and does not answer "
+            f"({facts.brokers.silent[node]}){_since(facts, node)}",
+            f"look whether broker {node} hangs or is paused",
+        )
+    own = facts.now.ends.get(node)
+    if isinstance(own, ClientError) or own is None:
+        return note(
+            "replica-not-begun",
+            f"replica {node} is out of the ISR: broker {node} serves and has not begun to follow "
+            f"({own or 'it said nothing'})",
+            "it takes a moment; if it stays so, its metadata is behind: `barnabas quorum describe`",
+        )
+    return _lagging(facts, node)
+
+
+def _lagging(facts: PartitionFacts, node: int) -> Reason:
+    """The broker is there and answers for its replica."""
+    lag = facts.now.lag_of(node) or 0
+    moved = facts.moved(node) or 0
+    throttled = node in facts.throttled_followers and node in facts.brokers.follower_rates
+    leader_moved = facts.moved(facts.now.state.leader) or 0
+    if not lag:
+        return note(
+            "replica-caught-up",
+            f"replica {node} has caught up and is not in the ISR yet: the leader proposes it to "
+            f"the controller at its next fetch",
+            "look again; if it stays so, the controller refuses it or does not answer: `barnabas "
+            "quorum describe` and the leader's log",
+        )
+    since = _since(facts, node)
+    if throttled:
+        rate = facts.brokers.follower_rates[node]
+        return note(
+            "replica-throttled",
+            f"replica {node} is out of the ISR, {lag} records behind, and throttled to "
+            f"{rate} bytes/s{since}",
+            f"raise follower.replication.throttled.rate of broker {node}, or wait; `barnabas "
+            f"partitions reassign --status` takes the throttle off when nothing moves any more",
+        )
+    if moved > leader_moved or (moved and not leader_moved):
+        gain = (moved - leader_moved) / facts.seconds if facts.seconds else 0.0
+        left = f", about {duration(1000 * lag / gain)} more" if gain else ""
+        return note(
+            "replica-catches-up",
+            f"replica {node} is out of the ISR and catching up: {lag} records behind{left}{since}",
+            "wait until it is back in the ISR before another broker is stopped",
+        )
+    if moved:
+        return wrong(
+            "replica-too-slow",
+            f"replica {node} is out of the ISR, {lag} records behind, and does not gain: it copies "
+            f"{moved / facts.seconds:.0f} records/s while {leader_moved / facts.seconds:.0f} are "
+            f"written{since}",
+            f"look at the disk and network of broker {node}; raise num.replica.fetchers there if "
+            f"one core of it is busy",
+        )
+    metrics = "".join(
+        f"; {address} counts {count} partitions whose fetching failed"
+        for address, count in facts.failed_fetches.items()
+    )
+    return wrong(
+        "replica-stands-still",
+        f"replica {node} is out of the ISR, {lag} records behind, and has not copied anything in "
+        f"the {facts.seconds:.1f} s of looking{since}{metrics}",
+        f"look at the log of broker {node} for {facts.partition}: its fetcher from broker "
+        f"{facts.now.state.leader} fails or cannot reach it; a restart of broker {node} begins it "
+        f"anew",
+    )
+
+
+def _has_lost_disk(facts: PartitionFacts, node: int) -> bool:
+    end = facts.now.ends.get(node)
+    return isinstance(end, ClientError) and end.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _since(facts: PartitionFacts, node: int) -> str:
+    since = facts.behind_since_ms.get(node)
+    if since is None:
+        return ""
+    return f"; what it needs next was written {duration(facts.now_ms - since)} ago"
+
+
+def _others(facts: PartitionFacts) -> str:
+    return ",".join(str(broker) for broker in sorted(facts.brokers.serving))
