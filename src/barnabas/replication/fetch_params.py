@@ -24,6 +24,16 @@ def fetch_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
     return FetchIsolation.HIGH_WATERMARK
 
 
+def lookup_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
+    """How far a look-up of offsets sees: but for consumers everybody sees the log end.
+
+    So does the debugging consumer, who reads as consumers do; tools learn log end offsets so.
+    """
+    if replica_id != CONSUMER_REPLICA_ID:
+        return FetchIsolation.LOG_END
+    return fetch_isolation(replica_id, isolation_level)
+
+
 class FetchParams(msgspec.Struct):
     """The request as a whole."""
 

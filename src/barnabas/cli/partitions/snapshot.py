@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.configs import ConfigResource, ResourceType
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ class PartitionSnapshot:
         """Replicas outside of the ISR."""
         return tuple(r for r in self.state.replicas if r not in self.state.isr)
 
+    def is_silent(self, replica: int) -> bool:
+        """Whether its broker is said to serve and does not answer; an error code is an answer."""
+        end = self.ends.get(replica)
+        return isinstance(end, ClientError) and not isinstance(end, BrokerError)
+
     @property
     def marks(self) -> tuple[str, ...]:
         """What is not as it should be, the worst first."""
@@ -67,6 +72,8 @@ class PartitionSnapshot:
         in_sync = len(self.state.isr)
         if self.state.leader == NO_LEADER:
             found.append("offline")
+        elif self.is_silent(self.state.leader):
+            found.append("leader-silent")
         if self.min_isr is not None and self.state.leader != NO_LEADER:
             if in_sync < self.min_isr:
                 found.append("under-min-isr")
@@ -74,6 +81,8 @@ class PartitionSnapshot:
                 found.append("at-min-isr")
         if self.out_of_sync and self.state.leader != NO_LEADER:
             found.append("under-replicated")
+        elif any(self.is_silent(r) for r in self.state.replicas if r != self.state.leader):
+            found.append("replica-silent")
         if self.reassignment is not None:
             found.append("moving")
         if self.state.replicas and self.state.leader not in (NO_LEADER, self.state.replicas[0]):
@@ -98,18 +107,22 @@ def take_snapshots(
     if not states:
         return []
     ends = _ends(client, states)
-    led = {tp: "latest" for tp, state in states.items() if state.leader != NO_LEADER}
+    # Whoever was silent is not asked again: each time costs the request's time-out.
+    told = {
+        tp: ends.get(state.leader, {}).get(tp, ClientError("there is no leader to ask"))
+        for tp, state in states.items()
+    }
+    led = {tp: "latest" for tp, end in told.items() if isinstance(end, int)}
     high_watermarks = client.admin.list_offsets(led)
     minima = _min_isr(client, list(topics))
     moving = _reassignments(client, states if names else None)
-    no_leader = ClientError("there is no leader to ask")
     return [
         PartitionSnapshot(
             tp,
             state,
             topics[tp.topic].is_internal,
             minima.get(tp.topic),
-            _offset(high_watermarks.get(tp, no_leader)),
+            _watermark(high_watermarks.get(tp), told[tp]),
             {node: ends[node][tp] for node in state.replicas if tp in ends.get(node, {})},
             moving.get(tp),
         )
@@ -161,6 +174,16 @@ def _reassignments(
 
 def _offset(found: ListedOffset | ClientError) -> int | ClientError:
     return found if isinstance(found, ClientError) else found.offset
+
+
+def _watermark(
+    found: ListedOffset | ClientError | None, end: int | ClientError
+) -> int | ClientError:
+    """What the leader told; why it was not asked, if it was not."""
+    if found is None:
+        assert isinstance(end, ClientError)
+        return end
+    return _offset(found)
 
 
 def _min_isr(client: Client, names: Sequence[str]) -> dict[str, int]:

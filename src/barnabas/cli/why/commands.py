@@ -43,6 +43,7 @@ _DEFAULTS = {
     "default.api.timeout.ms": "10000",
     "socket.connection.setup.timeout.ms": "2000",
 }
+_SUBJECTS = 6
 _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wrong": bad}
 
 
@@ -212,10 +213,19 @@ class _Inquiry:
 
 
 def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:
-    for index, (subject, reasons) in enumerate(answers):
+    # What is the same for many partitions is said once.
+    merged: list[tuple[list[str], Sequence[Reason]]] = []
+    for subject, reasons in answers:
+        same = next((each for each in merged if list(each[1]) == list(reasons)), None)
+        if same is None:
+            merged.append(([subject], reasons))
+        else:
+            same[0].append(subject)
+    for index, (subjects, reasons) in enumerate(merged):
         if index:
             click.echo()
-        echo_line(strong(subject))
+        more = f" and {len(subjects) - _SUBJECTS} more" if len(subjects) > _SUBJECTS else ""
+        echo_line(strong(", ".join(subjects[:_SUBJECTS]) + more))
         for reason in reasons:
             echo_entry(_MARKS[reason.verdict](reason.verdict), reason.what, reason.remedy)
     if not answers:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.cli.partitions.snapshot import PartitionSnapshot, take_snapshots
 from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
 from barnabas.client.admin.configs import ConfigResource, ResourceType
-from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,8 +38,7 @@ def gather_brokers(
         node: end
         for snapshot in snapshots
         for node, end in snapshot.ends.items()
-        # An answer with an error code is an answer.
-        if isinstance(end, ClientError) and not isinstance(end, BrokerError)
+        if isinstance(end, ClientError) and snapshot.is_silent(node)
     }
     try:
         leader = client.admin.describe_quorum(once=True).leader_id

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["gather_group"]
 
+_AGAIN_S = 0.2
+
 
 def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
     """Look twice at a group.
@@ -32,7 +34,7 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
     Raises:
         ClientError: no broker answers.
     """
-    coordinator = client.admin.coordinators([name])[name]
+    coordinator = _coordinator(client, name, seconds)
     described = client.admin.describe_groups([name], once=True)[name]
     brokers = gather_brokers(client, ())
     if isinstance(coordinator, ClientError) or isinstance(described, ClientError):
@@ -67,6 +69,19 @@ def gather_group(client: Client, name: str, seconds: float) -> GroupFacts:
         unread,
         _fetch_quotas(client, {member.client_id for member in described.members}),
     )
+
+
+def _coordinator(client: Client, name: str, seconds: float) -> int | ClientError:
+    """The group's coordinator.
+
+    Asked again for a while: a cluster's first such question makes the topic that they are found by.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        found = client.admin.coordinators([name])[name]
+        if isinstance(found, int) or not found.retriable or time.monotonic() >= deadline:
+            return found
+        time.sleep(_AGAIN_S)
 
 
 def _again(client: Client, described: GroupDescription) -> GroupDescription:

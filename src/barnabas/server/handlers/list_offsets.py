@@ -18,7 +18,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from barnabas.replication.fetch_params import DEBUGGING_REPLICA_ID, fetch_isolation
+from barnabas.replication.fetch_params import DEBUGGING_REPLICA_ID, lookup_isolation
 from barnabas.replication.offset_lookup import EARLIEST
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -104,7 +104,7 @@ class ListOffsetsHandler:
             TopicPartition(topic, asked.partition_index),
             asked.timestamp,
             asked.max_num_offsets,
-            fetch_isolation(replica_id, 0),
+            lookup_isolation(replica_id, 0),
             only_leader=replica_id != DEBUGGING_REPLICA_ID,
         )
         if isinstance(offsets, ErrorCode):
@@ -125,7 +125,7 @@ class ListOffsetsHandler:
         result = self._replicas.list_offset(
             TopicPartition(topic, asked.partition_index),
             asked.timestamp,
-            fetch_isolation(request.replica_id, request.isolation_level),
+            lookup_isolation(request.replica_id, request.isolation_level),
             asked.current_leader_epoch,
             only_leader=request.replica_id != DEBUGGING_REPLICA_ID,
         )

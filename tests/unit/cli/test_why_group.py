@@ -1,0 +1,150 @@
+"""Each class of reason why a group's members wait, from the facts it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from barnabas.cli.why.facts import BrokerFacts, GroupFacts, ReaderFacts
+from barnabas.cli.why.group_reasons import group_reasons
+from barnabas.cli.why.reason import Reason
+from barnabas.client.admin.groups import GroupDescription, GroupMember
+from barnabas.client.errors import DisconnectedError, broker_error
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+BROKERS = BrokerFacts(frozenset({1, 2, 3}), controller=1)
+
+
+def member(name: str, *assignment: TopicPartition, **more: Any) -> GroupMember:
+    return GroupMember(f"{name}-1", None, name, "10.0.0.1", ("t",), assignment, **more)
+
+
+def described(state: str, *members: GroupMember, kind: str = "classic", epoch: int = -1) -> Any:
+    return GroupDescription("g", kind, state, "consumer", "range", members, epoch)
+
+
+def reader(position: int | None, **more: Any) -> ReaderFacts:
+    given = {"before": position, "leader": 1, "log_start": 0, "last_stable_offset": 100}
+    given |= {"high_watermark": 100, "end": 100, "reader": "a at 10.0.0.1", "client_id": "a"}
+    return ReaderFacts(ZERO, now=position, **{**given, **more})
+
+
+def group(description: Any, *readers: ReaderFacts, **more: Any) -> GroupFacts:
+    coordinator = more.pop("coordinator", 1)
+    return GroupFacts("g", description, coordinator, BROKERS, 2.0, readers, **more)
+
+
+def kinds(reasons: list[Reason]) -> list[str]:
+    for reason in reasons:
+        assert reason.what
+        assert reason.remedy or reason.verdict != "wrong", reason
+    return [reason.kind for reason in reasons]
+
+
+STABLE = described("Stable", member("a", ZERO))
+
+
+def test_a_group_that_has_read_everything() -> None:
+    (reason,) = group_reasons(group(STABLE, reader(100)))
+    assert (reason.kind, reason.verdict) == ("nothing-to-read", "ok")
+    assert kinds(group_reasons(group(described("Stable", member("a"))))) == [
+        "members-idle",
+        "nothing-to-read",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "coordinator-loads"),
+        (ErrorCode.NOT_COORDINATOR, "coordinator-moves"),
+    ],
+)
+def test_a_coordinator_that_is_not_ready(code: ErrorCode, kind: str) -> None:
+    (reason,) = group_reasons(group(broker_error(code, "g")))
+    assert (reason.kind, reason.verdict) == (kind, "note")
+
+
+def test_a_coordinator_that_is_not_there() -> None:
+    silence = DisconnectedError("h:1", "no answer")
+    assert kinds(group_reasons(group(silence))) == ["coordinator-silent"]
+    none = broker_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "g")
+    (reason,) = group_reasons(group(none, coordinator=none))
+    assert reason.kind == "no-coordinator"
+    assert "barnabas why __consumer_offsets" in reason.remedy
+    assert kinds(group_reasons(group(silence, coordinator=silence))) == ["coordinator-unknown"]
+
+
+def test_a_group_that_is_not_there() -> None:
+    assert kinds(group_reasons(group(described("Dead")))) == ["no-such-group"]
+
+
+def test_a_group_without_members() -> None:
+    (reason,) = group_reasons(group(described("Empty"), reader(60, reader="", client_id="")))
+    assert reason.kind == "no-members"
+    assert "40 records wait" in reason.what
+    found = group_reasons(group(described("Empty"), reader(100, reader="", client_id="")))
+    assert [reason.verdict for reason in found] == ["note", "ok"]
+
+
+def test_a_rebalance_of_the_classic_protocol() -> None:
+    found = group_reasons(group(described("PreparingRebalance", member("a"), member("b"))))
+    assert kinds(found)[0] == "rebalance-preparing"
+    assert "a at 10.0.0.1, b at 10.0.0.1" in found[0].what
+    found = group_reasons(group(described("CompletingRebalance", member("a"), member("b"))))
+    assert kinds(found)[0] == "rebalance-completing"
+
+
+def test_a_rebalance_of_the_new_protocol_names_who_holds_it_up() -> None:
+    holding = member("a", ZERO, ONE, target=(ZERO,), epoch=4)
+    waiting = member("b", target=(ONE,), epoch=4)
+    state = described("Reconciling", holding, waiting, kind="consumer", epoch=5)
+    found = group_reasons(group(state, reader(100)))
+    assert kinds(found)[:2] == ["member-gives-up", "member-behind"]
+    assert "a at 10.0.0.1 still has t-1" in found[0].what
+    assert "b at 10.0.0.1 is at epoch 4 of 5" in found[1].what
+
+
+def test_members_and_topics_that_do_not_fit() -> None:
+    state = described("Stable", member("a", ZERO), member("b"))
+    found = group_reasons(group(state, reader(100), missing_topics=frozenset({"u"}), unread=[ONE]))
+    assert kinds(found) == ["members-idle", "topic-missing", "partitions-unread"]
+    assert "b at 10.0.0.1" in found[0].what
+    assert "t-1" in found[2].what
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind"),
+    [
+        (reader(60, leader=-1), "partition-unavailable"),
+        (reader(60, high_watermark=None), "partition-unavailable"),
+        (reader(None), "never-committed"),
+        (reader(5, log_start=10), "below-log-start"),
+        (reader(120), "beyond-end"),
+        (reader(120, end=130), "beyond-watermark"),
+        (reader(100, end=130), "not-committed"),
+        (reader(60, last_stable_offset=60), "open-transaction"),
+        (reader(60, before=40), "reads"),
+        (reader(60), "reader-stands-still"),
+    ],
+)
+def test_a_partition_is_not_read_on(facts: ReaderFacts, kind: str) -> None:
+    assert kind in kinds(group_reasons(group(STABLE, facts)))
+
+
+def test_what_is_read_tells_its_pace() -> None:
+    found = group_reasons(group(STABLE, reader(60, before=40)))
+    assert "10 records/s, 40 are left, about 4.0 s" in found[0].what
+    assert found[0].verdict == "ok"
+
+
+def test_a_quota_explains_a_reader_that_is_slow() -> None:
+    facts = group(STABLE, reader(60))
+    assert kinds(group_reasons(replace(facts, fetch_quotas={"a": 1000.0}))) == ["quota"]
+    assert kinds(group_reasons(replace(facts, fetch_quotas={"b": 1000.0}))) == [
+        "reader-stands-still"
+    ]

@@ -1,0 +1,316 @@
+"""Each class of reason why a partition does not move on, from the facts it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from barnabas.cli.partitions.snapshot import PartitionSnapshot
+from barnabas.cli.why.cluster_reasons import cluster_reasons
+from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
+from barnabas.cli.why.offset_reasons import offset_reasons
+from barnabas.cli.why.partition_reasons import partition_reasons
+from barnabas.cli.why.reason import Reason, duration
+from barnabas.client.admin.partitions import ActiveProducer
+from barnabas.client.admin.reassignments import Reassignment
+from barnabas.client.admin.topic_partitions import PartitionState
+from barnabas.client.errors import BrokerError, ClientError, DisconnectedError, broker_error
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+
+TP = TopicPartition("orders", 0)
+NOW_MS = 1_000_000
+SILENCE = DisconnectedError("h:3", "no answer")
+
+
+def snapshot(
+    ends: Mapping[int, int | ClientError],
+    watermark: int | ClientError,
+    *,
+    isr: tuple[int, ...] = (1, 2, 3),
+    leader: int = 1,
+    min_isr: int = 2,
+    **more: Any,
+) -> PartitionSnapshot:
+    elr, last_known = more.pop("elr", ()), more.pop("last_known_elr", ())
+    state = PartitionState(0, leader, 5, (1, 2, 3), isr, elr, last_known, ())
+    return PartitionSnapshot(TP, state, False, min_isr, watermark, ends, **more)
+
+
+def facts(
+    now: PartitionSnapshot, before: PartitionSnapshot | None = None, **more: Any
+) -> PartitionFacts:
+    brokers = more.pop("brokers", BrokerFacts(frozenset({1, 2, 3}), controller=1))
+    return PartitionFacts(before or now, now, 2.0, brokers, now_ms=NOW_MS, **more)
+
+
+def kinds(reasons: list[Reason]) -> list[str]:
+    for reason in reasons:
+        assert reason.what
+        assert reason.remedy or reason.verdict != "wrong", reason
+    return [reason.kind for reason in reasons]
+
+
+def without(*brokers: int, **more: Any) -> BrokerFacts:
+    return BrokerFacts(frozenset({1, 2, 3} - set(brokers)), controller=1, **more)
+
+
+def test_a_partition_without_trouble_is_well() -> None:
+    (reason,) = partition_reasons(facts(snapshot({1: 9, 2: 9, 3: 9}, 9)))
+    assert (reason.kind, reason.verdict) == ("well", "ok")
+
+
+# No leader
+
+
+def test_without_a_leader_the_last_in_sync_are_named() -> None:
+    now = snapshot({}, broker_error(5, "x"), isr=(2,), leader=-1)
+    (reason,) = partition_reasons(facts(now, brokers=without(2, fenced=frozenset({2}))))
+    assert reason.kind == "no-leader"
+    assert "Only 2 surely has all committed records (2 is fenced)" in reason.what
+    assert "start broker 2" in reason.remedy
+    assert "elect orders:0 --unclean` lets 1, 3 lead" in reason.remedy
+
+
+def test_eligible_leaders_count_as_complete() -> None:
+    now = snapshot({}, broker_error(5, "x"), isr=(), leader=-1, elr=(3, 2))
+    (reason,) = partition_reasons(facts(now, brokers=without(2, 3)))
+    assert "3 is gone, 2 is gone" in reason.what
+    assert "start one of the brokers 3, 2" in reason.remedy
+    now = snapshot({}, broker_error(5, "x"), isr=(), leader=-1, last_known_elr=(1,))
+    (reason,) = partition_reasons(facts(now, brokers=without(1)))
+    assert "start broker 1" in reason.remedy
+
+
+def test_a_leader_that_does_not_answer() -> None:
+    now = snapshot({1: SILENCE, 2: 9, 3: 9}, SILENCE)
+    (reason,) = partition_reasons(facts(now, brokers=replace(without(), silent={1: SILENCE})))
+    assert (reason.kind, reason.verdict) == ("leader-silent", "wrong")
+    assert "no answer" in reason.what
+
+
+def test_a_leader_that_lost_its_disk_or_has_not_begun() -> None:
+    lost = broker_error(ErrorCode.KAFKA_STORAGE_ERROR, "x")
+    now = snapshot({1: lost, 2: 9, 3: 9}, lost)
+    assert kinds(partition_reasons(facts(now))) == ["leader-disk-failed"]
+    early = broker_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "x")
+    now = snapshot({1: early, 2: 9, 3: 9}, early)
+    (reason,) = partition_reasons(facts(now))
+    assert (reason.kind, reason.verdict) == ("leader-not-ready", "note")
+
+
+# The high watermark
+
+
+def test_a_member_of_the_isr_that_stands_still_holds_the_watermark() -> None:
+    now = snapshot({1: 120, 2: 120, 3: 100}, 100)
+    (reason,) = partition_reasons(facts(now, uncommitted_since_ms=NOW_MS - 4_000))
+    assert reason.kind == "isr-member-stands-still"
+    assert "broker 3" in reason.what
+    assert "20 records are not committed, the oldest was written 4.0 s ago" in reason.what
+    assert "30 s" in reason.remedy
+
+
+def test_a_member_of_the_isr_that_is_slow_or_away() -> None:
+    now = snapshot({1: 900, 2: 900, 3: 300}, 300)
+    before = snapshot({1: 800, 2: 800, 3: 100}, 300)
+    (reason,) = partition_reasons(facts(now, before))
+    assert reason.kind == "isr-member-slow"
+    assert "600 records behind, copying 100 records/s" in reason.what
+    away = replace(without(), silent={3: SILENCE})
+    now = snapshot({1: 120, 2: 120, 3: SILENCE}, 100)
+    found = partition_reasons(facts(now, brokers=away, waiting_produces={"h:1": 1}))
+    assert kinds(found) == ["isr-member-away"]
+    assert "is said to serve and does not answer" in found[0].what
+    assert "1 produce request wait at h:1" in found[0].what
+    found = partition_reasons(facts(now, brokers=without(3)))
+    assert "is not registered" in found[0].what
+
+
+def test_fewer_in_sync_than_the_minimum_refuses_writes() -> None:
+    now = snapshot({1: 120, 2: 120}, 100, isr=(1,))
+    reasons = partition_reasons(facts(now, brokers=without(2, 3)))
+    assert kinds(reasons) == ["under-min-isr", "replica-gone", "replica-gone"]
+    assert "min.insync.replicas is 2" in reasons[0].what
+    assert "20 records wait" in reasons[0].what
+    # Refused even where nothing waits.
+    now = snapshot({1: 100}, 100, isr=(1,))
+    assert kinds(partition_reasons(facts(now)))[0] == "under-min-isr"
+
+
+def test_a_watermark_that_moves_is_no_trouble() -> None:
+    now = snapshot({1: 120, 2: 115, 3: 110}, 110)
+    before = snapshot({1: 20, 2: 15, 3: 10}, 10)
+    assert kinds(partition_reasons(facts(now, before))) == ["well", "watermark-moves"]
+
+
+def test_a_proposed_member_counts_before_it_is_one() -> None:
+    now = snapshot({1: 120, 2: 120, 3: 100}, 100, isr=(1, 2))
+    found = partition_reasons(facts(now))
+    assert found[0].kind == "isr-change-in-flight"
+    assert "take 3 into the ISR" in found[0].what
+    now = snapshot({1: 120, 2: 120, 3: 120}, 100)
+    assert kinds(partition_reasons(facts(now))) == ["watermark-late"]
+
+
+def test_a_new_leader_does_not_know_the_watermark() -> None:
+    unknown = broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, "x")
+    (reason,) = partition_reasons(facts(snapshot({1: 9, 2: 9, 3: 9}, unknown)))
+    assert (reason.kind, reason.verdict) == ("new-leader", "note")
+
+
+# The ISR
+
+
+@pytest.mark.parametrize(
+    ("brokers", "kind"),
+    [
+        (without(3), "replica-gone"),
+        (without(3, fenced=frozenset({3})), "replica-fenced"),
+        (replace(without(), silent={3: SILENCE}), "replica-silent"),
+    ],
+)
+def test_a_replica_whose_broker_is_away(brokers: BrokerFacts, kind: str) -> None:
+    now = snapshot({1: 9, 2: 9, 3: SILENCE}, 9, isr=(1, 2))
+    (reason,) = partition_reasons(facts(now, brokers=brokers))
+    assert (reason.kind, reason.verdict) == (kind, "wrong")
+
+
+def test_a_replica_on_a_failed_disk() -> None:
+    now = snapshot({1: 9, 2: 9, 3: broker_error(3, "x")}, 9, isr=(1, 2))
+    (reason,) = partition_reasons(facts(now, failed_directories={3: "/disk: gone"}))
+    assert reason.kind == "replica-disk-failed"
+    assert "/disk: gone" in reason.what
+    lost = broker_error(ErrorCode.KAFKA_STORAGE_ERROR, "x")
+    now = snapshot({1: 9, 2: 9, 3: lost}, 9, isr=(1, 2))
+    assert kinds(partition_reasons(facts(now))) == ["replica-disk-failed"]
+
+
+def test_a_replica_that_has_not_begun() -> None:
+    early = broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "x")
+    now = snapshot({1: 9, 2: 9, 3: early}, 9, isr=(1, 2))
+    (reason,) = partition_reasons(facts(now))
+    assert (reason.kind, reason.verdict) == ("replica-not-begun", "note")
+
+
+def test_a_replica_that_stands_still_catches_up_or_is_too_slow() -> None:
+    now = snapshot({1: 500, 2: 500, 3: 100}, 500, isr=(1, 2))
+    (reason,) = partition_reasons(
+        facts(now, behind_since_ms={3: NOW_MS - 300_000}, failed_fetches={"h:3": 2})
+    )
+    assert reason.kind == "replica-stands-still"
+    assert "400 records behind" in reason.what
+    assert "written 5 min ago" in reason.what
+    assert "h:3 counts 2 partitions" in reason.what
+    before = snapshot({1: 500, 2: 500, 3: 50}, 500, isr=(1, 2))
+    (reason,) = partition_reasons(facts(now, before))
+    assert (reason.kind, reason.verdict) == ("replica-catches-up", "note")
+    assert "about 16 s more" in reason.what
+    before = snapshot({1: 400, 2: 400, 3: 50}, 400, isr=(1, 2))
+    (reason,) = partition_reasons(facts(now, before))
+    assert reason.kind == "replica-too-slow"
+    assert "25 records/s while 50 are written" in reason.what
+
+
+def test_a_replica_that_has_caught_up_is_about_to_join() -> None:
+    now = snapshot({1: 9, 2: 9, 3: 9}, 9, isr=(1, 2))
+    (reason,) = partition_reasons(facts(now))
+    assert (reason.kind, reason.verdict) == ("replica-caught-up", "note")
+
+
+def test_a_throttled_replica() -> None:
+    now = snapshot({1: 500, 2: 500, 3: 100}, 500, isr=(1, 2))
+    brokers = replace(without(), follower_rates={3: 1000})
+    found = partition_reasons(facts(now, brokers=brokers, throttled_followers=frozenset({3})))
+    assert kinds(found) == ["replica-throttled"]
+    # A rate alone does not throttle a replica that is not listed.
+    assert kinds(partition_reasons(facts(now, brokers=brokers))) == ["replica-stands-still"]
+
+
+def test_a_replica_that_is_being_removed_and_one_that_comes() -> None:
+    moving = Reassignment((1, 2, 3), (), (3,))
+    now = snapshot({1: 9, 2: 9, 3: 5}, 9, isr=(1, 2), reassignment=moving)
+    found = partition_reasons(facts(now))
+    assert kinds(found) == ["replica-leaves", "reassignment"]
+    assert {reason.verdict for reason in found} == {"note"}
+
+
+def test_another_leader_than_the_preferred_one() -> None:
+    (reason,) = partition_reasons(facts(snapshot({1: 9, 2: 9, 3: 9}, 9, leader=2)))
+    assert (reason.kind, reason.verdict) == ("not-preferred", "note")
+
+
+# Transactions
+
+
+def producer(start: int) -> ActiveProducer:
+    return ActiveProducer(77, 3, 9, NOW_MS - 60_000, 1, start)
+
+
+def test_an_open_transaction_holds_the_last_stable_offset() -> None:
+    now = snapshot({1: 100, 2: 100, 3: 100}, 100)
+    found = facts(
+        now,
+        last_stable_offset=40,
+        open_transactions=[producer(60), producer(40)],
+        transactions={77: ("pay", "Ongoing")},
+    )
+    (reason,) = partition_reasons(found)
+    assert (reason.kind, reason.verdict) == ("transaction-open", "note")
+    assert "nothing from 40 on, 60 offsets below" in reason.what
+    assert "pay (producer id 77 epoch 3, Ongoing)" in reason.what
+    assert "wrote last 60 s ago; 1 more are open" in reason.what
+    hanging = replace(found, transactions={})
+    assert kinds(partition_reasons(hanging)) == ["transaction-hangs"]
+    ending = replace(found, open_transactions=[])
+    assert kinds(partition_reasons(ending)) == ["transaction-ends"]
+
+
+# Offsets
+
+
+@pytest.mark.parametrize(
+    ("offset", "found", "expected"),
+    [
+        (5, None, ["below-log-start"]),
+        (10, 10, ["readable"]),
+        (10, 14, ["no-record"]),
+        (10, None, ["no-record"]),
+        (45, 45, ["readable", "transaction-hangs"]),
+        (60, None, ["not-committed", "isr-member-stands-still", "transaction-hangs"]),
+        (80, None, ["not-written"]),
+        (99, None, ["not-written"]),
+    ],
+)
+def test_an_offset_stands_somewhere(offset: int, found: int | None, expected: list[str]) -> None:
+    now = snapshot({1: 80, 2: 80, 3: 60}, 60)
+    given = facts(now, log_start=8, last_stable_offset=40, open_transactions=[producer(40)])
+    assert kinds(offset_reasons(given, offset, found)) == expected
+
+
+def test_an_offset_of_a_partition_without_a_leader() -> None:
+    now = snapshot({}, broker_error(5, "x"), isr=(2,), leader=-1)
+    assert kinds(offset_reasons(facts(now, brokers=without(2)), 4, None)) == ["no-leader"]
+
+
+# The cluster
+
+
+def test_the_cluster_as_a_whole() -> None:
+    assert cluster_reasons(without()) == []
+    brokers = BrokerFacts(frozenset({1}), frozenset({2}), {1: SILENCE}, {}, None)
+    assert kinds(cluster_reasons(brokers)) == ["no-controller", "broker-silent", "brokers-fenced"]
+
+
+def test_lengths_of_time_are_words() -> None:
+    lengths = [duration(1000 * seconds) for seconds in (0, 9, 90, 600, 7200, 200_000)]
+    assert lengths == ["0.0 s", "9.0 s", "90 s", "10 min", "2 h", "2 days"]
+
+
+def test_an_error_that_is_an_answer_is_not_silence() -> None:
+    assert isinstance(broker_error(6, "x"), BrokerError)
+    assert without().condition(2) == "serves"
+    assert without(2).condition(2) == "gone"
