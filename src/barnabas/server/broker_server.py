@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
+    from barnabas.replication.leader_channels import LeaderChannels
     from barnabas.server.controller_access import ControllerAccess
     from barnabas.server.endpoint import Endpoint
     from barnabas.server.shared_server import SharedServer
@@ -184,7 +185,15 @@ class BrokerServer:
             node_id,
             config.build(ReplicationConfig),
             self.logs,
-            ReplicationParts(shared.wheel, runtime.clock, sender, ReplicaMetrics(), configs.of),
+            ReplicationParts(
+                shared.wheel,
+                runtime.clock,
+                sender,
+                ReplicaMetrics(),
+                configs.of,
+                self._leader_channels(),
+                self._broker_epoch,
+            ),
         )
         assignments = DirectoryAssignments(
             node_id, self._broker_epoch, self._forwarding, runtime.timer, shared.cluster, self.logs
@@ -214,6 +223,23 @@ class BrokerServer:
         self._moves = LogDirMoves(self.replicas, self.logs, assignments, shared.doors)
         self.follower.add_listener(assignments.on_changes)
         self.follower.add_listener(self._moves.on_changes)
+
+    def _leader_channels(self) -> LeaderChannels | None:
+        """The way to brokers that lead what this one follows; None where there are no others."""
+        shared = self._shared
+        if self._is_alone and not shared.configuration.controller_endpoints:
+            return None
+        # Loaded only where there are other nodes.
+        from barnabas.replication.leader_channels import PeerChannels
+
+        listener = shared.configuration.inter_broker_listener
+        assert listener is not None
+
+        def endpoint_of(broker_id: int) -> tuple[str, int] | None:
+            found = shared.cluster.endpoint(broker_id, listener)
+            return None if found is None else (found.host, found.port)
+
+        return PeerChannels(shared.channel_doors, endpoint_of)
 
     def _bind(self) -> None:
         """Listen on every endpoint; connections wait until `_serve`."""
