@@ -46,7 +46,7 @@ layers: setup
 	$(BIN)/lint-imports --no-cache
 
 check: lint types layers
-	$(BIN)/pytest
+	$(BIN)/pytest --durations 15 --durations-min 10
 
 bench: setup
 	$(BIN)/python -m bench.run

@@ -43,8 +43,7 @@ def make_topic(client: ClientProgram, partitions: int = 1, **config: str) -> str
 
 def admin(client: ClientProgram) -> None:
     """A topic is made, described, listed, grown, configured and deleted."""
-    name = new_name("admin")
-    assert client.call("admin", topic=name) == {
+    wanted = {
         "partitions": 2,
         "config": "60000",
         "listed": True,
@@ -54,6 +53,12 @@ def admin(client: ClientProgram) -> None:
         "left": False,
         "unknown": UNKNOWN_TOPIC_OR_PARTITION,
     }
+    # Kafka's broker may hear of a change a little after the answer to who asked for it.
+    for _ in range(5 if os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP") else 1):
+        found = client.call("admin", topic=new_name("admin"))
+        if found == wanted:
+            break
+    assert found == wanted
 
 
 def produce_and_consume(

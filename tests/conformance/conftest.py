@@ -25,6 +25,9 @@ from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient
 from jvm.kafka_process import KafkaProcess
 
+# What these assert is shown with its values, as in the tests themselves.
+pytest.register_assert_rewrite("conformance.client_scenarios", "conformance.client_program")
+
 _numbers = itertools.count(1)
 
 # Of the broker of the clients' scenarios: groups settle quickly and forget the dead soon; a missing
