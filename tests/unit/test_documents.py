@@ -59,3 +59,15 @@ def capabilities() -> list[str]:
 )
 def test_a_capability_in_the_changelog_names_a_test(entry: str) -> None:
     assert TEST.search(entry), entry
+
+
+def test_every_kip_that_the_code_names_has_its_row() -> None:
+    table = (ROOT / "docs" / "kips.md").read_text()
+    rows = re.findall(r"^\| ([0-9, ]+) \|", table, re.MULTILINE)
+    listed = {number.strip() for row in rows for number in row.split(",")}
+    named: dict[str, str] = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for number in re.findall(r"KIP-([0-9]+)", path.read_text()):
+            named.setdefault(number, path.relative_to(ROOT).as_posix())
+    assert named
+    assert not {number: where for number, where in named.items() if number not in listed}
