@@ -12,7 +12,7 @@ from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.election_state import decode_quorum_state
 from barnabas.raft.errors import NotLeaderError, RaftError
-from barnabas.raft.listener import LeaderAndEpoch
+from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
 from barnabas.raft.opening import RaftOpening, bootstrap_records, open_raft
 from barnabas.raft.snapshot import list_snapshots
 from barnabas.sim.world import SimHost, SimWorld
@@ -168,6 +168,17 @@ def test_a_snapshot_is_written_by_size_and_loaded_at_the_next_start() -> None:
     assert again.recorder.events[0] == f"snapshot {end}-1"
     assert sorted(again.recorder.topics) == sorted(f"t{number}" for number in range(60))
     assert len(again.publisher.image.topics) == 60
+
+
+def test_a_snapshot_is_written_before_a_start_would_have_many_records_to_replay() -> None:
+    world = SimWorld(5)
+    replica = Replica(world)
+    for number in range(20):
+        assert replica.driver.latest_snapshot is None
+        replica.append(*(f"t{number}-{each}" for each in range(1000)))
+        settled(world, replica)
+    assert world.run_until(lambda: replica.driver.latest_snapshot is not None)
+    assert replica.driver.latest_snapshot == SnapshotId(replica.driver.log_end_offset, 1)
 
 
 def test_old_snapshots_go() -> None:
