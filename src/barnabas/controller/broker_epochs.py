@@ -16,11 +16,11 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, epoch: int) -> Broke
     """The broker, if the epoch is that of its present life.
 
     Raises:
-        Refusal: BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH.
+        Refusal: STALE_BROKER_EPOCH, also of a broker that is not registered (any more).
     """
     broker = image.brokers.get(broker_id)
     if broker is None:
-        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+        raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
     if broker.epoch != epoch:
         raise Refusal(
             ErrorCode.STALE_BROKER_EPOCH,

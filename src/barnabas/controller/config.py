@@ -47,6 +47,35 @@ CONTROLLER_CONFIGS = ConfigDefinition([
         "How often a broker sends a heartbeat.",
         at_least(1),
     ),
+    ConfigKey(
+        "auto.leader.rebalance.enable",
+        ConfigType.BOOLEAN,
+        True,
+        "Whether the controller gives partitions back to their preferred leaders by itself.",
+    ),
+    ConfigKey(
+        "leader.imbalance.check.interval.seconds",
+        ConfigType.LONG,
+        300,
+        "How often the controller looks for partitions that their preferred leader does not lead.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "unclean.leader.election.interval.ms",
+        ConfigType.LONG,
+        300_000,
+        "How often the controller looks for partitions without a leader whose topic allows an"
+        " unclean election.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "metadata.max.idle.interval.ms",
+        ConfigType.INT,
+        500,
+        "How long the metadata log of a cluster may be idle before the controller writes a record"
+        " without content; 0 for ever.",
+        at_least(0),
+    ),
 ])  # fmt: skip
 
 
@@ -77,3 +106,23 @@ class ControllerConfig(msgspec.Struct, frozen=True):
     def broker_session_timeout_ms(self) -> int:
         """How long a broker may be silent."""
         return self.broker.integer("broker.session.timeout.ms")
+
+    @property
+    def auto_leader_rebalance_enable(self) -> bool:
+        """Whether preferred leaders are elected by time alone."""
+        return self.broker.boolean("auto.leader.rebalance.enable")
+
+    @property
+    def leader_imbalance_check_interval_ms(self) -> int:
+        """Between two looks for partitions that their preferred leader does not lead."""
+        return self.broker.integer("leader.imbalance.check.interval.seconds") * 1000
+
+    @property
+    def unclean_leader_election_interval_ms(self) -> int:
+        """Between two looks for leaderless partitions that may be led uncleanly."""
+        return self.broker.integer("unclean.leader.election.interval.ms")
+
+    @property
+    def metadata_max_idle_interval_ms(self) -> int:
+        """How long the log may be idle; 0 for ever."""
+        return self.broker.integer("metadata.max.idle.interval.ms")

@@ -133,7 +133,7 @@ class ConfigControl:
         ]
         if image.features.is_elr_enabled and _MIN_INSYNC_REPLICAS in changed:
             # Who was eligible under the old minimum may not be under the new one.
-            records += _cleared_elr(image, name if kind == TOPIC else "")
+            records.append((ClearElrRecord(topic_name=name if kind == TOPIC else ""), 0))
         return records
 
 
@@ -156,17 +156,6 @@ def _replacement(image: ClusterImage, resource: LegacyResource) -> dict[str, str
         raise Refusal(ErrorCode.INVALID_REQUEST, f"{', '.join(without)} needs a value")
     current = image.configs.get(resource.resource_type, resource.resource_name)
     return {**wanted, **{name: None for name in current if name not in wanted}}
-
-
-def _cleared_elr(image: ClusterImage, topic_name: str) -> list[VersionedRecord]:
-    topics = [image.topics.by_name(topic_name)] if topic_name else image.topics
-    kept = any(
-        registration.elr or registration.last_known_elr
-        for topic in topics
-        if topic is not None
-        for registration in topic.partitions.values()
-    )
-    return [(ClearElrRecord(topic_name=topic_name), 0)] if kept else []
 
 
 def _answer(

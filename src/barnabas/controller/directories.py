@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.broker_epochs import check_broker_epoch
-from barnabas.controller.partition_change import changed_partition
+from barnabas.controller.candidates import Candidates
+from barnabas.controller.elections import all_partitions
+from barnabas.controller.partition_change import Election, changed_partition
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.metadata_version import partition_change_record_version
 from barnabas.metadata.partition_registration import NO_LEADER
@@ -25,10 +27,11 @@ from barnabas.protocol.records.partition_change_record import PartitionChangeRec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.controller.elections import Elections
+    from barnabas.controller.elections import Elections, Located
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
 
 # The first version of the record that has directories.
@@ -47,12 +50,15 @@ class DirectoryControl:
         """Note where replicas of a broker lie."""
         image = view.image
         try:
-            check_broker_epoch(image, request.broker_id, request.broker_epoch)
+            broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
         except Refusal as refusal:
             return ControllerResult([], refuse_assign_replicas(request, refusal))
         records: list[VersionedRecord] = []
         answers: list[DirectoryDataResponse] = []
+        # Replicas whose log is in a directory that cannot be used (KIP-858).
+        unusable: list[Located] = []
         for directory in request.directories:
+            is_online = broker.has_online(directory.id)
             topics: list[TopicDataResponse] = []
             for asked in directory.topics:
                 topic = image.topics.by_id(asked.topic_id)
@@ -60,32 +66,29 @@ class DirectoryControl:
                 for each in asked.partitions:
                     index, error = each.partition_index, ErrorCode.NONE
                     try:
-                        records += self._assign(
-                            image, request.broker_id, directory.id, topic, index
-                        )
+                        found, before = _replica(topic, index, broker.id)
+                        records += self._assign(image, broker.id, directory.id, found, index)
+                        if not is_online:
+                            unusable.append((found, index, before))
                     except Refusal as refusal:
                         error = refusal.error_code
                     results.append(PartitionDataResponse(partition_index=index, error_code=error))
                 topics.append(TopicDataResponse(topic_id=asked.topic_id, partitions=results))
             answers.append(DirectoryDataResponse(id=directory.id, topics=topics))
+        if unusable:
+            records += self._elections.on_directories_lost(image, broker.id, unusable)
         response = AssignReplicasToDirsResponse(error_code=ErrorCode.NONE, directories=answers)
-        return ControllerResult(records, response)
+        return ControllerResult(records, response, atomic=False)
 
     def _assign(
         self,
         image: ClusterImage,
         broker_id: int,
         directory: bytes,
-        topic: TopicImage | None,
+        topic: TopicImage,
         partition: int,
     ) -> list[VersionedRecord]:
-        if topic is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
-        before = topic.partitions.get(partition)
-        if before is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if broker_id not in before.replicas:
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        before = topic.partitions[partition]
         if before.directory_of(broker_id) == directory:
             return []
         directories = [
@@ -98,30 +101,63 @@ class DirectoryControl:
         if before.leader == NO_LEADER:
             # Its directory was offline; in this one it may lead.
             after = before.merge(record)
-            rules = self._elections.rules(image, topic, after)
+            rules = self._elections.strict_rules(
+                image, topic.name, Candidates(image.brokers), Election.ONLINE
+            )
             change = changed_partition(partition, topic.id, after, after.isr, rules)
             if change is not None:
                 record, version = change
                 record.directories = directories
         return [(record, version)]
 
+    def newly_offline(
+        self, broker: BrokerRegistration, offline: Sequence[bytes]
+    ) -> frozenset[bytes]:
+        """Those of `offline` that count as online still."""
+        return frozenset(offline).intersection(broker.directories)
+
     def take_offline(
-        self, image: ClusterImage, broker: BrokerRegistration, offline: Sequence[bytes]
+        self,
+        image: ClusterImage,
+        broker: BrokerRegistration,
+        failed: frozenset[bytes],
+        *,
+        without_elections: bool = False,
     ) -> list[VersionedRecord]:
         """Directories of a broker have failed: its replicas there leave every ISR, others lead.
 
-        Returns:
-            Nothing if that is known already.
+        Args:
+            failed: of `newly_offline`.
+            without_elections: the broker leaves every ISR anyway.
         """
-        failed = frozenset(offline) & frozenset(broker.directories)
         if not failed:
             return []
         left = [each for each in broker.directories if each not in failed]
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left
         )
-        records = self._elections.on_directories_lost(image, broker.id, failed)
+        records: list[VersionedRecord] = []
+        if not without_elections:
+            lost = (
+                located
+                for located in all_partitions(image)
+                if broker.id in located[2].replicas and located[2].directory_of(broker.id) in failed
+            )
+            records = self._elections.on_directories_lost(image, broker.id, lost)
         return [*records, (change, _CHANGE_WITH_DIRECTORIES)]
+
+
+def _replica(
+    topic: TopicImage | None, partition: int, broker_id: int
+) -> tuple[TopicImage, PartitionRegistration]:
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
+    before = topic.partitions.get(partition)
+    if before is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if broker_id not in before.replicas:
+        raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return topic, before
 
 
 def refuse_assign_replicas(

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.new_partitions import directory_on, is_live
-from barnabas.controller.partition_change import ElectionRules, changed_partition
+from barnabas.controller.candidates import NOBODY, Candidates
+from barnabas.controller.partition_change import Election, ElectionRules, changed_partition
 from barnabas.metadata.partition_registration import NO_LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from barnabas.controller.result import VersionedRecord
     from barnabas.controller.topic_configs import TopicConfigs
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
+
+    Located = tuple[TopicImage, int, PartitionRegistration]
+
+_NONE: frozenset[int] = frozenset()
 
 
 class Elections:
@@ -24,33 +28,38 @@ class Elections:
     def __init__(self, topic_configs: TopicConfigs) -> None:
         self._topic_configs = topic_configs
 
-    def on_leaving(
-        self, image: ClusterImage, broker_id: int, *, is_unclean: bool = False
-    ) -> list[VersionedRecord]:
+    def on_leaving(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
         """The broker is fenced or shuts down: it leaves every ISR, others lead.
 
         Args:
             image: where the broker may still count as live.
             broker_id: who leaves.
-            is_unclean: it may have lost data, so that it is no longer eligible to lead.
         """
-        records: list[VersionedRecord] = []
-        for topic, partition, before in _partitions(image):
-            involved = broker_id in before.isr or before.leader == broker_id
-            if not involved and not (is_unclean and broker_id in before.elr):
-                continue
-            target = tuple(replica for replica in before.isr if replica != broker_id)
-            rules = self._rules(
-                image,
-                topic,
-                before,
-                leaving=broker_id,
-                unclean_shutdown=frozenset({broker_id}) if is_unclean else frozenset(),
-            )
-            change = changed_partition(partition, topic.id, before, target, rules)
-            if change is not None:
-                records.append(change)
-        return records
+        return self._without(
+            image,
+            broker_id,
+            _in_use(image, broker_id),
+            Candidates(image.brokers, leaving=broker_id),
+        )
+
+    def on_unclean_shutdown(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
+        """The broker may have lost data (KIP-966): neither in sync nor eligible any more."""
+        return self._without(
+            image,
+            broker_id,
+            _in_use(image, broker_id, or_eligible=True),
+            Candidates(image.brokers, leaving=broker_id),
+            unclean_shutdown=frozenset({broker_id}),
+        )
+
+    def on_unregistered(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
+        """The broker is forgotten: it leaves every ISR."""
+        return self._without(
+            image,
+            broker_id,
+            _in_use(image, broker_id, or_eligible=True),
+            Candidates(image.brokers, leaving=broker_id),
+        )
 
     def on_returning(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
         """The broker is unfenced: it leads what has no leader and it may lead.
@@ -59,75 +68,101 @@ class Elections:
             image: where the broker counts as fenced still.
             broker_id: who returns.
         """
-        records: list[VersionedRecord] = []
-        for topic, partition, before in _partitions(image):
-            if before.leader != NO_LEADER or broker_id not in before.replicas:
-                continue
-            rules = self._rules(image, topic, before, returning=broker_id)
-            change = changed_partition(partition, topic.id, before, before.isr, rules)
-            if change is not None:
-                records.append(change)
-        return records
+        leaderless = (
+            located
+            for located in all_partitions(image)
+            if located[2].leader == NO_LEADER and broker_id in located[2].replicas
+        )
+        candidates = Candidates(image.brokers, returning=broker_id)
+        return self._without(image, NOBODY, leaderless, candidates)
 
     def on_directories_lost(
-        self, image: ClusterImage, broker_id: int, directories: frozenset[bytes]
+        self, image: ClusterImage, broker_id: int, partitions: Iterable[Located]
     ) -> list[VersionedRecord]:
-        """Data directories of the broker have failed: its replicas there leave every ISR.
+        """The broker's replicas of these partitions cannot be used: they leave the ISR."""
+        candidates = Candidates(image.brokers, leaving=broker_id)
+        return self._without(image, broker_id, partitions, candidates)
 
-        Args:
-            image: where the broker still has them.
-        """
+    def rules(self, image: ClusterImage, topic: str, candidates: Candidates) -> ElectionRules:
+        """What an election of that topic's partitions goes by: as far as its configs allow."""
+        return self._rules(image, topic, candidates, _NONE)
+
+    def strict_rules(
+        self, image: ClusterImage, topic: str, candidates: Candidates, election: Election
+    ) -> ElectionRules:
+        """The same, with an election that the configs have no say in."""
+        return ElectionRules(
+            image.features.metadata_version,
+            image.features.is_elr_enabled,
+            self._min_isr(image, topic),
+            candidates,
+            election,
+        )
+
+    def _without(
+        self,
+        image: ClusterImage,
+        broker_id: int,
+        partitions: Iterable[Located],
+        candidates: Candidates,
+        unclean_shutdown: frozenset[int] = _NONE,
+    ) -> list[VersionedRecord]:
+        """Take the broker out of the ISR of each partition, and elect where that is needed."""
         records: list[VersionedRecord] = []
-        for topic, partition, before in _partitions(image):
-            involved = broker_id in before.isr or before.leader == broker_id
-            if not involved or before.directory_of(broker_id) not in directories:
-                continue
+        known: TopicImage | None = None
+        rules: ElectionRules | None = None
+        for topic, partition, before in partitions:
+            if topic is not known or rules is None:
+                known, rules = topic, self._rules(image, topic.name, candidates, unclean_shutdown)
             target = tuple(replica for replica in before.isr if replica != broker_id)
-            rules = self._rules(image, topic, before, leaving=broker_id)
             change = changed_partition(partition, topic.id, before, target, rules)
             if change is not None:
                 records.append(change)
         return records
 
-    def rules(
-        self, image: ClusterImage, topic: TopicImage, partition: PartitionRegistration
-    ) -> ElectionRules:
-        """What an election of that partition goes by when no broker comes or goes."""
-        return self._rules(image, topic, partition)
-
     def _rules(
         self,
         image: ClusterImage,
-        topic: TopicImage,
-        partition: PartitionRegistration,
-        *,
-        leaving: int | None = None,
-        returning: int | None = None,
-        unclean_shutdown: frozenset[int] = frozenset(),
+        topic: str,
+        candidates: Candidates,
+        unclean_shutdown: frozenset[int],
     ) -> ElectionRules:
-        def is_acceptable(replica: int) -> bool:
-            if replica == leaving:
-                return False
-            broker = image.brokers.get(replica)
-            if broker is None or not broker.has_online(partition.directory_of(replica)):
-                return False
-            return replica == returning or is_live(broker)
-
         configs = self._topic_configs
         return ElectionRules(
-            metadata_version=image.features.metadata_version,
-            elr_enabled=image.features.is_elr_enabled,
-            min_isr=configs.min_insync_replicas(image, topic.name, len(partition.replicas)),
-            is_acceptable=is_acceptable,
-            unclean_election=configs.has_unclean_election(image, topic.name),
-            unclean_shutdown=unclean_shutdown,
-            directory_on=lambda replica: directory_on(image.brokers[replica]),
+            image.features.metadata_version,
+            image.features.is_elr_enabled,
+            self._min_isr(image, topic),
+            candidates,
+            Election.UNCLEAN if configs.has_unclean_election(image, topic) else Election.ONLINE,
+            unclean_shutdown,
         )
 
+    def _min_isr(self, image: ClusterImage, topic: str) -> int:
+        """As with Kafka, the first partition says how many replicas a topic has."""
+        wanted = self._topic_configs.min_insync_replicas(image, topic)
+        first = image.topics.partition(topic, 0)
+        return wanted if first is None else min(wanted, len(first.replicas))
 
-def _partitions(
-    image: ClusterImage,
-) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+
+def all_partitions(image: ClusterImage) -> Iterator[Located]:
+    """Every partition of the cluster, topic by topic."""
     for topic in image.topics:
         for partition, registration in topic.partitions.items():
             yield topic, partition, registration
+
+
+def leads_anything(image: ClusterImage, broker_id: int) -> bool:
+    """Whether the broker leads a partition."""
+    return any(each.leader == broker_id for _, _, each in all_partitions(image))
+
+
+def _in_use(image: ClusterImage, broker_id: int, *, or_eligible: bool = False) -> Iterator[Located]:
+    """Partitions that the broker leads or is in sync with; or eligible to lead."""
+    for located in all_partitions(image):
+        partition = located[2]
+        if (
+            broker_id in partition.isr
+            or partition.leader == broker_id
+            or (or_eligible and broker_id in partition.elr)
+        ):
+            yield located

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.broker_epochs import check_broker_epoch
+from barnabas.controller.candidates import Candidates
 from barnabas.controller.new_partitions import is_live
 from barnabas.controller.partition_change import changed_partition
 from barnabas.controller.result import ControllerResult, Refusal
@@ -22,6 +23,7 @@ from barnabas.protocol.records.partition_change_record import PartitionChangeRec
 
 if TYPE_CHECKING:
     from barnabas.controller.elections import Elections
+    from barnabas.controller.partition_change import ElectionRules
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
@@ -43,9 +45,9 @@ class IsrControl:
         image = view.image
         try:
             check_broker_epoch(image, request.broker_id, request.broker_epoch)
-        except Refusal:
-            stale = Refusal(ErrorCode.STALE_BROKER_EPOCH)
-            return ControllerResult([], refuse_alter_partition(request, stale))
+        except Refusal as refusal:
+            return ControllerResult([], refuse_alter_partition(request, refusal))
+        candidates = Candidates(image.brokers)
         records: list[VersionedRecord] = []
         topics: list[TopicDataResponse] = []
         for asked in request.topics:
@@ -56,7 +58,8 @@ class IsrControl:
                     before = _known_partition(topic, proposal)
                     assert topic is not None
                     _check(image, request.broker_id, proposal, before)
-                    change, after = self._change(image, topic, proposal, before)
+                    rules = self._elections.rules(image, topic.name, candidates)
+                    change, after = _change(topic.id, proposal, before, rules)
                 except Refusal as refusal:
                     answers.append(_refused(proposal, refusal.error_code))
                     continue
@@ -68,28 +71,25 @@ class IsrControl:
                     answers.append(_accepted(proposal.partition_index, after))
             topics.append(TopicDataResponse(topic_id=asked.topic_id, partitions=answers))
         response = AlterPartitionResponse(error_code=ErrorCode.NONE, topics=topics)
-        return ControllerResult(records, response)
+        return ControllerResult(records, response, atomic=False)
 
-    def _change(
-        self,
-        image: ClusterImage,
-        topic: TopicImage,
-        proposal: PartitionDataRequest,
-        before: PartitionRegistration,
-    ) -> tuple[list[VersionedRecord], PartitionRegistration]:
-        wanted = set(_proposed(proposal))
-        target = tuple(replica for replica in before.replicas if replica in wanted)
-        recovering = proposal.leader_recovery_state
-        rules = self._elections.rules(image, topic, before)
-        change = changed_partition(proposal.partition_index, topic.id, before, target, rules)
-        if change is None and recovering == before.leader_recovery_state:
-            return [], before
-        if change is None:
-            record = PartitionChangeRecord(partition_id=proposal.partition_index, topic_id=topic.id)
-            change = record, partition_change_record_version(rules.metadata_version)
-        if recovering != before.leader_recovery_state:
-            change[0].leader_recovery_state = recovering
-        return [change], before.merge(change[0])
+
+def _change(
+    topic_id: bytes,
+    proposal: PartitionDataRequest,
+    before: PartitionRegistration,
+    rules: ElectionRules,
+) -> tuple[list[VersionedRecord], PartitionRegistration]:
+    partition, recovering = proposal.partition_index, proposal.leader_recovery_state
+    change = changed_partition(partition, topic_id, before, tuple(_proposed(proposal)), rules)
+    if change is None and recovering == before.leader_recovery_state:
+        return [], before
+    if change is None:
+        record = PartitionChangeRecord(partition_id=partition, topic_id=topic_id)
+        change = record, partition_change_record_version(rules.metadata_version)
+    if recovering != before.leader_recovery_state:
+        change[0].leader_recovery_state = recovering
+    return [change], before.merge(change[0])
 
 
 def _known_partition(

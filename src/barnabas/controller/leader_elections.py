@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from barnabas.controller.partition_change import changed_partition
+from barnabas.controller.candidates import Candidates
+from barnabas.controller.elections import all_partitions
+from barnabas.controller.partition_change import Election, changed_partition
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.errors import ErrorCode
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from barnabas.controller.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
+
+
+# As many as Kafka elects in one go without being asked.
+_ELECTIONS_MAX = 1000
 
 
 class ElectionType(IntEnum):
@@ -56,13 +60,14 @@ class LeaderElectionControl:
             if request.topic_partitions is None
             else [(each.topic, each.partitions) for each in request.topic_partitions]
         )
+        candidates = Candidates(image.brokers)
         records: list[VersionedRecord] = []
         results: list[ReplicaElectionResult] = []
         for topic, partitions in wanted:
             answers: list[PartitionResult] = []
             for partition in partitions:
                 try:
-                    records.append(self._elect(image, topic, partition, kind))
+                    records.append(self._elect(image, topic, partition, kind, candidates))
                     answers.append(_answer(partition, ErrorCode.NONE, None))
                 except Refusal as refusal:
                     if everything and refusal.error_code == ErrorCode.ELECTION_NOT_NEEDED:
@@ -71,8 +76,50 @@ class LeaderElectionControl:
             results.append(ReplicaElectionResult(topic=topic, partition_result=answers))
         return ControllerResult(records, ElectLeadersResponse(replica_election_results=results))
 
+    # -- by time alone ----------------------------------------------------------------------------
+
+    def elect_preferred(self, view: ControllerView) -> ControllerResult[bool]:
+        """Give partitions back to their preferred leaders; the response says if there are more."""
+        image, candidates = view.image, Candidates(view.image.brokers)
+        records: list[VersionedRecord] = []
+        for topic, partition, before in all_partitions(image):
+            if len(records) >= _ELECTIONS_MAX:
+                return ControllerResult(records, response=True)
+            preferred = before.preferred_leader
+            if before.leader == preferred or not candidates.may_lead(before, preferred):
+                continue
+            rules = self._elections.strict_rules(image, topic.name, candidates, Election.PREFERRED)
+            change = changed_partition(partition, topic.id, before, before.isr, rules)
+            if change is not None:
+                records.append(change)
+        return ControllerResult(records, response=False)
+
+    def elect_unclean(self, view: ControllerView) -> ControllerResult[bool]:
+        """Have somebody lead what nobody leads, where the topic allows it; as `elect_preferred`."""
+        image, candidates = view.image, Candidates(view.image.brokers)
+        records: list[VersionedRecord] = []
+        for topic, partition, before in all_partitions(image):
+            if len(records) >= _ELECTIONS_MAX:
+                return ControllerResult(records, response=True)
+            if before.leader != NO_LEADER:
+                continue
+            rules = self._elections.rules(image, topic.name, candidates)
+            if rules.election is not Election.UNCLEAN:
+                continue
+            change = changed_partition(partition, topic.id, before, before.isr, rules)
+            if change is not None:
+                records.append(change)
+        return ControllerResult(records, response=False)
+
+    # -- on request -------------------------------------------------------------------------------
+
     def _elect(
-        self, image: ClusterImage, name: str, partition: int, kind: ElectionType
+        self,
+        image: ClusterImage,
+        name: str,
+        partition: int,
+        kind: ElectionType,
+        candidates: Candidates,
     ) -> VersionedRecord:
         topic = image.topics.by_name(name)
         before = None if topic is None else topic.partitions.get(partition)
@@ -86,12 +133,8 @@ class LeaderElectionControl:
             raise Refusal(
                 ErrorCode.ELECTION_NOT_NEEDED, f"{name}-{partition} is led as it should be"
             )
-        rules = self._elections.rules(image, topic, before)
-        rules = (
-            replace(rules, prefer_first=True)
-            if is_preferred
-            else replace(rules, unclean_election=True)
-        )
+        election = Election.PREFERRED if is_preferred else Election.UNCLEAN
+        rules = self._elections.strict_rules(image, name, candidates, election)
         change = changed_partition(partition, topic.id, before, before.isr, rules)
         if change is None and is_preferred:
             raise Refusal(

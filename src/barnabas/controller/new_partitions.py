@@ -42,8 +42,9 @@ class NewPartitions:
             Refusal: INVALID_REPLICATION_FACTOR.
         """
         brokers = [
-            UsableBroker(broker.id, broker.rack, not is_live(broker))
+            UsableBroker(broker.id, broker.rack, broker.fenced)
             for broker in self._image.brokers.values()
+            if not broker.in_controlled_shutdown
         ]
         return placer.place(PlacementSpec(count, factor), brokers)
 

@@ -1,53 +1,59 @@
 """Who leads a partition, and the record that says so (Kafka's PartitionChangeBuilder, KIP-966).
 
-A leader comes from the ISR, the preferred replica first; then from the eligible leader replicas;
-then, uncleanly, the last known leader or, where the topic allows it, any live replica. A
+A leader comes from the ISR or the eligible leader replicas, in the order of the replicas; then,
+uncleanly, it is the last known leader or, where the topic allows it, any live replica. A
 reassignment is over as soon as all replicas that it adds are in the ISR (KIP-455).
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from barnabas.metadata.metadata_version import (
+    bumps_leader_epoch_on_isr_shrink,
     has_directories,
     partition_change_record_version,
 )
 from barnabas.metadata.partition_registration import (
-    DIRECTORY_UNASSIGNED,
     NO_LEADER,
     NO_LEADER_CHANGE,
-    RECOVERED,
     RECOVERING,
     PartitionRegistration,
 )
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from barnabas.controller.candidates import Candidates
 
 _UNCHANGED_RECOVERY = -1
 
 
+class Election(Enum):
+    """How far an election may go to find a leader."""
+
+    # The present leader if it may go on, else who is in sync or eligible.
+    ONLINE = "online"
+    # The same, but the preferred replica before the present leader.
+    PREFERRED = "preferred"
+    # Where nobody is in sync or eligible: any live replica.
+    UNCLEAN = "unclean"
+
+
 class ElectionRules(msgspec.Struct, frozen=True):
-    """What an election goes by."""
+    """What an election goes by; one for all partitions of a topic."""
 
     metadata_version: int
     # Whether eligible leader replicas are kept.
     elr_enabled: bool
-    # min.insync.replicas of the topic, at most its replication factor.
+    # min.insync.replicas of the topic, at most as many as it has replicas.
     min_isr: int
-    # Live, not fenced, not shutting down.
-    is_acceptable: Callable[[int], bool]
-    unclean_election: bool = False
-    # Elect the preferred replica if it is in the ISR, though another leads.
-    prefer_first: bool = False
-    # Replicas that may have lost data: no longer eligible.
+    candidates: Candidates
+    election: Election = Election.ONLINE
+    # Replicas that may have lost data: no longer eligible, and not to be elected.
     unclean_shutdown: frozenset[int] = frozenset()
-    # The directory that a broker keeps a new replica in, as far as that is known.
-    directory_on: Callable[[int], bytes] = lambda _: DIRECTORY_UNASSIGNED
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -75,6 +81,7 @@ class Assignment(msgspec.Struct, frozen=True):
 class _Outcome(msgspec.Struct, frozen=True):
     leader: int
     isr: tuple[int, ...]
+    elr: tuple[int, ...]
     unclean: bool = False
 
 
@@ -95,27 +102,29 @@ def changed_partition(
         None if nothing changes.
     """
     assignment, target_isr = (target or Assignment.of(before)).after(target_isr)
-    if not target_isr and not rules.elr_enabled:
-        # Without ELR the last member stays in the ISR: it alone is known to have everything.
-        target_isr = before.isr
-    elr = _target_elr(before, target_isr, rules)
+    elr = _target_elr(before, target_isr, rules, assignment.replicas)
     outcome = _elect(before, target_isr, elr, rules, assignment.replicas)
-    if outcome.isr != target_isr:
-        elr = _target_elr(before, outcome.isr, rules)
-    last_known = _last_known_elr(before, outcome, rules)
+    isr = outcome.isr
+    if not isr and not rules.elr_enabled:
+        # Without ELR the last member stays in the ISR: it alone is known to have everything.
+        isr = before.isr
     record = PartitionChangeRecord(partition_id=partition, topic_id=topic_id)
-    if outcome.isr != before.isr:
-        record.isr = list(outcome.isr)
+    if isr != before.isr:
+        record.isr = list(isr)
     if outcome.leader != before.leader:
         record.leader = outcome.leader
-    recovery = _recovery(before, outcome)
-    if recovery != before.leader_recovery_state:
-        record.leader_recovery_state = recovery
-    if elr != before.elr:
-        record.eligible_leader_replicas = list(elr)
-    if last_known != before.last_known_elr:
-        record.last_known_elr = list(last_known)
+    if outcome.unclean and before.leader_recovery_state != RECOVERING:
+        record.leader_recovery_state = RECOVERING
+    if outcome.elr != before.elr:
+        record.eligible_leader_replicas = list(outcome.elr)
+    _note_last_known_leader(record, before, rules)
     _note_assignment(record, before, assignment, rules)
+    if (
+        record.leader == NO_LEADER_CHANGE
+        and bumps_leader_epoch_on_isr_shrink(rules.metadata_version)
+        and not set(before.isr) <= set(isr)
+    ):
+        record.leader = before.leader
     if _says_nothing(record):
         return None
     return record, partition_change_record_version(rules.metadata_version)
@@ -128,58 +137,81 @@ def _elect(
     rules: ElectionRules,
     replicas: tuple[int, ...],
 ) -> _Outcome:
-    preferred = replicas[0] if replicas else NO_LEADER
-    if rules.prefer_first and preferred in isr and rules.is_acceptable(preferred):
-        return _Outcome(preferred, isr)
-    if before.leader in isr and rules.is_acceptable(before.leader):
-        return _Outcome(before.leader, isr)
-    for replica in replicas:
-        if replica in isr and rules.is_acceptable(replica):
-            return _Outcome(replica, isr)
-    if not any(rules.is_acceptable(replica) for replica in isr):
+    leader = _clean_leader(before, (*isr, *elr), rules, replicas)
+    if leader in isr:
+        return _Outcome(leader, isr, elr)
+    if leader != NO_LEADER:
+        # It had all that was committed; of the others in the ISR that cannot be said any more.
+        return _Outcome(leader, (leader,), tuple(each for each in elr if each != leader))
+    may_lead = rules.candidates.may_lead
+    last = before.last_known_elr
+    if (
+        rules.elr_enabled
+        and not isr
+        and not elr
+        and len(last) == 1
+        and last[0] not in rules.unclean_shutdown
+        and may_lead(before, last[0])
+    ):
+        return _Outcome(last[0], last, (), unclean=True)
+    if rules.election is Election.UNCLEAN:
         for replica in replicas:
-            if replica in elr and rules.is_acceptable(replica):
-                return _Outcome(replica, (replica,))
-        last = before.last_known_elr
-        if not isr and not elr and len(last) == 1 and rules.is_acceptable(last[0]):
-            return _Outcome(last[0], last, unclean=True)
-        if rules.unclean_election:
-            for replica in replicas:
-                if rules.is_acceptable(replica):
-                    return _Outcome(replica, (replica,), unclean=True)
-    return _Outcome(NO_LEADER, isr)
+            if replica not in rules.unclean_shutdown and may_lead(before, replica):
+                return _Outcome(replica, (replica,), (), unclean=True)
+    return _Outcome(NO_LEADER, isr, elr)
+
+
+def _clean_leader(
+    before: PartitionRegistration,
+    eligible: tuple[int, ...],
+    rules: ElectionRules,
+    replicas: tuple[int, ...],
+) -> int:
+    """Who leads without loss, NO_LEADER if nobody can."""
+    order: tuple[int, ...] = (before.leader, *replicas)
+    if rules.election is Election.PREFERRED:
+        order = (*replicas[:1], before.leader, *replicas[1:])
+    for replica in order:
+        if (
+            replica in eligible
+            and replica not in rules.unclean_shutdown
+            and rules.candidates.may_lead(before, replica)
+        ):
+            return replica
+    return NO_LEADER
 
 
 def _target_elr(
-    before: PartitionRegistration, isr: tuple[int, ...], rules: ElectionRules
+    before: PartitionRegistration,
+    isr: tuple[int, ...],
+    rules: ElectionRules,
+    replicas: tuple[int, ...],
 ) -> tuple[int, ...]:
     """Replicas out of the ISR that have all that is committed: kept while it is too small."""
-    if not rules.elr_enabled or len(isr) >= rules.min_isr:
+    if not rules.elr_enabled or len(isr) >= min(rules.min_isr, len(replicas)):
         return ()
-    eligible = (*before.elr, *(replica for replica in before.isr if replica not in before.elr))
+    # Kafka keeps those too that are no replicas any more; nobody could ever use them.
     return tuple(
         replica
-        for replica in eligible
+        for replica in sorted({*before.elr, *before.isr}.intersection(replicas))
         if replica not in isr and replica not in rules.unclean_shutdown
     )
 
 
-def _last_known_elr(
-    before: PartitionRegistration, outcome: _Outcome, rules: ElectionRules
-) -> tuple[int, ...]:
-    if not rules.elr_enabled or outcome.leader != NO_LEADER:
-        return ()
-    if outcome.isr or before.last_known_elr or before.leader == NO_LEADER:
-        return before.last_known_elr
-    return (before.leader,)
-
-
-def _recovery(before: PartitionRegistration, outcome: _Outcome) -> int:
-    if outcome.unclean:
-        return RECOVERING
-    if outcome.leader in (before.leader, NO_LEADER):
-        return before.leader_recovery_state
-    return RECOVERED
+def _note_last_known_leader(
+    record: PartitionChangeRecord, before: PartitionRegistration, rules: ElectionRules
+) -> None:
+    """Remember who led last when nobody can lead any more, and forget it when somebody does."""
+    if not rules.elr_enabled:
+        return
+    last = before.last_known_elr
+    if record.leader == NO_LEADER:
+        if last != (before.leader,):
+            record.last_known_elr = [before.leader]
+        return
+    leads = before.leader if record.leader == NO_LEADER_CHANGE else record.leader
+    if last and leads != NO_LEADER:
+        record.last_known_elr = []
 
 
 def _note_assignment(
@@ -196,7 +228,7 @@ def _note_assignment(
             record.directories = [
                 before.directory_of(replica)
                 if replica in before.replicas
-                else rules.directory_on(replica)
+                else rules.candidates.directory_on(replica)
                 for replica in replicas
             ]
         if record.leader == NO_LEADER_CHANGE and not set(before.replicas) <= set(replicas):

@@ -1,12 +1,12 @@
 """Where new replicas go (Kafka's ReplicaPlacer, KIP-36 for racks).
 
-Leaders are spread evenly over the live brokers, and followers so that the partitions led by one
-broker have different seconds.
+Leaders are spread evenly over the live brokers, replicas over the racks, and followers so that the
+partitions led by one broker have different seconds.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from barnabas.controller.result import Refusal
 from barnabas.protocol.errors import ErrorCode
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.runtime.rng import Rng
+
+
+_T = TypeVar("_T")
 
 
 class UsableBroker(NamedTuple):
@@ -46,7 +49,13 @@ class ReplicaPlacer(Protocol):
 
 
 class StripedPlacer:
-    """Round robin from a random start, shifted by one with each round; racks are not looked at."""
+    """Takes the racks in turn, and within a rack its brokers in turn (StripedReplicaPlacer).
+
+    Leaders are spread over the racks and over the live brokers of each; the replicas of a partition
+    over as many racks as there are. Within a rack a fenced broker is taken only when no live one is
+    left. Every round begins one step further, so that the same leader has other followers; after as
+    many partitions as there are live brokers everything is shuffled, for the same reason.
+    """
 
     __slots__ = ("_rng",)
 
@@ -56,30 +65,108 @@ class StripedPlacer:
     def place(self, spec: PlacementSpec, brokers: Sequence[UsableBroker]) -> list[list[int]]:
         """Replicas of each new partition, the preferred leader first."""
         factor = spec.replication_factor
-        live = sorted(broker.id for broker in brokers if not broker.fenced)
-        fenced = sorted(broker.id for broker in brokers if broker.fenced)
-        if not live:
+        if all(broker.fenced for broker in brokers):
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is live to lead the partitions"
             )
-        if len(live) + len(fenced) < factor:
+        if len(brokers) < factor:
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"replication factor {factor} needs as many brokers;"
-                f" {len(live) + len(fenced)} are registered",
+                f"replication factor {factor} needs as many brokers; {len(brokers)} are registered",
             )
-        start = self._rng.randint(0, len(live) - 1)
-        return [
-            _replicas(live, fenced, factor, start + partition)
-            for partition in range(spec.partition_count)
-        ]
+        racks = _Racks(brokers, self._rng)
+        return [racks.place(factor) for _ in range(spec.partition_count)]
 
 
-def _replicas(live: list[int], fenced: list[int], factor: int, turn: int) -> list[int]:
-    count = len(live)
-    first = turn % count
-    # One more shift per round: the same leader gets other followers.
-    shift = turn // count % max(1, count - 1)
-    others = [live[(first + 1 + (shift + step) % max(1, count - 1)) % count]
-              for step in range(count - 1)]  # fmt: skip
-    return [live[first], *others, *fenced][:factor]
+class _Ring:
+    """Brokers in turn: each round gives every one of them once, the next begins one further."""
+
+    __slots__ = ("_brokers", "_offset", "_round", "_taken")
+
+    def __init__(self, brokers: list[int], rng: Rng) -> None:
+        self._brokers = sorted(brokers)
+        self._offset = rng.randint(0, len(brokers) - 1) if brokers else 0
+        self._round = 0
+        self._taken = 0
+
+    def next(self, turn: int) -> int | None:
+        """The next broker of round `turn`; None when all have been given."""
+        count = len(self._brokers)
+        if count and turn != self._round:
+            self._round = turn
+            self._taken = 0
+            self._offset = (self._offset + 1) % count
+        if self._taken >= count:
+            return None
+        broker = self._brokers[(self._offset + self._taken) % count]
+        self._taken += 1
+        return broker
+
+    def shuffle(self, rng: Rng) -> None:
+        """Another order from now on."""
+        _shuffle(self._brokers, rng)
+
+
+class _Rack:
+    """The brokers of one rack, or those that do not say where they are."""
+
+    __slots__ = ("fenced", "live")
+
+    def __init__(self, brokers: list[UsableBroker], rng: Rng) -> None:
+        self.live = _Ring([broker.id for broker in brokers if not broker.fenced], rng)
+        self.fenced = _Ring([broker.id for broker in brokers if broker.fenced], rng)
+
+    def next(self, turn: int) -> int | None:
+        """A live broker while there is one, then a fenced one."""
+        broker = self.live.next(turn)
+        return self.fenced.next(turn) if broker is None else broker
+
+
+class _Racks:
+    """All racks in turn."""
+
+    __slots__ = ("_first", "_live_count", "_racks", "_rng", "_turn")
+
+    def __init__(self, brokers: Sequence[UsableBroker], rng: Rng) -> None:
+        by_name: dict[str | None, list[UsableBroker]] = {}
+        for broker in sorted(brokers, key=lambda each: (each.rack or "", each.id)):
+            by_name.setdefault(broker.rack, []).append(broker)
+        self._rng = rng
+        self._racks = [_Rack(each, rng) for each in by_name.values()]
+        self._live_count = sum(not broker.fenced for broker in brokers)
+        # The rack that the next partition begins with.
+        self._first = rng.randint(0, len(self._racks) - 1)
+        # Goes up with every partition.
+        self._turn = 0
+
+    def place(self, factor: int) -> list[int]:
+        """Replicas of the next partition."""
+        if self._turn and self._turn % self._live_count == 0:
+            self._shuffle()
+        count = len(self._racks)
+        rack = self._first % count
+        leader = self._racks[rack].live.next(self._turn)
+        while leader is None:
+            rack = (rack + 1) % count
+            leader = self._racks[rack].live.next(self._turn)
+        replicas = [leader]
+        while len(replicas) < factor:
+            rack = (rack + 1) % count
+            broker = self._racks[rack].next(self._turn)
+            if broker is not None:
+                replicas.append(broker)
+        self._turn += 1
+        self._first = (self._first + 1) % count
+        return replicas
+
+    def _shuffle(self) -> None:
+        _shuffle(self._racks, self._rng)
+        for rack in self._racks:
+            rack.live.shuffle(self._rng)
+            rack.fenced.shuffle(self._rng)
+
+
+def _shuffle(items: list[_T], rng: Rng) -> None:
+    for last in range(len(items) - 1, 0, -1):
+        other = rng.randint(0, last)
+        items[last], items[other] = items[other], items[last]

@@ -47,5 +47,5 @@ def refuse_producer_ids(
 ) -> AllocateProducerIdsResponse:
     """The response when nothing could be done."""
     return AllocateProducerIdsResponse(
-        error_code=error.error_code, producer_id_start=-1, producer_id_len=0
+        error_code=error.error_code, producer_id_start=0, producer_id_len=0
     )

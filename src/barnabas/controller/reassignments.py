@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
+from barnabas.controller.candidates import Candidates
 from barnabas.controller.new_partitions import NewPartitions
-from barnabas.controller.partition_change import Assignment, changed_partition
+from barnabas.controller.partition_change import Assignment, Election, changed_partition
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition_reassignments import (
@@ -100,7 +99,9 @@ class ReassignmentControl:
                 f"{name}-{partition} has {len(_settled(before))} replicas, not"
                 f" {len(wanted.replicas)}, and the request does not allow to change that",
             )
-        rules = self._elections.rules(image, topic, before)
+        rules = self._elections.strict_rules(
+            image, name, Candidates(image.brokers), Election.ONLINE
+        )
         change = changed_partition(partition, topic.id, before, before.isr, rules, target)
         return [] if change is None else [change]
 
@@ -112,16 +113,15 @@ class ReassignmentControl:
             raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         replicas = _settled(before)
         isr = tuple(replica for replica in before.isr if replica in replicas)
-        rules = self._elections.rules(image, topic, before)
+        rules = self._elections.rules(image, topic.name, Candidates(image.brokers))
         if not isr:
             # Only those are in sync that would go: somebody out of sync would have to lead.
-            if not rules.unclean_election:
+            if rules.election is not Election.UNCLEAN:
                 raise Refusal(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     "no replica that would stay is in sync, and the topic has no unclean election",
                 )
             isr = replicas[:1]
-            rules = replace(rules, unclean_election=True)
         change = changed_partition(partition, topic.id, before, isr, rules, Assignment(replicas))
         return [] if change is None else [change]
 

@@ -19,10 +19,12 @@ VersionedRecord = tuple["Record", int]
 
 
 class ControllerResult(msgspec.Struct, Generic[R], frozen=True):
-    """Records are written as one batch: all of them or none."""
+    """What is to be written, and answered once that is committed."""
 
     records: list[VersionedRecord]
     response: R
+    # All of them or none; else they may be written in several batches, one after the other.
+    atomic: bool = True
 
 
 class MutationLimit(Protocol):

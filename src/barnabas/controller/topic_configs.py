@@ -102,9 +102,9 @@ class TopicConfigs:
         own = image.configs.get(TOPIC, topic).get(name)
         return self._inherited(image)[name].value if own is None else own
 
-    def min_insync_replicas(self, image: ClusterImage, topic: str, replicas: int) -> int:
-        """min.insync.replicas of a topic, but no more than it has replicas."""
-        return min(int(self.value(image, topic, _MIN_INSYNC_REPLICAS) or "1"), max(1, replicas))
+    def min_insync_replicas(self, image: ClusterImage, topic: str) -> int:
+        """min.insync.replicas of a topic, which may be more than it has replicas."""
+        return int(self.value(image, topic, _MIN_INSYNC_REPLICAS) or "1")
 
     def has_unclean_election(self, image: ClusterImage, topic: str) -> bool:
         """Whether a replica out of sync may lead the topic's partitions."""

@@ -24,6 +24,7 @@ from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from barnabas.protocol.records.clear_elr_record import ClearElrRecord
 from barnabas.protocol.records.config_record import ConfigRecord
 from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
 from barnabas.protocol.records.topic_record import TopicRecord
@@ -47,6 +48,7 @@ _TOO_MANY = Refusal(
     f"one request may create {_PARTITIONS_MAX} partitions, their topics' records counted too",
 )
 _SAY_NOTHING = -1
+_MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 class TopicControl:
@@ -120,6 +122,9 @@ class TopicControl:
             )
             for name, value in configs.items()
         ]
+        if image.features.is_elr_enabled and _MIN_INSYNC_REPLICAS in configs:
+            # Nobody is eligible yet, but this is how Kafka writes that minimum.
+            records.append((ClearElrRecord(topic_name=topic.name), 0))
         records += [
             new.record(topic_id, partition, replicas) for partition, replicas in enumerate(placed)
         ]

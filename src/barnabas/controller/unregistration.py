@@ -33,11 +33,11 @@ class UnregistrationControl:
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
             )
             return ControllerResult([], refuse_unregister_broker(request, refusal))
-        records: list[VersionedRecord] = self._elections.on_leaving(view.image, broker.id)
+        records: list[VersionedRecord] = self._elections.on_unregistered(view.image, broker.id)
         record = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
         records.append((record, 0))
         response = UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)
-        return ControllerResult(records, response)
+        return ControllerResult(records, response, atomic=False)
 
 
 def refuse_unregister_broker(

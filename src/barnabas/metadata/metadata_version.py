@@ -12,6 +12,8 @@ METADATA_VERSION_MIN = 7
 METADATA_VERSION_MAX = 33
 
 _MIGRATION = 8  # 3.4-IV0
+_NO_EPOCH_BUMP_ON_SHRINK = 12  # 3.6-IV0
+_CONTROLLER_REGISTRATION = 15  # 3.7-IV0, KIP-919
 _DIRECTORIES = 17  # 3.7-IV2, KIP-858
 _ELIGIBLE_LEADER_REPLICAS = 23  # 4.0-IV1, KIP-966
 _CORDONED_DIRECTORIES = 30  # 4.3-IV0, KIP-1066
@@ -41,6 +43,16 @@ def register_broker_record_version(metadata_version: int) -> int:
     if metadata_version >= _DIRECTORIES:
         return 3
     return 2 if metadata_version >= _MIGRATION else 1
+
+
+def bumps_leader_epoch_on_isr_shrink(metadata_version: int) -> bool:
+    """Whether a smaller ISR begins a new leader epoch, as it did in early KRaft."""
+    return metadata_version < _NO_EPOCH_BUMP_ON_SHRINK
+
+
+def has_controller_registration(metadata_version: int) -> bool:
+    """Whether controllers register themselves in the metadata log."""
+    return metadata_version >= _CONTROLLER_REGISTRATION
 
 
 # Levels that brought new records, or new fields that older levels would lose.

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2
 
-# Directory ids with a meaning of their own (KIP-858).
-DIRECTORY_UNASSIGNED = bytes(16)
-DIRECTORY_LOST = bytes(15) + b"\x01"
-DIRECTORY_MIGRATING = bytes(15) + b"\x02"
+# Directory ids with a meaning of their own (KIP-858): from before directories had ids; the broker
+# has not said yet; in none that can be used.
+DIRECTORY_MIGRATING = bytes(16)
+DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"
+DIRECTORY_LOST = bytes(15) + b"\x02"
 RESERVED_DIRECTORIES = frozenset({DIRECTORY_UNASSIGNED, DIRECTORY_LOST, DIRECTORY_MIGRATING})
 
 RECOVERED = 0
@@ -98,7 +99,9 @@ class PartitionRegistration(msgspec.Struct, frozen=True):
 
     def without_elr(self) -> PartitionRegistration:
         """This partition with its eligible leader replicas forgotten (ClearElrRecord)."""
-        return replace(self, elr=(), last_known_elr=()) if self.elr or self.last_known_elr else self
+        if not self.elr and not self.last_known_elr:
+            return self
+        return replace(self, elr=(), last_known_elr=(), partition_epoch=self.partition_epoch + 1)
 
     def to_record(
         self, topic_id: bytes, partition: int, metadata_version: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.controller.brokers import refuse_heartbeat, refuse_registration
+from barnabas.controller.brokers import refuse_heartbeat
 from barnabas.controller.client_quotas import refuse_alter_client_quotas
 from barnabas.controller.configs import refuse_alter_configs, refuse_incremental_alter_configs
 from barnabas.controller.directories import refuse_assign_replicas
@@ -17,6 +17,7 @@ from barnabas.controller.reassignments import (
     refuse_alter_reassignments,
     refuse_list_reassignments,
 )
+from barnabas.controller.registrations import refuse_registration
 from barnabas.controller.result import Refusal
 from barnabas.controller.topics import refuse_create_topics, refuse_delete_topics
 from barnabas.controller.unregistration import refuse_unregister_broker

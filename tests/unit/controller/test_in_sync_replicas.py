@@ -44,15 +44,15 @@ def request(
     )
 
 
-def test_the_isr_shrinks_and_grows_in_the_order_of_the_replicas() -> None:
+def test_the_isr_shrinks_and_grows_in_the_order_of_the_proposal() -> None:
     control = IsrControl(elections_of())
     result = control.alter(view_of(IMAGE), request(proposal([3, 1])))
     answer = result.response.topics[0].partitions[0]
-    assert (answer.error_code, answer.isr, answer.partition_epoch) == (0, [1, 3], 1)
+    assert (answer.error_code, answer.isr, answer.partition_epoch) == (0, [3, 1], 1)
     image = applied(IMAGE, result.records)
     found = image.topics.partition("a", 0)
     assert found is not None
-    assert (found.isr, found.leader_epoch) == ((1, 3), 0)
+    assert (found.isr, found.leader_epoch) == ((3, 1), 0)
     result = control.alter(view_of(image), request(proposal([1, 2, 3], partition_epoch=1)))
     assert result.response.topics[0].partitions[0].isr == [1, 2, 3]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from barnabas.controller.partition_change import ElectionRules, changed_partition
+from barnabas.controller.candidates import Candidates
+from barnabas.controller.partition_change import Election, ElectionRules, changed_partition
+from barnabas.metadata.broker_registration import BrokerRegistration
 from barnabas.metadata.partition_registration import PartitionRegistration
 
 TOPIC_ID = bytes(15) + b"\x01"
@@ -31,7 +33,8 @@ def partition(
 
 
 def rules(*live: int, min_isr: int = 1) -> ElectionRules:
-    return ElectionRules(33, True, min_isr, lambda replica: replica in live)
+    brokers = {each: BrokerRegistration(each, 5, bytes(16), {}, {}, fenced=False) for each in live}
+    return ElectionRules(33, True, min_isr, Candidates(brokers))
 
 
 def change(
@@ -59,7 +62,7 @@ def test_the_first_live_replica_of_the_isr_takes_over() -> None:
 def test_the_preferred_replica_leads_again_only_when_asked_to() -> None:
     before = partition(leader=2)
     assert change(before, (1, 2, 3), rules(1, 2, 3)).leader == 2
-    preferred = replace(rules(1, 2, 3), prefer_first=True)
+    preferred = replace(rules(1, 2, 3), election=Election.PREFERRED)
     assert change(before, (1, 2, 3), preferred).leader == 1
 
 
@@ -107,7 +110,7 @@ def test_an_unclean_shutdown_costs_eligibility() -> None:
 def test_anybody_leads_where_the_topic_allows_it() -> None:
     before = partition((1, 2), isr=(1,), leader=-1)
     assert change(before, (1,), rules(2)).leader == -1
-    after = change(before, (1,), replace(rules(2), unclean_election=True))
+    after = change(before, (1,), replace(rules(2), election=Election.UNCLEAN))
     assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), 1)
 
 

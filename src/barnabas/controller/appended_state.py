@@ -1,0 +1,217 @@
+"""Replay at append, answer at commit: how the controller's requests become part of the log.
+
+The image here is the cluster as of the last *appended* record, committed or not. A response is held
+back until the records are committed that it made, or that it saw. Whoever loses the leadership
+forgets the image, and takes the committed one when it leads again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from barnabas.controller.result import ControllerView, Refusal
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.provenance import Provenance
+from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.controller.result import ControllerResult, MutationLimit, VersionedRecord
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.raft.driver import RaftDriver
+    from barnabas.runtime.timer import Cancellable
+
+# Kafka's largest batch, in records.
+BATCH_RECORDS_MAX = 10_000
+
+_NOT_CONTROLLER = Refusal(
+    ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or has just ceased to be"
+)
+# As with Kafka, without words.
+_NO_TIME = Refusal(ErrorCode.REQUEST_TIMED_OUT)
+_TOO_MANY = Refusal(
+    ErrorCode.POLICY_VIOLATION, f"one request may make {BATCH_RECORDS_MAX} metadata records"
+)
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """A response without records of its own, held until what it saw is committed."""
+
+    offset: int
+    on_done: Callable[[], None]
+    on_lost: Callable[[], None]
+
+
+class _Answer:
+    """Goes out once: with the response, with a refusal, or because its time is up."""
+
+    __slots__ = ("_on_done", "_refuse", "_request", "_timer")
+
+    def __init__(
+        self,
+        request: Any,
+        on_done: Callable[[Any], None],
+        refuse: Callable[[Any, Refusal], Any],
+    ) -> None:
+        self._request = request
+        # None once it has gone out.
+        self._on_done: Callable[[Any], None] | None = on_done
+        self._refuse = refuse
+        self._timer: Cancellable | None = None
+
+    def limit(self, driver: RaftDriver, timeout_ms: int) -> None:
+        """Answer REQUEST_TIMED_OUT if the answer has not gone out by then."""
+        if self._on_done is not None:
+            self._timer = driver.doors.timer.call_later(timeout_ms, lambda: self.refuse(_NO_TIME))
+
+    def give(self, response: Any) -> None:
+        """Answer with `response`, unless it is too late."""
+        on_done, self._on_done = self._on_done, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if on_done is not None:
+            on_done(response)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer that nothing was done, as far as is known."""
+        if self._on_done is not None:
+            self.give(self._refuse(self._request, refusal))
+
+
+class AppendedState:
+    """Owned by the controller, which says when it leads."""
+
+    def __init__(self, driver: RaftDriver) -> None:
+        self._driver = driver
+        # None unless this controller is active.
+        self.image: ClusterImage | None = None
+        # Of the leadership.
+        self.epoch = -1
+        self._held: deque[_Held] = deque()
+
+    def begin(self, image: ClusterImage, epoch: int) -> None:
+        """This controller leads: everything of earlier epochs is in `image`."""
+        self.image, self.epoch = image, epoch
+
+    def cease(self) -> None:
+        """This controller leads no more: what is not committed is forgotten."""
+        self.image = None
+        held, self._held = self._held, deque()
+        for each in held:
+            each.on_lost()
+
+    @property
+    def now_ms(self) -> float:
+        """Monotonic clock."""
+        return self._driver.doors.clock.monotonic_ms()
+
+    def view(self, mutations: MutationLimit | None = None) -> ControllerView | None:
+        """What a request is worked out against; None unless this controller leads."""
+        image = self.image
+        if image is None or not self._driver.is_leader:
+            return None
+        return ControllerView(image, self._driver.log_end_offset, self.now_ms, mutations)
+
+    def serve(
+        self,
+        handle: Callable[[ControllerView, Any], ControllerResult[Any]],
+        refuse: Callable[[Any, Refusal], Any],
+        request: Any,
+        on_done: Callable[[Any], None],
+        mutations: MutationLimit | None = None,
+    ) -> None:
+        """Work out a request, write its records, answer when all that it rests on is committed."""
+        answer = _Answer(request, on_done, refuse)
+        view = self.view(mutations)
+        timeout_ms = getattr(request, "timeout_ms", None)
+        if view is None:
+            answer.refuse(_NOT_CONTROLLER)
+        elif timeout_ms is not None and timeout_ms <= 0:
+            answer.refuse(_NO_TIME)
+        else:
+            self._answer(handle(view, request), answer)
+            if timeout_ms is not None:
+                answer.limit(self._driver, timeout_ms)
+
+    def _answer(self, result: ControllerResult[Any], answer: _Answer) -> None:
+        records = result.records
+        if not records:
+            self._hold(lambda: answer.give(result.response), lambda: answer.refuse(_NOT_CONTROLLER))
+        elif result.atomic and len(records) > BATCH_RECORDS_MAX:
+            answer.refuse(_TOO_MANY)
+        else:
+            self._append(records, lambda: answer.give(result.response), answer.refuse)
+
+    def append(self, records: Sequence[VersionedRecord]) -> None:
+        """Write records that nobody asked for; nothing if there are none."""
+        if records:
+            self._append(records, lambda: None, lambda _: None)
+
+    def _append(
+        self,
+        records: Sequence[VersionedRecord],
+        on_done: Callable[[], None],
+        on_refused: Callable[[Refusal], None],
+    ) -> None:
+        """Replay the records and append them, in several batches if they are many.
+
+        Several batches may be committed in part when the leadership is lost: their order has to be
+        such that the next controller can go on from any of them.
+        """
+        while len(records) > BATCH_RECORDS_MAX:
+            first, records = records[:BATCH_RECORDS_MAX], records[BATCH_RECORDS_MAX:]
+            if not self._append_batch(first, lambda: None, on_refused):
+                return
+        self._append_batch(records, on_done, on_refused)
+
+    def _append_batch(
+        self,
+        records: Sequence[VersionedRecord],
+        on_done: Callable[[], None],
+        on_refused: Callable[[Refusal], None],
+    ) -> bool:
+        """Replay a batch, append it, answer when it is committed; False if it was refused."""
+        before = self.image
+        assert before is not None
+        delta = ClusterDelta(before)
+        for record, version in records:
+            delta.replay(record, version)
+        last_offset = self._driver.log_end_offset + len(records) - 1
+        self.image = delta.apply(Provenance(last_offset, self.epoch, -1))
+
+        def on_committed(_offset: int, error: RaftError | None) -> None:
+            if error is None:
+                on_done()
+            else:
+                on_refused(_NOT_CONTROLLER)
+
+        try:
+            self._driver.append(records, on_committed)
+        except MetadataBatchTooLargeError as error:
+            self.image = before
+            on_refused(Refusal(ErrorCode.POLICY_VIOLATION, str(error)))
+            return False
+        except NotLeaderError:
+            self.image = None
+            on_refused(_NOT_CONTROLLER)
+            return False
+        return True
+
+    def _hold(self, on_done: Callable[[], None], on_lost: Callable[[], None]) -> None:
+        """Answer once everything appended so far is committed: at once if it is."""
+        last_offset = self._driver.log_end_offset - 1
+        if self._driver.high_watermark > last_offset:
+            on_done()
+        else:
+            self._held.append(_Held(last_offset, on_done, on_lost))
+
+    def on_commit(self, last_offset: int) -> None:
+        """Everything up to there is committed: what was held back for it may go out."""
+        while self._held and self._held[0].offset <= last_offset:
+            self._held.popleft().on_done()

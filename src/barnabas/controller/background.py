@@ -1,0 +1,153 @@
+"""What the active controller does unasked: fences the silent, rebalances, keeps time."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.controller.periodic_tasks import PeriodicTask, PeriodicTasks
+from barnabas.protocol.records.no_op_record import NoOpRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.controller.appended_state import AppendedState
+    from barnabas.controller.broker_sessions import BrokerSessions
+    from barnabas.controller.brokers import BrokerControl
+    from barnabas.controller.config import ControllerConfig
+    from barnabas.controller.leader_elections import LeaderElectionControl
+    from barnabas.controller.result import ControllerResult, ControllerView
+    from barnabas.runtime.timer import Cancellable, Timer
+
+_log = logging.getLogger(__name__)
+
+# A timer that is late by more means that this process was stopped, or did not get to its loop.
+_STALL_MS = 500.0
+
+
+class Background:
+    """Runs from `start` to `stop`, while this controller is active."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        state: AppendedState,
+        brokers: BrokerControl,
+        sessions: BrokerSessions,
+        elections: LeaderElectionControl,
+        timer: Timer,
+    ) -> None:
+        self._config = config
+        self._state = state
+        self._brokers = brokers
+        self._sessions = sessions
+        self._elections = elections
+        self._timer = timer
+        self._session_timer: Cancellable | None = None
+        # When that timer should go off, monotonic ms.
+        self._session_deadline = 0.0
+        # Where the log ended when the last idle interval began.
+        self._idle_since = -1
+        self._tasks = PeriodicTasks(timer, self._make_tasks())
+
+    def _make_tasks(self) -> list[PeriodicTask]:
+        config, elections = self._config, self._elections
+        tasks = [
+            PeriodicTask(
+                config.unclean_leader_election_interval_ms,
+                lambda: self._elect(elections.elect_unclean),
+            )
+        ]
+        if config.auto_leader_rebalance_enable:
+            tasks.append(
+                PeriodicTask(
+                    config.leader_imbalance_check_interval_ms,
+                    lambda: self._elect(elections.elect_preferred),
+                )
+            )
+        if config.metadata_max_idle_interval_ms:
+            tasks.append(PeriodicTask(config.metadata_max_idle_interval_ms, self._note_idleness))
+        return tasks
+
+    def start(self) -> None:
+        """This controller has become active."""
+        self._tasks.start()
+        self.watch_sessions()
+
+    def stop(self) -> None:
+        """It is active no more."""
+        self._tasks.stop()
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+            self._session_timer = None
+
+    # -- sessions ---------------------------------------------------------------------------------
+
+    def watch_sessions(self) -> None:
+        """Be there when the next session of a broker ends."""
+        if self._session_timer is not None or self._state.image is None:
+            return
+        deadline = self._sessions.next_deadline()
+        if deadline is not None:
+            self._session_deadline = deadline
+            delay_ms = max(0.0, deadline - self._state.now_ms)
+            self._session_timer = self._timer.call_later(delay_ms, self._check_sessions)
+
+    def _check_sessions(self) -> None:
+        self._session_timer = None
+        stalled_ms = self._state.now_ms - self._session_deadline
+        if stalled_ms > _STALL_MS:
+            # What was sent meanwhile is still in the sockets: it will be read before the next look.
+            _log.warning("The controller stood still for %d ms; no broker is fenced", stalled_ms)
+            self._sessions.forgive(stalled_ms)
+        self._fence_while(self._brokers.fence_silent, "its session is over")
+        self.watch_sessions()
+
+    def broker_lost(self, broker_id: int, broker_epoch: int) -> None:
+        """The connection of a broker is gone and no other came: fence it."""
+        self._fence_while(
+            lambda view: self._brokers.fence_lost(view, broker_id, broker_epoch),
+            "its connection is gone",
+        )
+
+    def _fence_while(
+        self, fence: Callable[[ControllerView], ControllerResult[int | None]], why: str
+    ) -> None:
+        """Fence one broker after the other until there is none left to be fenced."""
+        while (view := self._state.view()) is not None:
+            result = fence(view)
+            if not result.records:
+                return
+            _log.warning(
+                "Broker %s is fenced: %s; %d partitions change",
+                result.response,
+                why,
+                len(result.records) - 1,
+            )
+            self._state.append(result.records)
+
+    # -- by time ----------------------------------------------------------------------------------
+
+    def _elect(self, elect: Callable[[ControllerView], ControllerResult[bool]]) -> bool:
+        view = self._state.view()
+        if view is None:
+            return False
+        result = elect(view)
+        self._state.append(result.records)
+        return result.response
+
+    def _note_idleness(self) -> bool:
+        """Write something if nothing was: who follows the log sees that the leader is there.
+
+        Who is alone has nobody to tell, and spares the disk.
+        """
+        view = self._state.view()
+        if view is None:
+            return False
+        end_offset, own_id = view.next_offset, self._config.node_id
+        others = (*view.image.brokers, *view.image.controllers)
+        if end_offset == self._idle_since and any(each != own_id for each in others):
+            self._state.append([(NoOpRecord(), 0)])
+            end_offset += 1
+        self._idle_since = end_offset
+        return False

@@ -1,0 +1,51 @@
+"""Which replicas may lead a partition now (Kafka's LeaderAcceptor; directories KIP-858)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.new_partitions import directory_on, is_live
+from barnabas.metadata.partition_registration import DIRECTORY_MIGRATING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.metadata.broker_registration import BrokerRegistration
+    from barnabas.metadata.partition_registration import PartitionRegistration
+
+NOBODY = -1
+
+
+class Candidates:
+    """The live brokers of one moment; made once for an event, however many partitions it is for."""
+
+    __slots__ = ("_brokers", "_live")
+
+    def __init__(
+        self,
+        brokers: Mapping[int, BrokerRegistration],
+        *,
+        leaving: int = NOBODY,
+        returning: int = NOBODY,
+    ) -> None:
+        """Args:
+        leaving: a broker that is being fenced, and counts as gone although the image has it live.
+        returning: a broker that is being unfenced, and counts as live although it is not yet.
+        """
+        self._brokers = brokers
+        live = {broker.id for broker in brokers.values() if is_live(broker)}
+        live.discard(leaving)
+        if returning in brokers:
+            live.add(returning)
+        self._live = live
+
+    def may_lead(self, partition: PartitionRegistration, replica: int) -> bool:
+        """Whether `replica` is one of the partition's, live, and its directory online."""
+        if replica not in self._live or replica not in partition.replicas:
+            return False
+        return self._brokers[replica].has_online(partition.directory_of(replica))
+
+    def directory_on(self, replica: int) -> bytes:
+        """The directory that a broker keeps a new replica in, as far as that is known."""
+        broker = self._brokers.get(replica)
+        return DIRECTORY_MIGRATING if broker is None else directory_on(broker)

@@ -1,0 +1,86 @@
+"""Controllers say who they are, or are forgotten (ControllerRegistration, KIP-919)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.metadata.broker_registration import (
+    ControllerRegistration,
+    Endpoint,
+    SupportedLevels,
+)
+from barnabas.metadata.metadata_version import has_controller_registration
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from barnabas.protocol.messages.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
+from barnabas.protocol.records.unregister_controller_record import UnregisterControllerRecord
+
+if TYPE_CHECKING:
+    from barnabas.controller.result import ControllerView
+
+
+def register_controller(
+    view: ControllerView, request: ControllerRegistrationRequest
+) -> ControllerResult[ControllerRegistrationResponse]:
+    """Note where a controller listens and what it supports."""
+    if not has_controller_registration(view.image.features.metadata_version):
+        refusal = Refusal(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "the metadata.version is too old for controllers to be registered",
+        )
+        return ControllerResult([], refuse_controller_registration(request, refusal))
+    registration = ControllerRegistration(
+        id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        listeners={
+            each.name: Endpoint(each.host, each.port, each.security_protocol)
+            for each in request.listeners
+        },
+        supported_features={
+            each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
+            for each in request.features
+        },
+        zk_migration_ready=request.zk_migration_ready,
+    )
+    response = ControllerRegistrationResponse(error_code=ErrorCode.NONE, error_message=None)
+    return ControllerResult([registration.to_record()], response)
+
+
+def refuse_controller_registration(
+    _request: ControllerRegistrationRequest, error: Refusal
+) -> ControllerRegistrationResponse:
+    """The response when nothing could be done."""
+    return ControllerRegistrationResponse(
+        error_code=error.error_code, error_message=error.message or None
+    )
+
+
+def unregister_controller(
+    view: ControllerView, request: UnregisterControllerRequest
+) -> ControllerResult[UnregisterControllerResponse]:
+    """Forget a controller that is gone for good."""
+    if request.controller_id not in view.image.controllers:
+        refusal = Refusal(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+            f"controller {request.controller_id} is not registered",
+        )
+        return ControllerResult([], refuse_unregister_controller(request, refusal))
+    record = UnregisterControllerRecord(controller_id=request.controller_id)
+    response = UnregisterControllerResponse(error_code=ErrorCode.NONE, error_message=None)
+    return ControllerResult([(record, 0)], response)
+
+
+def refuse_unregister_controller(
+    _request: UnregisterControllerRequest, error: Refusal
+) -> UnregisterControllerResponse:
+    """The response when nothing could be done."""
+    return UnregisterControllerResponse(
+        error_code=error.error_code, error_message=error.message or None
+    )

@@ -1,0 +1,185 @@
+"""A broker says who it is (BrokerRegistration API 62; KIP-631, KIP-858, KIP-966).
+
+A broker is known by its id, a life of it by its epoch: the offset that the log ended at when it
+registered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.metadata.broker_registration import (
+    BrokerRegistration,
+    Endpoint,
+    SupportedLevels,
+)
+from barnabas.metadata.metadata_version import (
+    METADATA_VERSION,
+    has_directories,
+)
+from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.controller.broker_sessions import BrokerSessions
+    from barnabas.controller.brokers import BrokerControl
+    from barnabas.controller.config import ControllerConfig
+    from barnabas.controller.elections import Elections
+    from barnabas.controller.result import ControllerView, VersionedRecord
+    from barnabas.metadata.features_image import FeaturesImage
+    from barnabas.metadata.image import ClusterImage
+
+
+class RegistrationControl:
+    """Turns what brokers say of themselves into records."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        elections: Elections,
+        sessions: BrokerSessions,
+        brokers: BrokerControl,
+    ) -> None:
+        self._config = config
+        self._elections = elections
+        self._sessions = sessions
+        self._brokers = brokers
+
+    def register(
+        self, view: ControllerView, request: BrokerRegistrationRequest
+    ) -> ControllerResult[BrokerRegistrationResponse]:
+        """Take in a broker; it is fenced until its heartbeats show that it has caught up.
+
+        The same life may register again and keeps its epoch and state: its answer was lost, or its
+        listeners or features are others now. A new life takes the old one out of every ISR first.
+        """
+        image = view.image
+        try:
+            self._check(view, request)
+        except Refusal as refusal:
+            return ControllerResult([], refuse_registration(request, refusal))
+        known = image.brokers.get(request.broker_id)
+        records: list[VersionedRecord] = []
+        if known is not None and known.incarnation_id == request.incarnation_id:
+            registration = replace(
+                _registration(request, known.epoch),
+                fenced=known.fenced,
+                in_controlled_shutdown=known.in_controlled_shutdown,
+            )
+        else:
+            records += self._end_of_former_life(image, known, request)
+            registration = _registration(request, epoch=view.next_offset)
+            self._sessions.end(request.broker_id)
+        records.append(registration.to_record(image.features.metadata_version))
+        offset = view.next_offset + len(records) - 1
+        self._brokers.note_registration(request.broker_id, offset)
+        return ControllerResult(
+            records,
+            BrokerRegistrationResponse(error_code=ErrorCode.NONE, broker_epoch=registration.epoch),
+            atomic=False,
+        )
+
+    def _end_of_former_life(
+        self,
+        image: ClusterImage,
+        known: BrokerRegistration | None,
+        request: BrokerRegistrationRequest,
+    ) -> list[VersionedRecord]:
+        is_clean = known is not None and request.previous_broker_epoch == known.epoch
+        if image.features.is_elr_enabled and not is_clean:
+            return self._elections.on_unclean_shutdown(image, request.broker_id)
+        return self._elections.on_leaving(image, request.broker_id)
+
+    def _check(self, view: ControllerView, request: BrokerRegistrationRequest) -> None:
+        if request.cluster_id != self._config.cluster_id:
+            raise Refusal(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"this is cluster {self._config.cluster_id}, not {request.cluster_id}",
+            )
+        known = view.image.brokers.get(request.broker_id)
+        if (
+            known is not None
+            and known.incarnation_id != request.incarnation_id
+            and self._sessions.is_valid(known.id, view.now_ms)
+        ):
+            raise Refusal(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"broker {known.id} is alive already in another process",
+            )
+        if request.is_migrating_zk_broker:
+            raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, "there is no migration any more")
+        if has_directories(view.image.features.metadata_version):
+            _check_directories(view.image, request)
+        _check_features(view.image.features, request)
+
+
+def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest) -> None:
+    """Refuse directories that are none, or not the broker's own (KIP-858)."""
+    directories = request.log_dirs
+    problem = None
+    if not directories:
+        problem = "a broker needs a data directory"
+    elif RESERVED_DIRECTORIES.intersection(directories):
+        problem = "a directory has an id with another meaning"
+    elif len(set(directories)) != len(directories):
+        problem = "a directory is named twice"
+    else:
+        for other in image.brokers.values():
+            if other.id != request.broker_id and not set(directories).isdisjoint(other.directories):
+                problem = f"a directory is broker {other.id}'s already"
+    if problem is not None:
+        raise Refusal(ErrorCode.INVALID_REGISTRATION, problem)
+
+
+def _check_features(features: FeaturesImage, request: BrokerRegistrationRequest) -> None:
+    """Refuse a broker that cannot work at a level that the cluster is at: 0 where it has none."""
+    supported = _supported(request)
+    if METADATA_VERSION not in supported:
+        raise Refusal(
+            ErrorCode.INVALID_REGISTRATION, f"the broker does not know {METADATA_VERSION}"
+        )
+    for name in (*features.finalized, *supported):
+        low, high = supported.get(name, SupportedLevels(0, 0))
+        level = features.finalized.get(name, 0)
+        if not low <= level <= high:
+            raise Refusal(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the cluster has {name} at level {level}, the broker supports {low} to {high}",
+            )
+
+
+def _supported(request: BrokerRegistrationRequest) -> dict[str, SupportedLevels]:
+    return {
+        each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
+        for each in request.features
+    }
+
+
+def _registration(request: BrokerRegistrationRequest, epoch: int) -> BrokerRegistration:
+    return BrokerRegistration(
+        id=request.broker_id,
+        epoch=epoch,
+        incarnation_id=request.incarnation_id,
+        listeners={
+            each.name: Endpoint(each.host, each.port, each.security_protocol)
+            for each in request.listeners
+        },
+        supported_features=_supported(request),
+        rack=request.rack,
+        fenced=True,
+        directories=tuple(sorted(request.log_dirs)),
+    )
+
+
+def refuse_registration(
+    _request: BrokerRegistrationRequest, error: Refusal
+) -> BrokerRegistrationResponse:
+    """The response when nothing could be done."""
+    return BrokerRegistrationResponse(error_code=error.error_code)

@@ -1,0 +1,442 @@
+"""A case for two controllers: made-up brokers live and die, answers and records are compared.
+
+Brokers of a case are numbered from 1; each case has ids, directories and topics of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
+from barnabas.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    DirectoryDataRequest,
+)
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    PartitionDataRequest as AssignedPartition,
+)
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    TopicDataRequest as AssignedTopic,
+)
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from barnabas.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from barnabas.protocol.schema import Struct
+from differential.controllers import FEATURES, SESSION_MS, ControllerSide
+from jvm.kafka_process import CLUSTER_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.protocol.schema import Message, Record
+
+    Build = Callable[[ControllerSide], Message]
+    # Name, version and fields of a record.
+    Flat = tuple[str, int, Any]
+
+CAUGHT_UP = 1 << 40
+# Kafka writes them in the order of a hash set.
+_SETS = frozenset({"eligible_leader_replicas"})
+_EPOCHS = frozenset({"broker_epoch", "epoch"})
+# Our own words, and what the comparison of brokers compares already; what one side does by time.
+_NOT_COMPARED = frozenset({"error_message", "throttle_time_ms", "configs"})
+_BY_TIME = frozenset({"NoOpRecord"})
+
+
+class Scene:
+    """One case."""
+
+    def __init__(self, sides: Sequence[ControllerSide], number: int) -> None:
+        self.sides = sides
+        self.number = number
+        # What differed, in words.
+        self.found: list[str] = []
+        self._steps = 0
+        for side in sides:
+            side.new_records()
+
+    def close(self) -> None:
+        """Leave nothing alive that the next case could be held up by."""
+        for side in self.sides:
+            for broker in list(side.image.brokers):
+                if broker // 100 == self.number:
+                    side.ask(UnregisterBrokerRequest(broker_id=broker), 0)
+            side.new_records()
+
+    # -- names ------------------------------------------------------------------------------------
+
+    def id(self, broker: int) -> int:
+        """The id of a broker of this case."""
+        return self.number * 100 + broker
+
+    def topic(self, name: str) -> str:
+        """The name of a topic of this case."""
+        return f"case-{self.number}-{name}"
+
+    def directory(self, broker: int, number: int = 0) -> bytes:
+        """Id of a data directory."""
+        return b"directory" + self.id(broker).to_bytes(6, "big") + bytes([number])
+
+    def epoch(self, side: ControllerSide, broker: int) -> int:
+        """The present epoch of a broker; -1 if it is not registered."""
+        known = side.image.brokers.get(self.id(broker))
+        return -1 if known is None else known.epoch
+
+    def partition(self, side: ControllerSide, topic: str, index: int = 0) -> PartitionRegistration:
+        """A partition as its records have it."""
+        found = side.image.topics.partition(self.topic(topic), index)
+        assert found is not None, (topic, index)
+        return found
+
+    def topic_id(self, side: ControllerSide, topic: str) -> bytes:
+        """The id that a controller drew."""
+        found = side.image.topics.by_name(self.topic(topic))
+        return bytes(15) + b"\x09" if found is None else found.id
+
+    def wait_for_sessions_to_end(self) -> None:
+        """Longer than a session lasts."""
+        for side in self.sides:
+            side.wait(SESSION_MS + 200)
+            side.new_records()
+
+    # -- comparing --------------------------------------------------------------------------------
+
+    def step(self, build: Build, version: int) -> tuple[Any, ...]:
+        """The same request to both: the answers and the records have to be the same."""
+        self._steps += 1
+        answers, flats, written = [], [], []
+        for side in self.sides:
+            request = build(side)
+            answer = side.ask(request, version)
+            records = side.new_records()
+            self._learn(side, records)
+            answers.append(answer)
+            flats.append(self._flat(answer, side))
+            ours = [
+                (type(record).__name__, number, self._flat(record, side))
+                for record, number in records
+                if self._is_ours(record, side)
+            ]
+            written.append(_in_order(ours))
+        name = type(request).__name__.removesuffix("Request")
+        where = f"step {self._steps} {name}"
+        self._note(f"{where} answer", *flats)
+        self._note(
+            f"{where} number of records",
+            *[[(name, number) for name, number, _ in each] for each in written],
+        )
+        for index, pair in enumerate(zip(*written, strict=False)):
+            self._note(f"{where} record {index} {pair[0][0]}", *[each[2] for each in pair])
+        return tuple(answers)
+
+    def _note(self, where: str, kafka: Any, barnabas: Any) -> None:
+        if kafka == barnabas:
+            return
+        if isinstance(kafka, dict) and isinstance(barnabas, dict):
+            for key in dict.fromkeys([*kafka, *barnabas]):
+                if kafka.get(key) != barnabas.get(key):
+                    self._note(f"{where}.{key}", kafka.get(key), barnabas.get(key))
+        elif isinstance(kafka, list) and isinstance(barnabas, list) and len(kafka) == len(barnabas):
+            for index, pair in enumerate(zip(kafka, barnabas, strict=True)):
+                self._note(f"{where}[{index}]", *pair)
+        else:
+            self.found.append(f"{where}: Kafka {kafka}, Barnabas {barnabas}")
+
+    def _learn(self, side: ControllerSide, records: Sequence[tuple[Record, int]]) -> None:
+        for record, _ in records:
+            kind = type(record).__name__
+            if kind == "TopicRecord":
+                side.topics[record.topic_id] = record.name  # type: ignore[attr-defined]
+            elif kind == "RegisterBrokerRecord":
+                broker = record.broker_id  # type: ignore[attr-defined]
+                life = (broker, record.broker_epoch)  # type: ignore[attr-defined]
+                lives = sum(each == broker for each, _ in side.epochs)
+                side.epochs.setdefault(life, f"<life {lives + 1} of {broker}>")
+
+    def _is_ours(self, record: Record, side: ControllerSide) -> bool:
+        """Whether a record is of this case's brokers or topics."""
+        if type(record).__name__ in _BY_TIME:
+            return False
+        prefix = f"case-{self.number}-"
+        topic_id = getattr(record, "topic_id", None)
+        if topic_id is not None:
+            return side.topics.get(topic_id, prefix).startswith(prefix)
+        node = getattr(record, "broker_id", getattr(record, "controller_id", None))
+        return node is None or node // 100 == self.number
+
+    def _flat(self, struct: Any, side: ControllerSide) -> Any:
+        """Values that can be compared: drawn ids by the case's names."""
+        if isinstance(struct, Struct):
+            flat = {}
+            broker = getattr(struct, "broker_id", None)
+            for each in struct.__fields__:
+                value = getattr(struct, each.name)
+                if each.name in _NOT_COMPARED:
+                    continue
+                if each.name in _EPOCHS:
+                    lives = [n for (b, e), n in side.epochs.items() if e == value]
+                    known = side.epochs.get((broker, value)) if broker is not None else None
+                    flat[each.name] = known or (lives[0] if lives else value)
+                elif each.name in _SETS and value is not None:
+                    flat[each.name] = sorted(value)
+                else:
+                    flat[each.name] = self._flat(value, side)
+            return flat
+        if isinstance(struct, list):
+            return [self._flat(each, side) for each in struct]
+        if isinstance(struct, bytes):
+            if struct in side.topics:
+                return f"<id of {side.topics[struct]}>"
+            return struct.hex()
+        return int(struct) if isinstance(struct, int) and not isinstance(struct, bool) else struct
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    def register(
+        self, broker: int, life: int = 1, *, clean: bool = False, **fields: Any
+    ) -> tuple[Any, ...]:
+        """A broker says who it is; `fields` take the place of the request's."""
+        levels = {name: (0, level) for name, level in FEATURES.items()}
+        levels["metadata.version"] = (7, 33)
+
+        def build(side: ControllerSide) -> Message:
+            usual: dict[str, Any] = {
+                "broker_id": self.id(broker),
+                "cluster_id": CLUSTER_ID,
+                "incarnation_id": b"incarnation"
+                + self.id(broker).to_bytes(4, "big")
+                + bytes([life]),
+                "listeners": [Listener(name="PLAINTEXT", host="h", port=9092, security_protocol=0)],
+                "features": features_of(levels),
+                "rack": None,
+                "log_dirs": [self.directory(broker)],
+                "previous_broker_epoch": self.epoch(side, broker) if clean else -1,
+            }
+            return BrokerRegistrationRequest(**{**usual, **fields})
+
+        return self.step(build, 4)
+
+    def beat(
+        self,
+        broker: int,
+        *,
+        offset: int | Callable[[ControllerSide], int] = CAUGHT_UP,
+        fence: bool = False,
+        shut_down: bool = False,
+        offline: Sequence[bytes] = (),
+        epoch: int | None = None,
+    ) -> tuple[Any, ...]:
+        """A broker says that it lives."""
+        return self.step(
+            lambda side: BrokerHeartbeatRequest(
+                broker_id=self.id(broker),
+                broker_epoch=self.epoch(side, broker) if epoch is None else epoch,
+                current_metadata_offset=offset(side) if callable(offset) else offset,
+                want_fence=fence,
+                want_shut_down=shut_down,
+                offline_log_dirs=list(offline),
+            ),
+            1,
+        )
+
+    def brokers(self, *brokers: int, directories: int = 1) -> None:
+        """Brokers that are registered and live."""
+        for broker in brokers:
+            own = [self.directory(broker, number) for number in range(directories)]
+            self.register(broker, log_dirs=own)
+            self.beat(broker)
+            # Kafka does not count how far it had read when it was let in.
+            self.beat(broker)
+
+    def create(self, name: str, *replicas: Sequence[int], **configs: str) -> tuple[Any, ...]:
+        """A topic with these replicas of each partition."""
+        return self.step(
+            lambda _: CreateTopicsRequest(
+                topics=[
+                    CreatableTopic(
+                        name=self.topic(name),
+                        num_partitions=-1,
+                        replication_factor=-1,
+                        assignments=[
+                            CreatableReplicaAssignment(
+                                partition_index=index, broker_ids=[self.id(b) for b in each]
+                            )
+                            for index, each in enumerate(replicas)
+                        ],
+                        configs=[
+                            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                            for key, value in configs.items()
+                        ],
+                    )
+                ],
+                timeout_ms=10_000,
+            ),
+            7,
+        )
+
+    def config(self, name: str, key: str, value: str) -> tuple[Any, ...]:
+        """Set a config of a topic."""
+        return self.step(
+            lambda _: IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=2,
+                        resource_name=self.topic(name),
+                        configs=[AlterableConfig(name=key, config_operation=0, value=value)],
+                    )
+                ],
+                validate_only=False,
+            ),
+            1,
+        )
+
+    def isr(
+        self, name: str, leader: int, isr: Sequence[int], index: int = 0, **given: int
+    ) -> tuple[Any, ...]:
+        """A leader proposes an ISR.
+
+        Args:
+            given: `leader_epoch` and `partition_epoch` are added to those of now, as is
+                `member_epoch` to the broker epochs of the ISR; `broker_epoch` and `recovery` take
+                the place of those of now.
+        """
+
+        def build(side: ControllerSide) -> Message:
+            topic = side.image.topics.by_name(self.topic(name))
+            known = None if topic is None else topic.partitions.get(index)
+            shift = given.get("member_epoch", 0)
+            proposal = PartitionDataRequest(
+                partition_index=index,
+                leader_epoch=given.get("leader_epoch", 0),
+                new_isr_with_epochs=[
+                    BrokerState(
+                        broker_id=self.id(each), broker_epoch=self.epoch(side, each) + shift
+                    )
+                    for each in isr
+                ],
+                leader_recovery_state=0,
+                partition_epoch=given.get("partition_epoch", 0),
+            )
+            if known is not None:
+                proposal.leader_epoch += known.leader_epoch
+                proposal.partition_epoch += known.partition_epoch
+                proposal.leader_recovery_state = known.leader_recovery_state
+            proposal.leader_recovery_state = given.get("recovery", proposal.leader_recovery_state)
+            return AlterPartitionRequest(
+                broker_id=self.id(leader),
+                broker_epoch=given.get("broker_epoch", self.epoch(side, leader)),
+                topics=[
+                    TopicDataRequest(topic_id=self.topic_id(side, name), partitions=[proposal])
+                ],
+            )
+
+        return self.step(build, 3)
+
+    def reassign(
+        self,
+        name: str,
+        replicas: Sequence[int] | None,
+        index: int = 0,
+        *,
+        may_change: bool = True,
+    ) -> tuple[Any, ...]:
+        """Move a partition, or cancel that."""
+        wanted = None if replicas is None else [self.id(each) for each in replicas]
+        return self.step(
+            lambda _: AlterPartitionReassignmentsRequest(
+                timeout_ms=10_000,
+                allow_replication_factor_change=may_change,
+                topics=[
+                    ReassignableTopic(
+                        name=self.topic(name),
+                        partitions=[ReassignablePartition(partition_index=index, replicas=wanted)],
+                    )
+                ],
+            ),
+            1,
+        )
+
+    def elect(self, name: str, kind: int, *indexes: int) -> tuple[Any, ...]:
+        """Elect leaders: 0 the preferred, 1 uncleanly."""
+        return self.step(
+            lambda _: ElectLeadersRequest(
+                election_type=kind,
+                topic_partitions=[
+                    TopicPartitions(topic=self.topic(name), partitions=list(indexes or (0,)))
+                ],
+                timeout_ms=10_000,
+            ),
+            2,
+        )
+
+    def assign(self, broker: int, directory: bytes, name: str, *indexes: int) -> tuple[Any, ...]:
+        """A broker says where its replicas lie."""
+        assert directory in RESERVED_DIRECTORIES or len(directory) == 16
+        return self.step(
+            lambda side: AssignReplicasToDirsRequest(
+                broker_id=self.id(broker),
+                broker_epoch=self.epoch(side, broker),
+                directories=[
+                    DirectoryDataRequest(
+                        id=directory,
+                        topics=[
+                            AssignedTopic(
+                                topic_id=self.topic_id(side, name),
+                                partitions=[
+                                    AssignedPartition(partition_index=index) for index in indexes
+                                ],
+                            )
+                        ],
+                    )
+                ],
+            ),
+            0,
+        )
+
+
+def _in_order(records: list[Flat]) -> list[Flat]:
+    """Changes of partitions that follow each other come in the order of a hash map."""
+    ordered: list[Flat] = []
+    for kind, group in itertools.groupby(records, key=lambda each: each[0]):
+        each = list(group)
+        if kind == "PartitionChangeRecord":
+            each.sort(key=lambda flat: (flat[2]["topic_id"], flat[2]["partition_id"]))
+        ordered += each
+    return ordered
+
+
+def features_of(levels: Mapping[str, tuple[int, int]]) -> list[Feature]:
+    """Features as a registration has them."""
+    return [
+        Feature(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in levels.items()
+    ]

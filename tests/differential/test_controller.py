@@ -1,0 +1,51 @@
+"""Made-up brokers, a controller of Apache Kafka 4.4 and ours: the same answers and records."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import pytest
+
+from differential.controller_partition_cases import CASES, KNOWN
+from differential.controller_scene import Scene
+from differential.controllers import SETTINGS, KafkaSide, OwnSide
+from jvm.kafka_controller import KafkaController
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from differential.controllers import ControllerSide
+
+pytestmark = pytest.mark.conformance
+
+
+@pytest.fixture(scope="module")
+def sides(
+    kafka_jars: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[ControllerSide]]:
+    kafka = KafkaController(tmp_path_factory.mktemp("controller"), SETTINGS)
+    try:
+        kafka.start()
+        both: list[ControllerSide] = [KafkaSide(kafka.bootstrap), OwnSide(SETTINGS)]
+        yield both
+        for side in both:
+            side.close()
+    finally:
+        kafka.close()
+
+
+@pytest.mark.parametrize("play", CASES, ids=lambda play: play.__name__.replace("_", "-"))
+def test_the_answers_and_the_records_are_the_same(
+    play: Callable[[Scene], None], sides: list[ControllerSide]
+) -> None:
+    scene = Scene(sides, CASES.index(play) + 1)
+    play(scene)
+    scene.close()
+    known = KNOWN.get(play.__name__, {})
+    unexpected = [
+        line for line in scene.found if not any(fnmatchcase(line, each) for each in known)
+    ]
+    assert not unexpected, "\n" + "\n".join(unexpected)
+    gone = [each for each in known if not any(fnmatchcase(line, each) for line in scene.found)]
+    assert not gone, f"no longer differs: {gone}"
