@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
 
 PORT = 9093
+METADATA_DIRECTORY = "/data/__cluster_metadata-0"
 CLUSTER_ID = "simulated-cluster-0000"
 QUORUM_APIS = (
     ApiKey.API_VERSIONS,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.sim.network import NetworkWeather
-from simulation.quorum_hosts import QuorumHosts, host_name
+from simulation.quorum_hosts import METADATA_DIRECTORY, QuorumHosts, host_name
 
 if TYPE_CHECKING:
     from simulation.quorum_hosts import Replica
@@ -96,6 +96,60 @@ def test_a_single_voter_with_an_observer() -> None:
     hosts.settle()
 
 
+def test_a_replica_that_fell_behind_the_log_loads_the_leaders_snapshot() -> None:
+    hosts = QuorumHosts(3, seed=6, observers=1, retention_bytes=1, fetch_snapshot_max_bytes=300)
+    elected(hosts)
+    hosts.settle()
+    down = next(each for each in (1, 2, 3) if not hosts.replicas[each].driver.is_leader)
+    hosts.kill(down)
+    hosts.kill(4)
+    for _ in range(30):
+        hosts.append()
+    hosts.settle()
+    for replica in hosts.running():
+        assert replica.generator.maybe_begin()
+    hosts.run_for(200)
+    assert all(each.driver.log.log_start_offset > 30 for each in hosts.running())
+    hosts.start_all()
+    hosts.settle()
+    assert len({frozenset(each.names) for each in hosts.running()}) == 1
+    behind = hosts.replicas[down]
+    assert behind is not None
+    assert behind.driver.log.log_start_offset > 30
+    # It lives on it after a restart, and votes by it.
+    hosts.lose_power(down)
+    hosts.start(down)
+    leader = hosts.leader()
+    assert leader is not None
+    hosts.kill(leader.config.node_id)
+    hosts.settle()
+
+
+def test_a_snapshot_that_was_damaged_on_its_way_is_fetched_again() -> None:
+    hosts = QuorumHosts(3, seed=7, retention_bytes=1, fetch_snapshot_max_bytes=300)
+    elected(hosts)
+    down = next(each for each in (1, 2, 3) if not hosts.replicas[each].driver.is_leader)
+    hosts.kill(down)
+    for _ in range(30):
+        hosts.append()
+    hosts.settle()
+    for replica in hosts.running():
+        replica.generator.maybe_begin()
+    hosts.run_for(200)
+    behind = hosts.start(down)
+    disk = hosts.host(down).disk
+
+    def part() -> str | None:
+        names = disk.list(METADATA_DIRECTORY)
+        return next((name for name in names if name.endswith(".part")), None)
+
+    assert hosts.run_until(lambda: part() is not None)
+    disk.flip_bit(f"{METADATA_DIRECTORY}/{part()}")
+    hosts.settle()
+    assert not behind.fatal
+    assert not [name for name in disk.list(METADATA_DIRECTORY) if name.endswith(".part")]
+
+
 def storm(hosts: QuorumHosts, rounds: int) -> None:
     """Deaths, loss of power, resets and partitions with appends in between; then peace."""
     network, rng = hosts.world.network, hosts.rng
@@ -131,15 +185,39 @@ def storm(hosts: QuorumHosts, rounds: int) -> None:
     hosts.start_all()
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_three_voters_and_an_observer_lose_nothing_in_a_storm(seed: int) -> None:
+def storm_of_three(seed: int) -> QuorumHosts:
     hosts = QuorumHosts(3, seed, observers=1)
     storm(hosts, rounds=20)
     hosts.settle()
+    return hosts
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_five_voters_lose_nothing_in_a_storm(seed: int) -> None:
+def storm_of_five(seed: int) -> QuorumHosts:
     hosts = QuorumHosts(5, seed + 10_000)
     storm(hosts, rounds=20)
     hosts.settle()
+    return hosts
+
+
+def storm_on_snapshots(seed: int) -> QuorumHosts:
+    hosts = QuorumHosts(
+        3,
+        seed + 20_000,
+        observers=2,
+        retention_bytes=1,
+        snapshot_record_bytes=600,
+        fetch_snapshot_max_bytes=200,
+        fetch_max_bytes=300,
+    )
+    storm(hosts, rounds=25)
+    hosts.settle()
+    return hosts
+
+
+STORMS = {"three": storm_of_three, "five": storm_of_five, "snapshots": storm_on_snapshots}
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("kind", STORMS)
+def test_nothing_is_lost_in_a_storm(kind: str, seed: int) -> None:
+    STORMS[kind](seed)

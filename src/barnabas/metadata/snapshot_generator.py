@@ -13,12 +13,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from barnabas.raft.listener import SnapshotId
-from barnabas.raft.snapshot import (
-    BOOTSTRAP_SNAPSHOT,
-    SnapshotWriter,
-    delete_snapshot,
-    list_snapshots,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
+    from barnabas.raft.snapshot import SnapshotWriter
 
 _SLICE_RECORDS = 200
 # A start is not to replay more than so many records behind a snapshot, or so many per partition.
@@ -87,13 +82,7 @@ class SnapshotGenerator:
         self._bytes = self._records = 0
         doors = self._driver.doors
         self._last_ms = doors.clock.monotonic_ms()
-        self._writer = SnapshotWriter(
-            doors.disk,
-            self._driver.log.directory,
-            snapshot_id,
-            image.provenance.timestamp,
-            doors.clock.wall_ms(),
-        )
+        self._writer = self._driver.snapshot_writer(snapshot_id, image.provenance.timestamp)
         self._write_slice(self._writer, image.to_records())
         return True
 
@@ -112,15 +101,3 @@ class SnapshotGenerator:
             self._driver.fail(error)
             return
         self._driver.note_snapshot(writer.id)
-        self._delete_old(writer.id)
-
-    def _delete_old(self, latest: SnapshotId) -> None:
-        """Keep two snapshots; drop the log below the latest when both take too much room."""
-        doors, log = self._driver.doors, self._driver.log
-        snapshots = list_snapshots(doors.disk, log.directory)
-        too_much = log.size > self._config.retention_bytes
-        for old in snapshots[: -1 if too_much else -2]:
-            if old != BOOTSTRAP_SNAPSHOT or log.log_start_offset > 0:
-                delete_snapshot(doors.disk, log.directory, old)
-        if too_much and log.maybe_increment_log_start_offset(latest.end_offset, "snapshot"):
-            log.delete_old_segments(doors.clock.wall_ms())

@@ -114,6 +114,12 @@ class RaftCore:
         role = self._replica.role
         return role.epoch_start_offset if isinstance(role, Leader) else None
 
+    def expects_snapshot(self, snapshot_id: SnapshotId) -> bool:
+        """Whether a leader's snapshot that is complete is still to take the place of the log."""
+        role = self._replica.role
+        fetched = role.snapshot if isinstance(role, Follower) else None
+        return fetched is not None and fetched.id == snapshot_id and fetched.is_complete
+
     def address_of(self, destination: int) -> Address | None:
         """Where to send a request to a destination that the effects name."""
         return self._replica.address_of(destination)

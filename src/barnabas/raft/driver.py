@@ -7,6 +7,7 @@ that may be wrong.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,9 +16,16 @@ from msgspec.structs import replace
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.core import RaftCore
 from barnabas.raft.delivery import Delivery
-from barnabas.raft.errors import NotLeaderError, RaftError
+from barnabas.raft.effects import ControlRecords
+from barnabas.raft.errors import NotLeaderError, RaftError, SnapshotError
 from barnabas.raft.listener import NO_LEADER, CommittedBatch, RaftListener
-from barnabas.raft.messages import FetchRequest, FetchResponse
+from barnabas.raft.log_retention import clean
+from barnabas.raft.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+)
 from barnabas.raft.metadata_batch import (
     check_fetched,
     encode_control_records,
@@ -27,7 +35,15 @@ from barnabas.raft.metadata_batch import (
 from barnabas.raft.metadata_log import MetadataLogView, metadata_snapshots, replay_log
 from barnabas.raft.quorum_status import QuorumStatus, quorum_status
 from barnabas.raft.roles import NEVER
-from barnabas.raft.snapshot import delete_unfinished, read_snapshot
+from barnabas.raft.snapshot import (
+    BOOTSTRAP_SNAPSHOT,
+    SnapshotWriter,
+    delete_snapshot,
+    delete_unfinished,
+    list_snapshots,
+    read_snapshot,
+)
+from barnabas.raft.snapshot_transfer import SnapshotReceiver, read_slice
 from barnabas.raft.transport import NoTransport, RaftTransport
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
@@ -39,7 +55,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Record
     from barnabas.raft.config import RaftConfig
-    from barnabas.raft.effects import ControlRecords, Effects
+    from barnabas.raft.effects import Effects, SnapshotSlice
     from barnabas.raft.election_state import QuorumStateStore
     from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
     from barnabas.raft.messages import Message, Request, Response
@@ -47,6 +63,12 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Cancellable
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.log import Log
+
+
+_log = logging.getLogger(__name__)
+
+# Kafka's.
+_CLEANING_INTERVAL_MS = 60_000
 
 
 class RaftParts(msgspec.Struct, frozen=True):
@@ -77,6 +99,9 @@ class RaftDriver:
         # Goes up when the log is cut: a sync from before does not count.
         self._cuts = 0
         self._timer: Cancellable | None = None
+        self._cleaning_timer: Cancellable | None = None
+        # The leader's snapshot on its way; None while none is.
+        self._receiver: SnapshotReceiver | None = None
         self._is_stopped = False
 
     # -- facts ------------------------------------------------------------------------------------
@@ -158,14 +183,19 @@ class RaftDriver:
             SnapshotError: the latest snapshot is damaged.
         """
         directory = self._log.directory
-        delete_unfinished(self._parts.doors.disk, directory)
+        disk = self._parts.doors.disk
+        delete_unfinished(disk, directory)
         self._delivery.begin_at(self._log.log_start_offset)
         latest = self._view.latest_snapshot
         if latest is not None:
-            self._delivery.load(read_snapshot(self._parts.doors.disk, directory, latest))
+            self._delivery.load(read_snapshot(disk, directory, latest, self._history))
+        elif BOOTSTRAP_SNAPSHOT in list_snapshots(disk, directory):
+            # No state of the log; but it may name the first voters of a new cluster.
+            read_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT, self._history)
         replay_log(self._log, self._history)
         self._parts.transport.start(self.receive)
         self._carry_out(self._core.start(self._now()))
+        self._arm_cleaning()
 
     def shutdown(self) -> None:
         """Step down, tell waiting appends that they are lost, close the log."""
@@ -173,10 +203,13 @@ class RaftDriver:
             return
         self._carry_out(self._core.resign(self._now()))
         self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._cleaning_timer):
+            if timer is not None:
+                timer.cancel()
         self._delivery.fail_waiting()
         self._parts.transport.close()
+        if self._receiver is not None:
+            self._receiver.abandon()
         self._log.close()
 
     # -- what comes in ----------------------------------------------------------------------------
@@ -218,9 +251,31 @@ class RaftDriver:
         if not self._is_stopped:
             self._carry_out(self._core.step(self._now(), message))
 
+    def snapshot_writer(self, snapshot_id: SnapshotId, timestamp: int) -> SnapshotWriter:
+        """Begin a snapshot of what is committed below its end offset.
+
+        Args:
+            snapshot_id: end offset and epoch of the last record that it contains.
+            timestamp: append time of that record, ms.
+        """
+        doors = self._parts.doors
+        control = None
+        level = self._history.kraft_version_at(snapshot_id.end_offset)
+        voters = self._history.voters_at(snapshot_id.end_offset)
+        if level > 0 and voters is not None:
+            control = ControlRecords(snapshot_id.epoch, None, level, voters)
+        directory, wall_ms = self._log.directory, doors.clock.wall_ms()
+        return SnapshotWriter(doors.disk, directory, snapshot_id, timestamp, wall_ms, control)
+
     def note_snapshot(self, snapshot: SnapshotId) -> None:
-        """A snapshot was completed in the log's directory."""
-        self._view.snapshots.append(snapshot)
+        """A snapshot was completed in the log's directory; older ones may go for it."""
+        doors = self._parts.doors
+        if snapshot.end_offset < self._log.log_start_offset:
+            # The leader's took its place while it was being written.
+            delete_snapshot(doors.disk, self._log.directory, snapshot)
+            return
+        self._view.snapshots = metadata_snapshots(doors.disk, self._log.directory)
+        self._clean()
 
     def fail(self, error: BaseException) -> None:
         """The directory cannot be written: stop taking part, and tell the process to stop."""
@@ -261,6 +316,8 @@ class RaftDriver:
             self._parts.store.write(effects.persist, static)
         if effects.truncate_to is not None:
             self._truncate(effects.truncate_to)
+        if effects.snapshot_slice is not None:
+            self._receive_slice(effects.snapshot_slice)
         if effects.append is None:
             return True
         assert isinstance(effects.append, bytes | bytearray | memoryview)
@@ -281,6 +338,58 @@ class RaftDriver:
             replay_control_batches(batch, self._history)
         self._sync()
         return True
+
+    def _receive_slice(self, part: SnapshotSlice) -> None:
+        doors, directory = self._parts.doors, self._log.directory
+        receiver = self._receiver
+        if receiver is None or part.position == 0:
+            if receiver is not None:
+                receiver.abandon()
+            receiver = self._receiver = SnapshotReceiver(doors.disk, directory, part.id)
+        receiver.write(part)
+        if part.is_last:
+            doors.executor.submit(
+                receiver.freeze, lambda _, error: self._on_received(receiver, error)
+            )
+
+    def _on_received(self, receiver: SnapshotReceiver, error: BaseException | None) -> None:
+        """Let the leader's snapshot take the place of the log."""
+        if self._is_stopped or self._receiver is not receiver:
+            return
+        self._receiver = None
+        if error is not None:
+            self._stop_hard(error)
+            return
+        if not self._core.expects_snapshot(receiver.id):
+            # Another leader has other plans; what was fetched from it since must not be lost.
+            delete_snapshot(self._parts.doors.disk, self._log.directory, receiver.id)
+            return
+        try:
+            self._install(receiver.id)
+        except SnapshotError as damage:
+            _log.warning("The leader's snapshot is damaged and is fetched again: %s", damage)
+            doors = self._parts.doors
+            delete_snapshot(doors.disk, self._log.directory, receiver.id)
+            self._carry_out(self._core.on_snapshot_installed(self._now(), None))
+        except Exception as failure:
+            self._stop_hard(failure)
+            raise
+
+    def _install(self, snapshot_id: SnapshotId) -> None:
+        disk, directory = self._parts.doors.disk, self._log.directory
+        history = VoterHistory(self._history.static)
+        loaded = read_snapshot(disk, directory, snapshot_id, history)
+        self._cuts += 1
+        self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
+        self._history.replace_by(history)
+        for older in self._view.snapshots:
+            if older != snapshot_id:
+                delete_snapshot(disk, directory, older)
+        self._view.snapshots = [snapshot_id]
+        effects = self._core.on_snapshot_installed(self._now(), snapshot_id)
+        self._delivery.load(loaded)
+        self._carry_out(effects)
+        self._carry_out(self._core.on_voters_changed(self._now()))
 
     def _append_control_records(self, records: ControlRecords) -> None:
         wall_ms = self._parts.doors.clock.wall_ms()
@@ -317,6 +426,12 @@ class RaftDriver:
     def _answer(self, request: Request, response: Response) -> None:
         if isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
             response = self._with_records(request, response)
+        elif isinstance(request, FetchSnapshotRequest) and response.error is ErrorCode.NONE:
+            assert isinstance(response, FetchSnapshotResponse)
+            max_bytes = min(request.max_bytes, self._config.fetch_snapshot_max_bytes)
+            asked = replace(request, max_bytes=max_bytes)
+            disk, directory = self._parts.doors.disk, self._log.directory
+            response = read_slice(disk, directory, self._view.snapshots, asked, response)
         if request.reply_to is not None:
             request.reply_to(response)
 
@@ -335,6 +450,26 @@ class RaftDriver:
             self._delivery.fail_waiting()
             self._parts.transport.close()
             self._parts.on_fatal(error)
+
+    # -- by time ----------------------------------------------------------------------------------
+
+    def _clean(self) -> None:
+        doors = self._parts.doors
+        try:
+            self._view.snapshots = clean(self._log, doors.disk, self._config, doors.clock.wall_ms())
+        except OSError as error:
+            self._stop_hard(error)
+        self._history.forget_below(self._log.log_start_offset)
+
+    def _arm_cleaning(self) -> None:
+        """Look from time to time whether something has become old enough to go."""
+        timer = self._parts.doors.timer
+        self._cleaning_timer = timer.call_later(_CLEANING_INTERVAL_MS, self._on_cleaning_timer)
+
+    def _on_cleaning_timer(self) -> None:
+        if not self._is_stopped:
+            self._clean()
+            self._arm_cleaning()
 
     def _arm(self) -> None:
         """One timer, for what the core does next by time alone."""

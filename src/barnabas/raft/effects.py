@@ -21,6 +21,11 @@ class ControlRecords(msgspec.Struct, frozen=True):
     kraft_version: int | None = None
     voters: VoterSet | None = None
 
+    def __len__(self) -> int:
+        """How many records, and so offsets, it takes."""
+        parts = (self.leader_change, self.kraft_version, self.voters)
+        return sum(part is not None for part in parts)
+
 
 class LeaderChange(msgspec.Struct, frozen=True):
     """The control record that a new leader begins its epoch with."""

@@ -35,14 +35,43 @@ def open_metadata_log(directory: str, config: RaftConfig, doors: LogDoors) -> Lo
         retention_bytes=-1,
         retention_ms=-1,
     )
+    snapshots = metadata_snapshots(doors.disk, directory)
     opening = LogOpening(METADATA_PARTITION, topic_id=METADATA_TOPIC_ID)
     log = Log.open(directory, log_config, doors, opening)
-    snapshots = metadata_snapshots(doors.disk, directory)
-    if snapshots and log.log_end_offset < snapshots[-1].end_offset:
+    if snapshots and _is_behind(log, snapshots[-1]):
         log.truncate_fully_and_start_at(snapshots[-1].end_offset)
+    _begin_at_snapshot(log, snapshots)
     # What a crash left in the page cache counts as written only once it is synced.
     log.flush(force=True)
     return log
+
+
+def _begin_at_snapshot(log: Log, snapshots: list[SnapshotId]) -> None:
+    """Let the log begin where a snapshot ends, if its own beginning is gone.
+
+    Its segments may be gone, or only the epochs: what is left of a segment below a former start
+    cannot be compared with other logs, since nobody knows its epochs.
+    """
+    first = max(log.log_start_offset, _first_epoch_offset(log))
+    start = next((each.end_offset for each in snapshots if each.end_offset >= first), None)
+    if first == 0 or start is None or start > log.log_end_offset:
+        return
+    # What a snapshot contains is committed.
+    log.update_high_watermark(start)
+    log.maybe_increment_log_start_offset(start, "snapshot")
+
+
+def _first_epoch_offset(log: Log) -> int:
+    entries = log.leader_epochs.entries
+    return entries[0][1] if entries else 0
+
+
+def _is_behind(log: Log, snapshot: SnapshotId) -> bool:
+    """Whether the log ends, in offsets or in epochs, before what the snapshot stands for."""
+    latest_epoch = -1 if log.latest_epoch is None else log.latest_epoch
+    if log.log_end_offset == log.log_start_offset == snapshot.end_offset:
+        return False
+    return (latest_epoch, log.log_end_offset) < (snapshot.epoch, snapshot.end_offset)
 
 
 def metadata_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
@@ -101,9 +130,13 @@ class MetadataLogView:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch <= `epoch` in the log, its end offset); (-1, -1) if there is none."""
-        known, end = self._log.end_offset_for_epoch(epoch)
+        entries = self._log.leader_epochs.entries
+        if entries and epoch > entries[-1][0]:
+            return entries[-1][0], self._log.log_end_offset
+        if entries and epoch >= entries[0][0]:
+            return self._log.end_offset_for_epoch(epoch)
         earliest = self.earliest_snapshot
-        if known < 0 and earliest is not None and epoch >= earliest.epoch:
+        if earliest is not None and epoch >= earliest.epoch:
             # Nothing of that epoch is in the log itself, which begins behind it.
             return earliest.epoch, earliest.end_offset
-        return known, end
+        return -1, -1

@@ -68,7 +68,8 @@ class Replica:
         self._told = LeaderAndEpoch(NO_LEADER, -1)
         # All records below are on a majority of the voters. Moved by the leader's count, or on a
         # follower by what the leader says. Never goes back.
-        self.high_watermark = -1
+        latest = log.latest_snapshot
+        self.high_watermark = -1 if latest is None else latest.end_offset
         # The own log is on disk up to here; at the start all of it is.
         self.synced_end = log.end_offset
         self.role: Role = Unattached(NEVER)

@@ -16,7 +16,12 @@ from barnabas.protocol.records.snapshot_footer_record import SnapshotFooterRecor
 from barnabas.protocol.records.snapshot_header_record import SnapshotHeaderRecord
 from barnabas.raft.errors import SnapshotError
 from barnabas.raft.listener import LoadedSnapshot, SnapshotId
-from barnabas.raft.metadata_batch import encode_control_batch, encode_metadata_batch
+from barnabas.raft.metadata_batch import (
+    encode_control_batch,
+    encode_control_records,
+    encode_metadata_batch,
+    replay_control_record,
+)
 from barnabas.record.batch import check_crc, read_header
 from barnabas.record.control import ControlType, parse_control_key
 from barnabas.record.errors import CorruptBatchError
@@ -26,14 +31,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from barnabas.protocol.schema import Record
+    from barnabas.raft.effects import ControlRecords
+    from barnabas.raft.voter_history import VoterHistory
     from barnabas.runtime.disk import Disk
 
 # Where the formatter puts what a new cluster begins with; no state of the log.
 BOOTSTRAP_SNAPSHOT = SnapshotId(0, 0)
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-_PART_SUFFIX = ".part"
+# Of files that are not complete.
+PART_SUFFIX = ".part"
 _HEADER_VERSION = 0
+# The first batch of a snapshot, its header and perhaps its voters, is smaller.
+_HEADER_BYTES_MAX = 64 * 1024
 
 
 def snapshot_name(snapshot_id: SnapshotId) -> str:
@@ -50,8 +60,24 @@ def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
 def delete_unfinished(disk: Disk, directory: str) -> None:
     """Delete what a crash left of a snapshot that was being written."""
     for name in disk.list(directory):
-        if name.endswith(_PART_SUFFIX):
+        if name.endswith(PART_SUFFIX):
             disk.remove(f"{directory}/{name}")
+
+
+def snapshot_timestamp(disk: Disk, directory: str, snapshot_id: SnapshotId) -> int | None:
+    """Append time of the last record that a snapshot contains, ms; None if it does not say."""
+    file = disk.open(f"{directory}/{snapshot_name(snapshot_id)}", create=False)
+    try:
+        first = file.read_at(_HEADER_BYTES_MAX, 0)
+    finally:
+        file.close()
+    try:
+        for _, records in read_batches(first):
+            value = decode(SnapshotHeaderRecord, 0, records[0].value or b"")
+            return value.last_contained_log_timestamp
+    except (CorruptBatchError, ProtocolError):
+        pass
+    return None
 
 
 def delete_snapshot(disk: Disk, directory: str, snapshot_id: SnapshotId) -> None:
@@ -63,21 +89,31 @@ class SnapshotWriter:
     """Writes one snapshot, batch by batch, under another name until it is complete."""
 
     def __init__(
-        self, disk: Disk, directory: str, snapshot_id: SnapshotId, timestamp: int, now_ms: int
+        self,
+        disk: Disk,
+        directory: str,
+        snapshot_id: SnapshotId,
+        timestamp: int,
+        now_ms: int,
+        control: ControlRecords | None = None,
     ) -> None:
+        """`control` says which voters and which kraft.version hold at the snapshot's end."""
         self.id = snapshot_id
         self._disk = disk
         self._directory = directory
         self._now_ms = now_ms
         self._path = f"{directory}/{snapshot_name(snapshot_id)}"
         self._offset = 0
-        if disk.exists(self._path + _PART_SUFFIX):
-            disk.remove(self._path + _PART_SUFFIX)
-        self._file = disk.open(self._path + _PART_SUFFIX)
+        if disk.exists(self._path + PART_SUFFIX):
+            disk.remove(self._path + PART_SUFFIX)
+        self._file = disk.open(self._path + PART_SUFFIX)
         header = SnapshotHeaderRecord(
             version=_HEADER_VERSION, last_contained_log_timestamp=timestamp
         )
         self._control(ControlType.SNAPSHOT_HEADER, encode_bytes(header, 0))
+        if control is not None:
+            self._file.append(encode_control_records(control, self._offset, now_ms))
+            self._offset += len(control)
 
     def append(self, records: Sequence[tuple[Record, int]]) -> None:
         """Write one batch of records, each given with its version."""
@@ -93,7 +129,7 @@ class SnapshotWriter:
         self._control(ControlType.SNAPSHOT_FOOTER, encode_bytes(footer, 0))
         self._file.sync()
         self._file.close()
-        self._disk.rename(self._path + _PART_SUFFIX, self._path)
+        self._disk.rename(self._path + PART_SUFFIX, self._path)
         self._disk.sync_directory(self._directory)
 
     def _control(self, control_type: ControlType, value: bytes) -> None:
@@ -103,8 +139,12 @@ class SnapshotWriter:
         self._offset += 1
 
 
-def read_snapshot(disk: Disk, directory: str, snapshot_id: SnapshotId) -> LoadedSnapshot:
+def read_snapshot(
+    disk: Disk, directory: str, snapshot_id: SnapshotId, history: VoterHistory | None = None
+) -> LoadedSnapshot:
     """Open a snapshot; its records are decoded as they are iterated.
+
+    What it says of voters and kraft.version goes into `history`, as of its last offset.
 
     Raises:
         SnapshotError: damaged, or not complete.
@@ -112,15 +152,17 @@ def read_snapshot(disk: Disk, directory: str, snapshot_id: SnapshotId) -> Loaded
     name = snapshot_name(snapshot_id)
     content = memoryview(disk.read(f"{directory}/{name}"))
     try:
-        timestamp = _check(content, name)
-    except CorruptBatchError as error:
+        timestamp = _check(content, name, history, snapshot_id.end_offset - 1)
+    except (CorruptBatchError, ProtocolError) as error:
         raise SnapshotError(f"{directory}/{name}: {error}") from error
     return LoadedSnapshot(snapshot_id, timestamp, _SnapshotRecords(content, name))
 
 
-def _check(content: memoryview, name: str) -> int:
+def _check(content: memoryview, name: str, history: VoterHistory | None, offset: int) -> int:
     """That header and footer are there and every batch is whole; returns the header's timestamp."""
-    position, timestamp, last_type = 0, -1, None
+    position = 0
+    timestamp: int | None = None
+    last_type: ControlType | None = None
     while position < len(content):
         header = read_header(content, position)
         end = position + header.size
@@ -130,15 +172,20 @@ def _check(content: memoryview, name: str) -> int:
         if header.is_control:
             batch = content[position:end]
             for _, records in read_batches(batch):
-                last_type = parse_control_key(records[-1].key)
-                if last_type is ControlType.SNAPSHOT_HEADER:
-                    value = decode(SnapshotHeaderRecord, 0, records[-1].value or b"")
-                    timestamp = value.last_contained_log_timestamp
-        if position == 0 and last_type is not ControlType.SNAPSHOT_HEADER:
+                for record in records:
+                    value = record.value or b""
+                    last_type = parse_control_key(record.key)
+                    if last_type is ControlType.SNAPSHOT_HEADER:
+                        first = decode(SnapshotHeaderRecord, 0, value)
+                        timestamp = first.last_contained_log_timestamp
+                    elif history is not None:
+                        replay_control_record(record.key, value, offset, history)
+        if timestamp is None:
             raise SnapshotError(f"{name}: does not begin with a snapshot header")
         position = end
     if last_type is not ControlType.SNAPSHOT_FOOTER:
         raise SnapshotError(f"{name}: has no footer, it was not written to its end")
+    assert timestamp is not None
     return timestamp
 
 

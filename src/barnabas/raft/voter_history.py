@@ -17,11 +17,11 @@ T = TypeVar("T")
 class VoterHistory:
     """Voters and kraft.version by the offset of their record."""
 
-    __slots__ = ("_static", "_versions", "_voters")
+    __slots__ = ("_versions", "_voters", "static")
 
     def __init__(self, static: VoterSet) -> None:
         # In force while no record names voters.
-        self._static = static
+        self.static = static
         # (offset, value), offsets ascending.
         self._voters: list[tuple[int, VoterSet]] = []
         self._versions: list[tuple[int, int]] = []
@@ -29,7 +29,7 @@ class VoterHistory:
     @property
     def last(self) -> VoterSet:
         """The voters in force."""
-        return self._voters[-1][1] if self._voters else self._static
+        return self._voters[-1][1] if self._voters else self.static
 
     @property
     def last_offset(self) -> int | None:
@@ -63,10 +63,10 @@ class VoterHistory:
         self._voters = _from(self._voters, offset)
         self._versions = _from(self._versions, offset)
 
-    def clear(self) -> None:
-        """Log and snapshot give way to the leader's."""
-        self._voters.clear()
-        self._versions.clear()
+    def replace_by(self, other: VoterHistory) -> None:
+        """Log and snapshot give way to the leader's, which say this."""
+        self._voters = other._voters
+        self._versions = other._versions
 
     def voters_at(self, offset: int) -> VoterSet | None:
         """The voters of the last record below `offset`; None if there is none."""

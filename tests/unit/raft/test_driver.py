@@ -51,14 +51,14 @@ class Recorder:
 class Replica:
     """One process on a simulated host."""
 
-    def __init__(self, world: SimWorld, snapshot_bytes: int = 1 << 30) -> None:
+    def __init__(self, world: SimWorld, **config_values: int) -> None:
         self.host: SimHost = world.host("a")
         runtime = self.host.runtime
         runtime.disk.make_directory("/data")
         runtime.disk.sync_directory("/")
         doors = LogDoors(runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng)
         self.fatal: list[BaseException] = []
-        config = RaftConfig(1, (1,), snapshot_record_bytes=snapshot_bytes)
+        config = RaftConfig(1, (1,), **config_values)
         self.driver: RaftDriver = open_raft(
             config,
             RaftOpening("/data", doors, runtime.rng, self.fatal.append, {"metadata.version": 33}),
@@ -151,7 +151,7 @@ def test_what_was_acknowledged_survives_the_loss_of_power() -> None:
 
 def test_a_snapshot_is_written_by_size_and_loaded_at_the_next_start() -> None:
     world = SimWorld(5)
-    replica = Replica(world, snapshot_bytes=2000)
+    replica = Replica(world, snapshot_record_bytes=2000)
     for number in range(60):
         replica.append(f"t{number}")
         settled(world, replica)
@@ -181,17 +181,39 @@ def test_a_snapshot_is_written_before_a_start_would_have_many_records_to_replay(
     assert replica.driver.latest_snapshot == SnapshotId(replica.driver.log_end_offset, 1)
 
 
-def test_old_snapshots_go() -> None:
+def test_old_snapshots_and_the_log_below_go_when_they_are_too_large() -> None:
     world = SimWorld(6)
-    replica = Replica(world)
+    replica = Replica(world, retention_bytes=1)
     for number in range(5):
         replica.append(f"t{number}")
         settled(world, replica)
         assert replica.generator.maybe_begin()
         assert not replica.generator.maybe_begin()
         world.run_for(100)
-    # The two latest; the bootstrap checkpoint stays while the log begins at 0.
-    assert len(list_snapshots(replica.host.disk, DIRECTORY)) == 3
+    assert list_snapshots(replica.host.disk, DIRECTORY) == [SnapshotId(6, 1)]
+    assert replica.driver.log.log_start_offset == 6
+    replica.append("behind")
+    settled(world, replica)
+    replica.driver.shutdown()
+    replica.host.kill()
+    replica.host.start()
+    again = Replica(world)
+    settled(world, again)
+    assert sorted(again.recorder.topics) == ["behind", "t0", "t1", "t2", "t3", "t4"]
+
+
+def test_old_snapshots_go_by_their_age_and_the_latest_stays() -> None:
+    world = SimWorld(12)
+    replica = Replica(world, retention_ms=120_000)
+    for number in range(3):
+        replica.append(f"t{number}")
+        settled(world, replica)
+        assert replica.generator.maybe_begin()
+        world.run_for(100)
+    assert len(list_snapshots(replica.host.disk, DIRECTORY)) == 4
+    world.run_for(240_000)
+    assert list_snapshots(replica.host.disk, DIRECTORY) == [SnapshotId(4, 1)]
+    assert replica.driver.log.log_start_offset == 4
 
 
 def test_a_snapshot_without_news_is_not_written() -> None:

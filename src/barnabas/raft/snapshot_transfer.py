@@ -1,0 +1,80 @@
+"""Snapshots on their way from the leader to a replica that has fallen behind its log (KIP-630)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.snapshot import PART_SUFFIX, snapshot_name
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from barnabas.raft.effects import SnapshotSlice
+    from barnabas.raft.listener import SnapshotId
+    from barnabas.raft.messages import FetchSnapshotRequest, FetchSnapshotResponse
+    from barnabas.runtime.disk import Disk, File
+
+
+def read_slice(
+    disk: Disk,
+    directory: str,
+    snapshots: Container[SnapshotId],
+    request: FetchSnapshotRequest,
+    response: FetchSnapshotResponse,
+) -> FetchSnapshotResponse:
+    """Complete a leader's answer by size and content, or by why there is none."""
+    if request.snapshot_id not in snapshots:
+        return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+    path = f"{directory}/{snapshot_name(request.snapshot_id)}"
+    size = disk.size(path)
+    if not 0 <= request.position < size:
+        return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)
+    file = disk.open(path, create=False)
+    try:
+        content = file.read_at(max(request.max_bytes, 0), request.position)
+    finally:
+        file.close()
+    return replace(response, size=size, position=request.position, content=content)
+
+
+class SnapshotReceiver:
+    """Writes a leader's snapshot, slice by slice, under another name until it is complete."""
+
+    __slots__ = ("_directory", "_disk", "_file", "id")
+
+    def __init__(self, disk: Disk, directory: str, snapshot_id: SnapshotId) -> None:
+        self.id = snapshot_id
+        self._disk = disk
+        self._directory = directory
+        path = self._path + PART_SUFFIX
+        if disk.exists(path):
+            disk.remove(path)
+        self._file: File = disk.open(path)
+
+    @property
+    def _path(self) -> str:
+        return f"{self._directory}/{snapshot_name(self.id)}"
+
+    def write(self, part: SnapshotSlice) -> None:
+        """Append a slice; they come in order and without gaps."""
+        assert part.id == self.id, (part.id, self.id)
+        assert part.position == self._file.size(), (part.position, self._file.size())
+        assert isinstance(part.content, bytes | bytearray | memoryview)
+        self._file.append(part.content)
+
+    def freeze(self) -> None:
+        """Put the complete file in place; on disk when this returns. Blocks."""
+        self._file.sync()
+        self._file.close()
+        self._disk.rename(self._path + PART_SUFFIX, self._path)
+        self._disk.sync_directory(self._directory)
+
+    def abandon(self) -> None:
+        """Another snapshot, or none, is wanted."""
+        self._file.close()
+        path = self._path + PART_SUFFIX
+        if self._disk.exists(path):
+            self._disk.remove(path)
