@@ -7,6 +7,7 @@ names of ARCHITECTURE section 5.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.publisher import MetadataPublisher
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.raft.driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
+    from barnabas.raft.voter_set import VoterSet
 
 PORT = 9093
 METADATA_DIRECTORY = "/data/__cluster_metadata-0"
@@ -101,6 +103,7 @@ class Replica:
             self._on_fatal,
             {"metadata.version": 33},
             ChannelTransport(runtime, config),
+            hosts.initial_voters,
         )
         self.driver: RaftDriver = open_raft(config, opening)
         self.fatal: list[BaseException] = []
@@ -113,7 +116,7 @@ class Replica:
         self._doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
         self._connections = 0
         if config.can_be_voter:
-            runtime.sockets.listen("", PORT, self._accept)
+            runtime.sockets.listen("", hosts.ports[config.node_id], self._accept)
         self.driver.start()
 
     def append(self, name: str) -> int:
@@ -196,17 +199,31 @@ def _api_versions() -> ApiVersionsResponse:
 class QuorumHosts:
     """Voters 1..n and observers above them, on hosts of one world."""
 
+    # The first voters of a dynamic quorum; None where they are static.
+    initial_voters: VoterSet | None = None
+
     def __init__(self, voters: int, seed: int, observers: int = 0, **config: int) -> None:
         self.world = SimWorld(seed)
         self.rng = self.world.host("fate").rng
         self.history = History()
         self.voters = tuple(range(1, voters + 1))
         self.ids = tuple(range(1, voters + observers + 1))
+        # How often each node's directory was wiped.
+        self.wiped: Counter[int] = Counter()
+        # Where each node listens.
+        self.ports = dict.fromkeys(self.ids, PORT)
         self._config = config
+        self._prepare()
         self.replicas: dict[int, Replica | None] = dict.fromkeys(self.ids)
         self._names = 0
         for node_id in self.ids:
             self.start(node_id)
+
+    def _prepare(self) -> None:
+        """Before the first process starts."""
+
+    def directory_id(self, node_id: int) -> bytes:
+        return bytes([node_id] * 15 + [self.wiped[node_id]])
 
     def host(self, node_id: int) -> SimHost:
         return self.world.host(host_name(node_id))
@@ -217,8 +234,8 @@ class QuorumHosts:
             self.voters,
             {each: (host_name(each), PORT) for each in self.voters},
             cluster_id=CLUSTER_ID,
-            directory_id=bytes([node_id] * 16),
-            advertised={"CONTROLLER": (host_name(node_id), PORT)},
+            directory_id=self.directory_id(node_id),
+            advertised={"CONTROLLER": (host_name(node_id), self.ports[node_id])},
             can_be_voter=node_id in self.voters,
             **self._config,
         )
@@ -241,6 +258,14 @@ class QuorumHosts:
     def lose_power(self, node_id: int) -> None:
         self.replicas[node_id] = None
         self.host(node_id).lose_power()
+
+    def wipe(self, node_id: int) -> None:
+        """The disk of a dead node is replaced."""
+        assert self.replicas[node_id] is None
+        disk = self.host(node_id).disk
+        disk.remove_tree("/data")
+        disk.sync_directory("/")
+        self.wiped[node_id] += 1
 
     def start_all(self) -> None:
         for node_id, replica in self.replicas.items():

@@ -9,7 +9,9 @@ import sys
 from collections import Counter
 
 from barnabas.raft.driver import RaftDriver
-from simulation.test_quorum import STORMS
+from simulation import test_dynamic_quorum, test_quorum
+
+STORMS = {**test_quorum.STORMS, **test_dynamic_quorum.STORMS}
 
 
 def main(first: int, count: int) -> int:

@@ -15,6 +15,7 @@ from barnabas.raft.elections import Elections
 from barnabas.raft.following import Following
 from barnabas.raft.leading import Leading, successors
 from barnabas.raft.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -23,8 +24,13 @@ from barnabas.raft.messages import (
     FetchSnapshotResponse,
     Message,
     QuorumEpochResponse,
+    RemoveVoterRequest,
     RequestFailed,
     Response,
+    SupportedVersionsRequest,
+    SupportedVersionsResponse,
+    UpdateVoterRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -39,6 +45,7 @@ from barnabas.raft.roles import (
     Role,
     Unattached,
 )
+from barnabas.raft.voter_changes import VoterChanges
 
 if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
@@ -68,6 +75,7 @@ class RaftCore:
         self._elections = Elections(self._replica)
         self._following = Following(self._replica)
         self._leading = Leading(self._replica)
+        self._voter_changes = VoterChanges(self._replica)
         # When there is something to do by time alone.
         self._due = NEVER
 
@@ -193,6 +201,13 @@ class RaftCore:
             self._leading.on_voters_changed(now_ms, role)
         return self._settled(now_ms)
 
+    def upgrade_kraft_version(
+        self, now_ms: float, level: int, *, validate_only: bool
+    ) -> tuple[str | None, Effects]:
+        """As leader: have kraft.version raised; the first value says why that cannot be."""
+        problem = self._voter_changes.upgrade(level, validate_only=validate_only)
+        return problem, self._settled(now_ms)
+
     def resign(self, now_ms: float) -> Effects:
         """Step down if leading, telling the others who should be next."""
         role = self._replica.role
@@ -214,6 +229,13 @@ class RaftCore:
                 self._leading.on_fetch(now_ms, request)
             case FetchSnapshotRequest():
                 self._leading.on_fetch_snapshot(now_ms, request)
+            case AddVoterRequest():
+                self._voter_changes.on_add(now_ms, request)
+            case RemoveVoterRequest():
+                self._voter_changes.on_remove(now_ms, request)
+            case UpdateVoterRequest():
+                error = self._leading.check_leader_only(request.epoch)
+                self._voter_changes.on_update(request, error)
             case _:
                 raise AssertionError(f"nobody serves {request}")
 
@@ -223,6 +245,14 @@ class RaftCore:
         if found is None:
             return
         source, request = found
+        if isinstance(response, SupportedVersionsResponse):
+            self._voter_changes.on_supported_versions(now_ms, response)
+            return
+        if isinstance(response, VoterChangeResponse):
+            self._following.on_voter_change_response(now_ms, request, response)
+            if not isinstance(request, UpdateVoterRequest):
+                # It says nothing of epoch and leader.
+                return
         if response.epoch < replica.epoch:
             # It has not heard of our epoch yet.
             replica.requests.failed(source, now_ms)
@@ -245,6 +275,8 @@ class RaftCore:
                 self._following.on_fetch_response(now_ms, request, source, response)
             case FetchSnapshotRequest(), FetchSnapshotResponse():
                 self._following.on_fetch_snapshot_response(now_ms, request, response)
+            case UpdateVoterRequest(), VoterChangeResponse():
+                pass
             case _:
                 raise AssertionError(f"{response} answers {request}")
 
@@ -252,8 +284,10 @@ class RaftCore:
         found = self._replica.requests.take(failure.token)
         if found is None:
             return
-        destination, _ = found
+        destination, request = found
         self._replica.requests.failed(destination, now_ms)
+        if isinstance(request, SupportedVersionsRequest):
+            self._voter_changes.on_failed()
         if failure.is_unreachable:
             self._following.on_unreachable(now_ms, destination)
 
@@ -282,8 +316,15 @@ class RaftCore:
             case Follower():
                 return self._following.follow(now_ms, role)
             case Leader():
-                return self._leading.lead(now_ms, role)
+                due = self._leading.lead(now_ms, role)
+                if self._replica.role is not role:
+                    return due
+                return min(due, self._voter_changes.proceed(now_ms, role))
             case Resigned():
-                return self._elections.say_goodbye(now_ms, role)
+                due = self._elections.say_goodbye(now_ms, role)
+                if self._replica.is_voter or self._replica.role is not role:
+                    return due
+                # Removed from the voters: nobody will tell it who leads now.
+                return min(due, self._following.ask_around(now_ms))
             case _:
                 assert_never(role)

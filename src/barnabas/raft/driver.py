@@ -277,6 +277,19 @@ class RaftDriver:
         self._view.snapshots = metadata_snapshots(doors.disk, self._log.directory)
         self._clean()
 
+    def upgrade_kraft_version(self, level: int, *, validate_only: bool) -> str | None:
+        """As leader: make the voters dynamic (KIP-853); returns why that cannot be."""
+        problem, effects = self._core.upgrade_kraft_version(
+            self._now(), level, validate_only=validate_only
+        )
+        self._carry_out(effects)
+        return problem
+
+    @property
+    def kraft_version(self) -> int:
+        """The level in force; 0 while voters are static."""
+        return self._history.kraft_version
+
     def fail(self, error: BaseException) -> None:
         """The directory cannot be written: stop taking part, and tell the process to stop."""
         self._stop_hard(error)
@@ -303,7 +316,8 @@ class RaftDriver:
         if effects.control_records is not None:
             self._append_control_records(effects.control_records)
         if effects.truncate_to is not None:
-            self._carry_out(self._core.tick(self._now()))
+            # Voters whose record was cut off are in force no more; and it is time to fetch again.
+            self._carry_out(self._core.on_voters_changed(self._now()))
         if not has_appended:
             self._carry_out(self._core.on_nothing_appended(self._now()))
         self._delivery.run()
@@ -326,8 +340,7 @@ class RaftDriver:
     def _truncate(self, offset: int) -> None:
         self._cuts += 1
         self._log.truncate_to(offset)
-        if self._history.truncate_to(self._log.log_end_offset):
-            self._carry_out(self._core.on_voters_changed(self._now()))
+        self._history.truncate_to(self._log.log_end_offset)
 
     def _append_fetched(self, records: memoryview) -> bool:
         fetched = check_fetched(records, self._log.log_end_offset, self._core.epoch)

@@ -101,12 +101,10 @@ class Elections:
     def say_goodbye(self, now_ms: float, role: Resigned) -> float:
         """Tell the voters that the epoch is over; returns when there is something to do next."""
         replica = self._replica
-        if now_ms >= role.election_deadline:
-            if replica.is_voter:
-                replica.to_prospective(now_ms, NO_LEADER)
-                return now_ms
-            return NEVER
-        due = role.election_deadline
+        due = role.election_deadline if replica.is_voter else NEVER
+        if now_ms >= due:
+            replica.to_prospective(now_ms, NO_LEADER)
+            return now_ms
         for voter in sorted(role.unacknowledged):
             if replica.requests.ready_at(voter) <= now_ms:
                 own = replica.config.advertised.get(replica.config.listener_name)

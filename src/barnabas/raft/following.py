@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.schema import ZERO_UUID
 from barnabas.raft.effects import SnapshotSlice
 from barnabas.raft.listener import NO_LEADER
-from barnabas.raft.messages import FetchRequest, FetchSnapshotRequest
+from barnabas.raft.messages import (
+    AddVoterRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+)
 from barnabas.raft.roles import NEVER, Follower, SnapshotFetch, Unattached
 
 if TYPE_CHECKING:
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
         FetchResponse,
         FetchSnapshotResponse,
         Request,
+        VoterChangeResponse,
     )
     from barnabas.raft.replica import Replica
 
@@ -35,12 +43,15 @@ class Following:
     def look_for_leader(self, now_ms: float, role: Unattached) -> float:
         """Ask around who leads, until it is time for an election."""
         replica = self._replica
-        if now_ms >= role.election_deadline:
-            if replica.is_voter:
-                replica.to_prospective(now_ms, NO_LEADER)
-                return now_ms
+        if not replica.is_voter:
             role.election_deadline = NEVER
-        return min(role.election_deadline, self._ask_around(now_ms))
+        elif role.election_deadline == NEVER:
+            # It has become a voter meanwhile.
+            role.election_deadline = replica.election_deadline(now_ms)
+        if now_ms >= role.election_deadline:
+            replica.to_prospective(now_ms, NO_LEADER)
+            return now_ms
+        return min(role.election_deadline, self.ask_around(now_ms))
 
     def follow(self, now_ms: float, role: Follower) -> float:
         """Fetch from the leader, or run for leader when it is lost."""
@@ -59,10 +70,10 @@ class Following:
         is_lost = now_ms >= role.fetch_deadline or requests.is_backing_off(role.leader_id, now_ms)
         due = NEVER if is_lost else role.fetch_deadline
         if is_lost and not role.has_resigned:
-            due = min(due, self._ask_around(now_ms))
+            due = min(due, self.ask_around(now_ms))
         if role.has_resigned:
             # Whoever is elected says so at once to its voters only: ask around for it.
-            return min(due, self._ask_around(now_ms))
+            return min(due, self.ask_around(now_ms))
         return min(due, self._fetch(now_ms, role))
 
     def _fetch(self, now_ms: float, role: Follower) -> float:
@@ -74,14 +85,19 @@ class Following:
         ready_at = replica.requests.ready_at(role.leader_id)
         if ready_at <= now_ms and replica.address_of(role.leader_id) is None:
             # A leader that is no voter of ours and did not say where it is: others know.
-            return self._ask_around(now_ms)
+            return self.ask_around(now_ms)
         if ready_at <= now_ms:
-            replica.send(now_ms, role.leader_id, self._next_request(role))
+            replica.send(now_ms, role.leader_id, self._next_request(now_ms, role))
         return replica.requests.ready_at(role.leader_id)
 
-    def _next_request(self, role: Follower) -> Request:
+    def _next_request(self, now_ms: float, role: Follower) -> Request:
         replica = self._replica
         config = replica.config
+        if now_ms >= role.update_voter_at:
+            role.update_voter_at = now_ms + config.fetch_timeout_ms
+            change = self._voter_request(role)
+            if change is not None:
+                return change
         if role.snapshot is None:
             return self._fetch_request()
         return FetchSnapshotRequest(
@@ -91,6 +107,39 @@ class Following:
             role.snapshot.position,
             config.fetch_snapshot_max_bytes,
         )
+
+    def _voter_request(self, role: Follower) -> Request | None:
+        """What the leader has to know of this replica, or is asked for; None if nothing."""
+        replica = self._replica
+        voters, own = replica.voters, replica.own_voter()
+        if not own.endpoints or own.key.directory_id == ZERO_UUID:
+            return None
+        is_dynamic = replica.history.kraft_version > 0
+        known = voters.get(replica.me)
+        if replica.is_voter:
+            if is_dynamic:
+                is_known = known is not None and own.says_the_same_as(known)
+            else:
+                is_known = role.has_updated_leader
+            return None if is_known else UpdateVoterRequest(own, replica.epoch)
+        config = replica.config
+        if not (config.auto_join and config.can_be_voter and is_dynamic):
+            return None
+        if known is not None:
+            # This node with another directory: that one is gone.
+            return RemoveVoterRequest(known.key)
+        return AddVoterRequest(own, config.request_timeout_ms, ack_when_committed=False)
+
+    def on_voter_change_response(
+        self, now_ms: float, request: Request, response: VoterChangeResponse
+    ) -> None:
+        """The leader knows; if it does not, it is told again in a while."""
+        role = self._replica.role
+        if not isinstance(role, Follower):
+            return
+        if isinstance(request, UpdateVoterRequest) and response.error is ErrorCode.NONE:
+            role.has_updated_leader = True
+        role.update_voter_at = now_ms + self._replica.config.fetch_timeout_ms
 
     def _fetch_request(self) -> FetchRequest:
         replica = self._replica
@@ -108,7 +157,7 @@ class Following:
             config.fetch_max_bytes,
         )
 
-    def _ask_around(self, now_ms: float) -> float:
+    def ask_around(self, now_ms: float) -> float:
         """Fetch from anybody: who does not lead says who does. One at a time."""
         replica = self._replica
         requests = replica.requests

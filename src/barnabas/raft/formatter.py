@@ -5,23 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.raft.effects import ControlRecords
 from barnabas.raft.snapshot import (
     BOOTSTRAP_SNAPSHOT,
     SnapshotWriter,
     list_snapshots,
     write_snapshot,
 )
+from barnabas.raft.voter_set import KRAFT_VERSION_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.disk import Disk
 
 _METADATA_VERSION = "metadata.version"
 
 
 def format_metadata_directory(
-    disk: Disk, directory: str, features: Mapping[str, int], now_ms: int
+    disk: Disk,
+    directory: str,
+    features: Mapping[str, int],
+    now_ms: int,
+    voters: VoterSet | None = None,
 ) -> bool:
     """Write the bootstrap checkpoint unless the directory already has a snapshot or a log.
 
@@ -31,6 +38,8 @@ def format_metadata_directory(
         features: finalised level of each feature, `metadata.version` among them; level 0 is left
             out.
         now_ms: wall clock.
+        voters: the first voters of a dynamic quorum (KIP-853), each with its directory id; None
+            where they are static, or where another node of the cluster has them.
 
     Returns:
         Whether it was written.
@@ -50,5 +59,9 @@ def format_metadata_directory(
         for name in names
         if features[name] > 0
     ]
-    write_snapshot(SnapshotWriter(disk, directory, BOOTSTRAP_SNAPSHOT, now_ms, now_ms), records)
+    control = None
+    if voters is not None:
+        control = ControlRecords(0, None, KRAFT_VERSION_MAX, voters)
+    writer = SnapshotWriter(disk, directory, BOOTSTRAP_SNAPSHOT, now_ms, now_ms, control)
+    write_snapshot(writer, records)
     return True

@@ -44,6 +44,7 @@ class Leading:
             self._replica.to_resigned(now_ms, successors(role))
             return now_ms
         self._answer_parked(now_ms, role, due_only=True)
+        self._forget_silent_observers(now_ms, role)
         due = min((parked.deadline for parked in role.parked.values()), default=NEVER)
         return min(deadline, due, self._tell_begin(now_ms, role))
 
@@ -158,7 +159,7 @@ class Leading:
             return role.voters[key.id]
         return role.observers.setdefault(key, ReplicaState(key))
 
-    def forget_silent_observers(self, now_ms: float, role: Leader) -> None:
+    def _forget_silent_observers(self, now_ms: float, role: Leader) -> None:
         """Who has not fetched for minutes is gone."""
         for key, state in list(role.observers.items()):
             if state.last_fetch_ms + _OBSERVER_SESSION_MS < now_ms:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Record
     from barnabas.raft.config import RaftConfig
+    from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.rng import Rng
     from barnabas.storage.doors import LogDoors
 
@@ -35,6 +36,8 @@ class RaftOpening(msgspec.Struct, frozen=True):
     bootstrap_features: Mapping[str, int]
     # Reaches the other voters; None for a voter that is alone.
     transport: RaftTransport | None = None
+    # The first voters of a new cluster whose quorum is dynamic; None for any other.
+    initial_voters: VoterSet | None = None
 
 
 def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
@@ -49,7 +52,9 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
     doors = opening.doors
     directory = f"{opening.data_directory}/{METADATA_PARTITION.directory_name}"
     now_ms = doors.clock.wall_ms()
-    format_metadata_directory(doors.disk, directory, opening.bootstrap_features, now_ms)
+    format_metadata_directory(
+        doors.disk, directory, opening.bootstrap_features, now_ms, opening.initial_voters
+    )
     log = open_metadata_log(directory, config, doors)
     store = QuorumStateStore(doors.disk, directory)
     transport = NoTransport() if opening.transport is None else opening.transport

@@ -15,7 +15,12 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.effects import ControlRecords, Effects, LeaderChange
 from barnabas.raft.election_state import ElectionState
 from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch
-from barnabas.raft.messages import FetchRequest, FetchResponse, VoterChangeResponse
+from barnabas.raft.messages import (
+    AddVoterRequest,
+    FetchRequest,
+    FetchResponse,
+    VoterChangeResponse,
+)
 from barnabas.raft.replica_key import Address
 from barnabas.raft.request_manager import RequestManager
 from barnabas.raft.roles import (
@@ -30,6 +35,7 @@ from barnabas.raft.roles import (
     Role,
     Unattached,
 )
+from barnabas.raft.voter_set import Voter
 
 if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
@@ -115,8 +121,17 @@ class Replica:
         role = self.role
         if isinstance(role, Follower) and role.leader_id == destination and role.leader_address:
             return role.leader_address
+        if isinstance(role, Leader) and role.change is not None:
+            asked = role.change.request
+            if isinstance(asked, AddVoterRequest) and asked.voter.key.id == destination:
+                return asked.voter.address(self.config.listener_name)
         voter = self.voters.get(destination)
         return None if voter is None else voter.address(self.config.listener_name)
+
+    def own_voter(self) -> Voter:
+        """This replica as it is to stand in the voters' record."""
+        endpoints = tuple((name, Address(*at)) for name, at in self.config.advertised.items())
+        return Voter(self.config.key, endpoints)
 
     def leader_address(self) -> Address | None:
         """Where the leader listens for replicas."""
@@ -138,7 +153,7 @@ class Replica:
             self.role = Resigned(self.election_deadline(now_ms), others, ())
         elif remembered.leader_id != NO_LEADER:
             patience = now_ms + self.config.fetch_timeout_ms
-            self.role = Follower(remembered.leader_id, None, patience)
+            self.role = Follower(remembered.leader_id, None, patience, update_voter_at=patience)
         else:
             self.role = Unattached(self.election_deadline(now_ms))
 
@@ -213,7 +228,8 @@ class Replica:
             self.election = replace(known, leader_id=leader_id)
         else:
             self.election = ElectionState(epoch, leader_id)
-        self._enter(Follower(leader_id, address, now_ms + self.config.fetch_timeout_ms))
+        patience = now_ms + self.config.fetch_timeout_ms
+        self._enter(Follower(leader_id, address, patience, update_voter_at=patience))
 
     def to_resigned(self, now_ms: float, preferred: tuple[ReplicaKey, ...]) -> None:
         """Step down; the epoch has no leader any more."""

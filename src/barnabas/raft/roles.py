@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.raft.messages import FetchRequest
     from barnabas.raft.replica_key import Address, ReplicaKey
     from barnabas.raft.voter_change import VoterChange
+    from barnabas.raft.voter_set import Voter
 
 NEVER = float("inf")
 
@@ -76,8 +77,10 @@ class Follower(msgspec.Struct):
     # High watermark that came with records which are being written; the next fetch waits for them.
     syncing_to: int | None = None
     snapshot: SnapshotFetch | None = None
-    # When to tell the leader again where we listen, or to ask to become a voter.
-    update_voter_at: float = -NEVER
+    # When to see whether the leader knows where we listen, or to ask to become a voter.
+    update_voter_at: float = NEVER
+    # Whether the leader was told so in this epoch.
+    has_updated_leader: bool = False
 
 
 class ReplicaState(msgspec.Struct):
@@ -119,6 +122,8 @@ class Leader(msgspec.Struct):
     parked: dict[ReplicaKey, ParkedFetch] = msgspec.field(default_factory=dict)
     # The change of the voters that is under way; one at a time.
     change: VoterChange | None = None
+    # What static voters have said of themselves, by node id: an upgrade to dynamic ones needs it.
+    described: dict[int, Voter] = msgspec.field(default_factory=dict)
 
 
 class Resigned(msgspec.Struct):

@@ -16,6 +16,8 @@ class VoterChange(msgspec.Struct):
     request: AddVoterRequest | RemoveVoterRequest
     # When to give up on it.
     deadline: float
+    # Whether the new voter was asked what it supports.
+    is_asked: bool = False
     # Offset of its VotersRecord; None while that is not appended.
     offset: int | None = None
     # Whether the request was answered.

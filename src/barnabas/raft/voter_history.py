@@ -43,7 +43,7 @@ class VoterHistory:
 
     def add_voters(self, offset: int, voters: VoterSet) -> None:
         """A VotersRecord stands at `offset`."""
-        self.truncate_to(offset)
+        self._voters = [each for each in self._voters if each[0] < offset]
         self._voters.append((offset, voters))
 
     def add_kraft_version(self, offset: int, level: int) -> None:
@@ -51,12 +51,10 @@ class VoterHistory:
         self._versions = [each for each in self._versions if each[0] < offset]
         self._versions.append((offset, level))
 
-    def truncate_to(self, offset: int) -> bool:
-        """The log ends at `offset` now; returns whether other voters are in force."""
-        before = self.last
+    def truncate_to(self, offset: int) -> None:
+        """The log ends at `offset` now."""
         self._voters = [each for each in self._voters if each[0] < offset]
         self._versions = [each for each in self._versions if each[0] < offset]
-        return before != self.last
 
     def forget_below(self, offset: int) -> None:
         """A snapshot stands for the log below `offset`: only what holds there is still needed."""

@@ -28,6 +28,14 @@ class Voter(msgspec.Struct, frozen=True):
     min_version: int = KRAFT_VERSION_MIN
     max_version: int = KRAFT_VERSION_MAX
 
+    def says_the_same_as(self, other: Voter) -> bool:
+        """Whether both say the same, in whatever order."""
+        return (
+            self.key == other.key
+            and dict(self.endpoints) == dict(other.endpoints)
+            and (self.min_version, self.max_version) == (other.min_version, other.max_version)
+        )
+
     def address(self, listener_name: str) -> Address | None:
         """Where it listens under that name."""
         return next((at for name, at in self.endpoints if name == listener_name), None)
