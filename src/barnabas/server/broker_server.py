@@ -227,7 +227,7 @@ class BrokerServer:
     def _leader_channels(self) -> LeaderChannels | None:
         """The way to brokers that lead what this one follows; None where there are no others."""
         shared = self._shared
-        if self._is_alone and not shared.configuration.controller_endpoints:
+        if shared.configuration.is_single:
             return None
         # Loaded only where there are other nodes.
         from barnabas.replication.leader_channels import PeerChannels
@@ -319,7 +319,7 @@ class BrokerServer:
             heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
             offline_directories=lambda: self.logs.offline_directory_ids,
             cordoned_directories=lambda: self.logs.cordoned_directory_ids,
-            leaving=Leaving() if self._is_alone else _LEAVING_OTHERS,
+            leaving=Leaving() if shared.configuration.is_single else _LEAVING_OTHERS,
         )
         return Registration(
             registrant,

@@ -41,6 +41,10 @@ class LossListener(Protocol):
         """The cluster; None unless this is the active controller."""
         ...
 
+    def on_broker_lost(self, broker_id: int, broker_epoch: int) -> None:
+        """This life of the broker has ended."""
+        ...
+
 
 class BrokerWatch:
     """Knows which connection each broker's heartbeats come by. A listener of the raft driver."""
@@ -130,3 +134,4 @@ class BrokerWatch:
 
     def _lose(self, broker: BrokerRegistration, reason: str) -> None:
         _log.warning("Broker %d is taken for dead: %s", broker.id, reason)
+        self._listener.on_broker_lost(broker.id, broker.epoch)

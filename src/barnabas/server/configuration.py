@@ -71,6 +71,11 @@ class Configuration(msgspec.Struct, frozen=True):
         return self.parsed.integer("node.id")
 
     @property
+    def is_single(self) -> bool:
+        """Whether no other node can be in its cluster: it needs none, and none can reach it."""
+        return self.cluster.is_alone and not self.controller_endpoints
+
+    @property
     def inter_broker_listener(self) -> str | None:
         """The listener that brokers use among themselves; None for a controller alone."""
         return inter_broker_listener(self.parsed, self.endpoints)

@@ -69,7 +69,7 @@ class ControllerServer:
         shared.quorum.add_listener(self.controller)
         if self._listeners is not None:
             shared.quorum.add_listener(self._listeners.watch)
-        if not shared.configuration.cluster.is_alone and shared.configuration.cluster.node_id < 0:
+        if not shared.configuration.cluster.is_alone:
             from barnabas.server.controller_registrant import ControllerRegistrant
 
             registrant = ControllerRegistrant(self.registration, access, shared.runtime.timer)

@@ -53,6 +53,8 @@ class LocalController:
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: controller.alter_partition_reassignments,
             ApiKey.LIST_PARTITION_REASSIGNMENTS: controller.list_partition_reassignments,
             ApiKey.UNREGISTER_BROKER: controller.unregister_broker,
+            ApiKey.UNREGISTER_CONTROLLER: controller.unregister_controller,
+            ApiKey.CONTROLLER_REGISTRATION: controller.register_controller,
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: controller.assign_replicas_to_dirs,
         }
 

@@ -105,7 +105,7 @@ class Node:
         broker = self.broker
         if broker is None:
             self._close(on_stopped)
-        elif self._configuration.cluster.is_alone:
+        elif self._configuration.is_single:
             broker.drain(lambda: broker.leave(lambda: self._close(on_stopped)))
         else:
             # Others lead first: nobody is turned away in between.

@@ -6,6 +6,12 @@ import pytest
 
 from barnabas.protocol.api_table import API_ROWS, ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityDataRequest,
+    EntryDataRequest,
+    OpData,
+)
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -16,11 +22,21 @@ from barnabas.protocol.messages.describe_quorum import (
     TopicDataRequest,
 )
 from barnabas.protocol.messages.envelope import EnvelopeRequest
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.server.handlers.controller_table import CONTROLLER_APIS
 from barnabas.storage.errors import InconsistentDirectoryError
-from unit.server.simulated_cluster import CONTROLLER_PORT, SimulatedCluster, three_nodes
+from unit.server.simulated_cluster import (
+    CLIENT_PORT,
+    CONTROLLER_PORT,
+    SimulatedCluster,
+    three_nodes,
+)
 
 ENOUGH_MS = 10_000
 
@@ -51,6 +67,7 @@ def test_three_nodes_form_a_quorum_and_all_brokers_are_let_in() -> None:
         assert {(each.node_id, each.host) for each in brokers} == {
             (number, f"node-{number}") for number in (1, 2, 3)
         }
+    cluster.until(lambda: set(cluster.image(1).controllers) == {1, 2, 3})
 
 
 def test_a_topic_that_any_node_is_asked_for_is_on_all() -> None:
@@ -77,6 +94,37 @@ def test_the_answer_to_a_forwarded_request_is_in_its_own_version(version: int) -
     assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+def test_requests_go_on_when_the_active_controller_dies() -> None:
+    cluster = three_nodes()
+    dead = cluster.active
+    asked = next(node_id for node_id in (1, 2, 3) if node_id != dead)
+    cluster.kill(dead)
+    response = cluster.ask(asked, creation("t", replicas=2), 7)
+    assert response.topics[0].error_code == ErrorCode.NONE
+    cluster.until(lambda: cluster.live_brokers(asked) == {1, 2, 3} - {dead})
+    assert cluster.active != dead
+
+
+def test_a_dead_broker_is_fenced_long_before_its_session_ends() -> None:
+    cluster = three_nodes()
+    active = cluster.active
+    dead = next(node_id for node_id in (1, 2, 3) if node_id != active)
+    killed_ms = cluster.world.scheduler.now_ms
+    cluster.kill(dead)
+    cluster.until(lambda: dead not in cluster.live_brokers(active))
+    assert cluster.world.scheduler.now_ms - killed_ms < 300
+
+
+def test_the_broker_of_a_dead_controller_is_fenced_by_the_next_one() -> None:
+    cluster = three_nodes()
+    dead = cluster.active
+    other = next(node_id for node_id in (1, 2, 3) if node_id != dead)
+    killed_ms = cluster.world.scheduler.now_ms
+    cluster.kill(dead)
+    cluster.until(lambda: dead not in cluster.live_brokers(other))
+    assert cluster.world.scheduler.now_ms - killed_ms < 2_000
+
+
 def test_nodes_that_are_restarted_in_turn_come_back() -> None:
     cluster = three_nodes()
     assert cluster.ask(1, creation("t", replicas=3), 7).topics[0].error_code == ErrorCode.NONE
@@ -88,6 +136,16 @@ def test_nodes_that_are_restarted_in_turn_come_back() -> None:
         assert cluster.image(node_id).brokers[node_id].epoch > before
     for node_id in (1, 2, 3):
         cluster.until(lambda node_id=node_id: cluster.live_brokers(node_id) == {1, 2, 3})
+
+
+def test_a_broker_that_is_killed_and_started_at_once_is_let_in_soon() -> None:
+    cluster = three_nodes()
+    dead = next(node_id for node_id in (1, 2, 3) if node_id != cluster.active)
+    cluster.kill(dead)
+    started_ms = cluster.world.scheduler.now_ms
+    cluster.launch(dead)
+    cluster.until(lambda: dead in cluster.ready)
+    assert cluster.world.scheduler.now_ms - started_ms < 3_000
 
 
 def test_brokers_and_controllers_may_be_processes_of_their_own() -> None:
@@ -139,6 +197,19 @@ def test_every_node_describes_the_quorum() -> None:
         assert [each.node_id for each in response.nodes] == [1, 2, 3]
 
 
+def test_a_controllers_listener_shows_the_controllers() -> None:
+    cluster = three_nodes()
+    cluster.until(lambda: set(cluster.image(2).controllers) == {1, 2, 3})
+    request = describing(2)
+    response = cluster.ask(2, request, 1, CONTROLLER_PORT)
+    assert response.controller_id == cluster.active
+    assert {(each.broker_id, each.host, each.port) for each in response.brokers} == {
+        (number, f"node-{number}", CONTROLLER_PORT) for number in (1, 2, 3)
+    }
+    refused = cluster.ask(2, describing(1), 1, CONTROLLER_PORT)
+    assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
 def test_a_controllers_listener_advertises_what_it_serves() -> None:
     cluster = three_nodes()
     response = cluster.ask(1, ApiVersionsRequest(), 2, CONTROLLER_PORT)
@@ -160,8 +231,6 @@ def test_what_kafkas_controllers_serve_is_served_but_what_needs_authentication()
         ApiKey.EXPIRE_DELEGATION_TOKEN,
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.CONTROLLER_REGISTRATION,
-        ApiKey.UNREGISTER_CONTROLLER,
     }
     assert not CONTROLLER_APIS.keys() - of_controllers
 
@@ -242,3 +311,116 @@ def test_who_waits_for_a_quorum_says_which_voters_are_silent(
     cluster.launch(1)
     cluster.world.run_for(4_000)
     assert "no answer from voter 2 at node-2:9093, 3 at node-3:9093" in caplog.text
+
+
+def test_connections_that_are_cut_cost_no_broker_its_place() -> None:
+    cluster = three_nodes()
+    assert cluster.ask(1, creation("t", replicas=3), 7).topics[0].error_code == ErrorCode.NONE
+    active = cluster.active
+    other = next(node_id for node_id in (1, 2, 3) if node_id != active)
+    leaders = led_by(cluster, active)
+    for _ in range(5):
+        assert cluster.world.network.reset_connections(f"node-{active}", f"node-{other}")
+        cluster.world.run_for(1_500)
+        assert cluster.live_brokers(active) == {1, 2, 3}
+    assert led_by(cluster, active) == leaders
+
+
+def test_a_listener_that_closes_its_idle_connections_costs_no_broker_its_place() -> None:
+    cluster = three_nodes()
+    active = cluster.active
+    controller = cluster.nodes[active].controller
+    assert controller is not None
+    for _ in range(3):
+        for listener in controller.listeners:
+            for connection in listener.connections:
+                connection.close()
+        cluster.world.run_for(1_500)
+        assert cluster.live_brokers(active) == {1, 2, 3}
+
+
+def led_by(cluster: SimulatedCluster, node_id: int) -> list[tuple[int, int]]:
+    """Leader and leader epoch of each partition of topic t, as a node has it."""
+    partitions = cluster.image(node_id).topics.by_name("t").partitions
+    return [(each.leader, each.leader_epoch) for _, each in sorted(partitions.items())]
+
+
+def test_a_broker_that_was_cut_off_is_let_in_again() -> None:
+    cluster = three_nodes()
+    active = cluster.active
+    lost, other = (node_id for node_id in (1, 2, 3) if node_id != active)
+    for peer in (active, other):
+        cluster.world.network.partition(f"node-{lost}", f"node-{peer}")
+    cluster.until(lambda: lost not in cluster.live_brokers(other))
+    cluster.world.network.heal()
+    cluster.until(lambda: cluster.live_brokers(other) == {1, 2, 3})
+    cluster.until(lambda: cluster.live_brokers(lost) == {1, 2, 3})
+
+
+def test_a_quota_of_mutations_holds_whoever_the_client_asks() -> None:
+    cluster = three_nodes()
+    quota = AlterClientQuotasRequest(
+        entries=[
+            EntryDataRequest(
+                entity=[EntityDataRequest(entity_type="client-id", entity_name="client")],
+                ops=[OpData(key="controller_mutation_rate", value=0.1, remove=False)],
+            )
+        ],
+        validate_only=False,
+    )
+    assert cluster.ask(1, quota, 1).entries[0].error_code == ErrorCode.NONE
+    cluster.until(
+        lambda: all(cluster.nodes[node_id].shared.quotas.is_active for node_id in (1, 2, 3))
+    )
+    passive = next(node_id for node_id in (1, 2, 3) if node_id != cluster.active)
+    first = cluster.ask(passive, creation("first"), 7)
+    assert first.topics[0].error_code == ErrorCode.NONE
+    second = cluster.ask(passive, creation("second"), 7)
+    assert second.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert second.throttle_time_ms > 0
+
+
+def test_configs_of_any_broker_are_altered_at_a_controller_and_by_the_broker_itself() -> None:
+    cluster = three_nodes()
+    active = cluster.active
+    passive, other = (node_id for node_id in (1, 2, 3) if node_id != active)
+    for port, asked, wanted in (
+        (CONTROLLER_PORT, active, ErrorCode.NONE),
+        (CLIENT_PORT, passive, ErrorCode.NONE),
+        (CLIENT_PORT, other, ErrorCode.INVALID_REQUEST),
+    ):
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=4,
+                    resource_name=str(passive),
+                    configs=[
+                        AlterableConfig(
+                            name="log.retention.ms", config_operation=0, value=f"{port}"
+                        )
+                    ],
+                )
+            ],
+            validate_only=False,
+        )
+        response = cluster.ask(asked, request, 1, port)
+        assert response.responses[0].error_code == wanted
+        if wanted is ErrorCode.NONE:
+            cluster.until(
+                lambda port=port: (
+                    cluster.nodes[passive].shared.dynamic.current["log.retention.ms"] == port
+                )
+            )
+
+
+def test_a_broker_that_stops_hands_its_partitions_over_first() -> None:
+    cluster = three_nodes()
+    assert cluster.ask(1, creation("t", replicas=3), 7).topics[0].error_code == ErrorCode.NONE
+    stopping = next(node_id for node_id in (1, 2, 3) if node_id != cluster.active)
+    stayer = next(node_id for node_id in (1, 2, 3) if node_id != stopping)
+    stopped: list[bool] = []
+    cluster.nodes[stopping].stop(lambda: stopped.append(True))
+    cluster.until(lambda: all(leader != stopping for leader, _ in led_by(cluster, stayer)))
+    assert not stopped
+    cluster.until(lambda: bool(stopped))
+    assert stopping not in cluster.live_brokers(stayer)

@@ -26,6 +26,7 @@ _AS_BROKERS = (
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
     ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UNREGISTER_CONTROLLER,
 )
 
 CONTROLLER_APIS: dict[int, ServedApi] = {
@@ -41,6 +42,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
     ApiKey.BROKER_REGISTRATION: ServedApi(0, 4, "controller_request"),
     ApiKey.BROKER_HEARTBEAT: ServedApi(0, 2, "broker_heartbeat"),
     ApiKey.ALLOCATE_PRODUCER_IDS: ServedApi(0, 0, "controller_request"),
+    ApiKey.CONTROLLER_REGISTRATION: ServedApi(0, 0, "controller_request"),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: ServedApi(0, 0, "controller_request"),
     ApiKey.ADD_RAFT_VOTER: ServedApi(0, 1, "quorum_request"),
     ApiKey.REMOVE_RAFT_VOTER: ServedApi(0, 0, "quorum_request"),

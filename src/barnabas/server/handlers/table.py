@@ -52,6 +52,7 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "describe_topic_partitions"),
     ApiKey.ADD_RAFT_VOTER: ServedApi(0, 1, "quorum_admin"),
     ApiKey.REMOVE_RAFT_VOTER: ServedApi(0, 0, "quorum_admin"),
+    ApiKey.UNREGISTER_CONTROLLER: ServedApi(0, 0, "unregister_controller"),
 }
 
 # Served where pushed metrics go somewhere only, as with Kafka (KIP-714).

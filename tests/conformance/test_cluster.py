@@ -1,0 +1,323 @@
+"""Three processes as one cluster, from Kafka's own server.properties, seen by everybody's clients.
+
+With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka the nodes are Apache Kafka's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.admin import KafkaAdminClient
+from kafka.admin import NewTopic as PythonTopic
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeProcess
+from conformance.raw_client import RawClient
+from conformance.test_kcat import kcat
+from jvm.java import run_java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SECONDS = 30.0
+TIMEOUT_MS = 20_000
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "num.partitions": "2",
+    "default.replication.factor": "3",
+}
+TOOLS = "org.apache.kafka.tools."
+
+_numbers = itertools.count(1)
+
+
+def node_type() -> type[NodeProcess]:
+    if not os.environ.get("BARNABAS_CONFORMANCE_BOOTSTRAP"):
+        return NodeProcess
+    from jvm.kafka_node import KafkaNode
+
+    return KafkaNode
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess]:
+    """Three nodes that are brokers and controllers; each test leaves all of them running."""
+    directory = tmp_path_factory.mktemp("cluster")
+    with ClusterProcess(3, 0, directory, SETTINGS, node_type=node_type()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def separate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess]:
+    """Two brokers, and three controllers that are none."""
+    directory = tmp_path_factory.mktemp("separate")
+    with ClusterProcess(2, 3, directory, SETTINGS, node_type=node_type()) as made:
+        yield made
+
+
+def until(holds: Callable[[], Any], what: object = "it does not come about") -> Any:
+    deadline = time.monotonic() + SECONDS
+    while not (found := holds()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+    return found
+
+
+def new_name() -> str:
+    return f"cluster-{next(_numbers)}"
+
+
+def creation(name: str, replicas: int = 3) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=name, num_partitions=3, replication_factor=replicas, assignments=[], configs=[]
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False)
+
+
+def ask(node: NodeProcess, request: Any, version: int) -> Any:
+    client = RawClient(node.address)
+    try:
+        return client.ask(request, version)
+    finally:
+        client.close()
+
+
+def metadata(node: NodeProcess) -> Any:
+    return AdminClient({"bootstrap.servers": node.address}).list_topics(timeout=SECONDS)
+
+
+def leader_of(node: NodeProcess) -> int:
+    """The leader of the metadata quorum, as a broker tells."""
+    topic = TopicDataRequest(
+        topic_name="__cluster_metadata", partitions=[PartitionDataRequest(partition_index=0)]
+    )
+    response = ask(node, DescribeQuorumRequest(topics=[topic]), 1)
+    leader: int = response.topics[0].partitions[0].leader_id
+    return leader
+
+
+def has_topic(node: NodeProcess, name: str) -> bool:
+    return name in metadata(node).topics
+
+
+def test_a_topic_made_at_any_node_is_on_all(cluster: ClusterProcess) -> None:
+    for node in cluster.brokers:
+        name = new_name()
+        assert ask(node, creation(name), 7).topics[0].error_code == ErrorCode.NONE
+        for other in cluster.brokers:
+            until(lambda other=other, name=name: has_topic(other, name))
+            found = metadata(other)
+            assert set(found.brokers) == {1, 2, 3}
+            partitions = found.topics[name].partitions.values()
+            assert [sorted(each.replicas) for each in partitions] == [[1, 2, 3]] * 3
+
+
+def test_kcat_sees_the_cluster_from_every_node(cluster: ClusterProcess) -> None:
+    name = new_name()
+    assert ask(cluster.node(1), creation(name), 7).topics[0].error_code == ErrorCode.NONE
+    for node in cluster.brokers:
+        until(lambda node=node: has_topic(node, name))
+        listed = json.loads(kcat(node.address, "-L", "-J"))
+        assert {each["name"] for each in listed["brokers"]} == set(cluster.bootstrap.split(","))
+        assert name in {each["topic"] for each in listed["topics"]}
+
+
+def test_kafka_python_administers_the_cluster(cluster: ClusterProcess) -> None:
+    for node in cluster.brokers:
+        name = new_name()
+        admin = KafkaAdminClient(bootstrap_servers=node.address)
+        admin.create_topics([PythonTopic(name, 1, 3)])
+        until(lambda admin=admin, name=name: name in admin.list_topics())
+        admin.delete_topics([name])
+        until(lambda admin=admin, name=name: name not in admin.list_topics())
+        admin.close()
+
+
+def test_records_and_offsets_outlive_the_node_that_took_them(cluster: ClusterProcess) -> None:
+    name = new_name()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    config = {"min.insync.replicas": "2"}
+    admin.create_topics([NewTopic(name, 3, 3, config=config)])[name].result(SECONDS)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    failed: list[object] = []
+
+    def produce(first: int) -> None:
+        for number in range(first, first + 300):
+            producer.produce(
+                name, b"%d" % number, on_delivery=lambda error, _: error and failed.append(error)
+            )
+        assert producer.flush(SECONDS) == 0
+        assert not failed
+
+    def consume(count: int) -> set[int]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": name,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([name])
+        values: set[int] = set()
+
+        def has_read() -> bool:
+            messages = consumer.consume(500, 0.5)
+            values.update(int(each.value()) for each in messages if not each.error())
+            return len(values) >= count
+
+        until(has_read)
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        return values
+
+    produce(0)
+    assert consume(300) == set(range(300))
+    cluster.node(2).kill()
+    produce(300)
+    assert consume(300) == set(range(300, 600))
+    cluster.node(2).start()
+
+
+def test_producer_ids_of_several_brokers_differ(cluster: ClusterProcess) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+
+    def new_id(node: NodeProcess) -> int:
+        # Kafka asks for patience while it fetches its first block.
+        answer = until(lambda: (each := ask(node, request, 4)).error_code == 0 and each)
+        producer_id: int = answer.producer_id
+        return producer_id
+
+    assert len({new_id(node) for node in cluster.brokers * 2}) == 6
+
+
+def test_a_missing_topic_gets_the_clusters_default_of_replicas(cluster: ClusterProcess) -> None:
+    name = new_name()
+    producer = Producer({"bootstrap.servers": cluster.node(3).address})
+    producer.produce(name, b"first")
+    assert producer.flush(SECONDS) == 0
+    partitions = metadata(cluster.node(1)).topics[name].partitions
+    assert {number: sorted(each.replicas) for number, each in partitions.items()} == {
+        0: [1, 2, 3],
+        1: [1, 2, 3],
+    }
+
+
+def test_kafkas_tools_know_the_quorum_by_brokers_and_by_controllers(
+    cluster: ClusterProcess,
+) -> None:
+    tool = TOOLS + "MetadataQuorumCommand"
+    controllers = ",".join(
+        f"{host}:{port}"
+        for host, port in (
+            node.options.listeners[CONTROLLER_LISTENER] for node in cluster.controllers
+        )
+    )
+    for words in (
+        ("--bootstrap-server", cluster.bootstrap),
+        ("--bootstrap-controller", controllers),
+    ):
+        done = run_java("kafka-tools", tool, *words, "describe", "--replication")
+        assert done.returncode == 0, done.stderr
+        lines = [line.split() for line in done.stdout.splitlines()[1:]]
+        assert sorted((int(line[0]), line[-1]) for line in lines if line) == [
+            (number, "Leader" if number == leader_of(cluster.node(1)) else "Follower")
+            for number in (1, 2, 3)
+        ]
+
+
+def test_kafkas_tools_make_topics_and_describe_configs_at_the_controllers(
+    cluster: ClusterProcess,
+) -> None:
+    name = new_name()
+    topics = ("kafka-tools", TOOLS + "TopicCommand", "--bootstrap-server", cluster.bootstrap)
+    made = run_java(*topics, "--create", "--topic", name, "--replication-factor", "3")
+    assert made.returncode == 0, made.stderr
+    described = run_java(*topics, "--describe", "--topic", name)
+    assert "ReplicationFactor: 3" in described.stdout
+    host, port = cluster.node(2).options.listeners[CONTROLLER_LISTENER]
+    words = ("--bootstrap-controller", f"{host}:{port}", "--entity-type", "brokers")
+    configs = ("kafka-tools", "kafka.admin.ConfigCommand", *words, "--entity-name", "1")
+    altered = run_java(*configs, "--alter", "--add-config", "log.retention.ms=123456789")
+    assert altered.returncode == 0, altered.stderr
+    own = ("--bootstrap-server", cluster.node(1).address, *words[2:], "--entity-name", "1")
+    shown = run_java("kafka-tools", "kafka.admin.ConfigCommand", *own, "--describe")
+    assert "log.retention.ms=123456789" in shown.stdout
+
+
+def test_controllers_tell_where_they_are(cluster: ClusterProcess) -> None:
+    host, port = cluster.node(3).options.listeners[CONTROLLER_LISTENER]
+    client = RawClient(f"{host}:{port}")
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=2)
+
+    def all_known() -> bool:
+        response: Any = client.ask(request, 1)
+        assert response.error_code == ErrorCode.NONE
+        found = {each.broker_id: (each.host, each.port) for each in response.brokers}
+        return found == {
+            node.node_id: node.options.listeners[CONTROLLER_LISTENER]
+            for node in cluster.nodes.values()
+        }
+
+    until(all_known)
+    client.close()
+
+
+def test_requests_go_on_when_the_active_controller_dies(cluster: ClusterProcess) -> None:
+    dead = cluster.node(leader_of(cluster.node(1)))
+    others = [node for node in cluster.brokers if node is not dead]
+    dead.kill()
+    for node in others:
+        response = ask(node, creation(new_name(), 2), 7)
+        assert response.topics[0].error_code == ErrorCode.NONE, response
+    until(lambda: set(metadata(others[0]).brokers) == {node.node_id for node in others})
+    assert leader_of(others[0]) in {node.node_id for node in others}
+    dead.start()
+    until(lambda: set(metadata(others[0]).brokers) == {1, 2, 3})
+
+
+def test_nodes_are_restarted_in_turn(cluster: ClusterProcess) -> None:
+    names = []
+    for node in cluster.brokers:
+        # Java ends with the signal's number.
+        assert node.stop() in (0, 143), node.log()
+        other = next(each for each in cluster.brokers if each is not node)
+        names.append(new_name())
+        assert ask(other, creation(names[-1], 2), 7).topics[0].error_code == ErrorCode.NONE
+        node.start()
+        until(lambda node=node: set(metadata(node).brokers) == {1, 2, 3})
+    for node in cluster.brokers:
+        until(lambda node=node: set(names) <= set(metadata(node).topics))
+
+
+def test_brokers_and_controllers_are_processes_of_their_own(separate: ClusterProcess) -> None:
+    name = new_name()
+    first, second = separate.brokers
+    assert ask(first, creation(name, 2), 7).topics[0].error_code == ErrorCode.NONE
+    until(lambda: has_topic(second, name))
+    dead = separate.node(leader_of(first))
+    assert dead in separate.controllers
+    dead.kill()
+    assert ask(second, creation(new_name(), 2), 7).topics[0].error_code == ErrorCode.NONE
+    second.kill()
+    until(lambda: set(metadata(first).brokers) == {1})
+    second.start()
+    dead.start()
+    until(lambda: set(metadata(first).brokers) == {1, 2})
