@@ -24,6 +24,7 @@ class MetricRow(NamedTuple):
 
 _TOPIC = ("topic",)
 _PARTITION = ("topic", "partition")
+_FETCHERS = ("clientId",)
 _REQUEST = ("request",)
 _LISTENER = ("listener", "networkProcessor")
 _CLIENT = ("user", "client-id")
@@ -34,6 +35,29 @@ CATALOGUE: dict[str, MetricRow] = {
     names.BYTES_OUT: MetricRow(C, _TOPIC, "Bytes of records answered to consumers."),
     names.BYTES_REJECTED: MetricRow(C, _TOPIC, "Bytes of records refused as too large."),
     names.REPLICATION_BYTES_OUT: MetricRow(C, (), "Bytes of records answered to followers."),
+    names.REPLICATION_BYTES_IN: MetricRow(C, (), "Bytes of records that leaders sent."),
+    names.REASSIGNMENT_BYTES_OUT: MetricRow(C, (), "What of it went to replicas being added."),
+    names.REASSIGNMENT_BYTES_IN: MetricRow(C, (), "What of it came to replicas being added."),
+    names.REASSIGNING_PARTITIONS: MetricRow(G, (), "Partitions led whose replicas change."),
+    names.LEADER_REPLICATION_RATE: MetricRow(
+        G, (), "Bytes per second of throttled partitions, to followers."
+    ),
+    names.FOLLOWER_REPLICATION_RATE: MetricRow(
+        G, (), "Bytes per second of throttled partitions, from leaders."
+    ),
+    names.MAX_LAG: MetricRow(G, _FETCHERS, "Lag of the partition that is furthest behind."),
+    names.MIN_FETCH_RATE: MetricRow(
+        G, _FETCHERS, "Requests per second of the fetcher that asks least."
+    ),
+    names.FAILED_PARTITIONS: MetricRow(
+        G, _FETCHERS, "Partitions that are followed no more until their leadership changes."
+    ),
+    names.DEAD_FETCHERS: MetricRow(G, _FETCHERS, "Fetchers that an unexpected error has ended."),
+    names.FETCHER_REQUESTS: MetricRow(C, _FETCHERS, "Requests of a fetcher."),
+    names.FETCHER_BYTES: MetricRow(C, _FETCHERS, "Bytes that a fetcher appended."),
+    names.CONSUMER_LAG: MetricRow(
+        G, ("clientId", *_PARTITION), "Records between a follower and its leader's high watermark."
+    ),
     names.TOTAL_PRODUCE_REQUESTS: MetricRow(C, _TOPIC, "Partitions of produce requests."),
     names.TOTAL_FETCH_REQUESTS: MetricRow(C, _TOPIC, "Partitions of fetch requests."),
     names.FAILED_PRODUCE_REQUESTS: MetricRow(C, _TOPIC, "Appends that failed on our side."),

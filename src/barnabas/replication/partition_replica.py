@@ -97,6 +97,11 @@ class PartitionReplica:
         return self.leader_id == self._settings.node_id
 
     @property
+    def is_reassigning(self) -> bool:
+        """Whether its replicas are being changed."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
     def acknowledged_end_offset(self) -> int:
         """Our own log end as far as it counts: below what flush.messages wants synced first."""
         return min(self.log.log_end_offset, self.sync_required_from)

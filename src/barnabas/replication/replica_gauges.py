@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
+from barnabas.replication.fetcher_gauges import fetcher_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,9 @@ _TOPIC_COUNTS = {
 # Counts of ReplicaMetrics.
 _COUNTS = {
     names.REPLICATION_BYTES_OUT: "replication_bytes_out",
+    names.REPLICATION_BYTES_IN: "replication_bytes_in",
+    names.REASSIGNMENT_BYTES_OUT: "reassignment_bytes_out",
+    names.REASSIGNMENT_BYTES_IN: "reassignment_bytes_in",
     names.ISR_EXPANDS: "isr_expands",
     names.ISR_SHRINKS: "isr_shrinks",
     names.FAILED_ISR_UPDATES: "failed_isr_updates",
@@ -101,12 +105,19 @@ def _families(manager: ReplicaManager) -> Iterator[MetricFamily]:
             name, [((("delayedOperation", each),), n) for each, n in by_purgatory.items()]
         )
     yield _single(names.OFFLINE_REPLICA_COUNT, len(manager.offline_partitions))
+    yield _single(names.LEADER_REPLICATION_RATE, manager.leader_throttle.byte_rate())
+    yield _single(names.FOLLOWER_REPLICATION_RATE, manager.follower_throttle.byte_rate())
+    yield from fetcher_families(manager.fetchers)
     yield from _of_partitions(list(manager.partitions()))
 
 
 def _of_partitions(partitions: list[Partition]) -> Iterator[MetricFamily]:
     yield _single(names.PARTITION_COUNT, len(partitions))
     yield _single(names.LEADER_COUNT, sum(each.is_leader for each in partitions))
+    yield _single(
+        names.REASSIGNING_PARTITIONS,
+        sum(each.is_leader and each.is_reassigning for each in partitions),
+    )
     for count_name, name, holds in _CONDITIONS:
         yield _single(count_name, sum(map(holds, partitions)))
         yield MetricFamily(

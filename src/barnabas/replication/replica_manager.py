@@ -50,9 +50,11 @@ if TYPE_CHECKING:
     from barnabas.replication.partition import Partition
     from barnabas.replication.preferred_replicas import PreferredReplicas
     from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.replication.results import FetchResult
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
     from barnabas.storage.read_result import FetchIsolation
+    from barnabas.storage.topic_partition import TopicIdPartition
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
 _log = logging.getLogger(__name__)
@@ -383,6 +385,16 @@ class ReplicaManager:
                 self._deletes.check_and_complete(key)
         finally:
             self._waking = False
+
+    def count_sent(self, where: TopicIdPartition, result: FetchResult) -> None:
+        """These records are about to be sent to a follower: now they count against the throttle."""
+        size = len(result.records)
+        metrics, throttle = self.metrics, self.leader_throttle
+        metrics.replication_bytes_out += size
+        if result.is_reassignment:
+            metrics.reassignment_bytes_out += size
+        if throttle.is_active and throttle.is_throttled(where.topic_partition):
+            throttle.record(size)
 
     # Offsets and epochs.
 

@@ -33,7 +33,7 @@ from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
     from barnabas.replication.fetch_context import FetchContext
-    from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
@@ -82,7 +82,7 @@ class FetchHandler:
                 error_code=session.error, session_id=session.session_id, responses=[]
             )
         pending = PendingFetch(
-            context, session, self._cluster, self._replicas.metrics, params.is_from_follower
+            context, session, self._cluster, self._replicas, params.is_from_follower
         )
         if context.version < ZSTD_SINCE:
             pending.old = self._old
@@ -167,8 +167,8 @@ class PendingFetch:
         "_cluster",
         "_context",
         "_is_exempt",
-        "_metrics",
         "_refused",
+        "_replicas",
         "_session",
         "old",
     )
@@ -178,11 +178,11 @@ class PendingFetch:
         context: RequestContext,
         session: FetchContext,
         cluster: ClusterView,
-        metrics: ReplicaMetrics,
+        replicas: ReplicaManager,
         is_from_follower: bool,
     ) -> None:
         self._context = context
-        self._metrics = metrics
+        self._replicas = replicas
         self._is_exempt = is_from_follower
         self._session = session
         self._cluster = cluster
@@ -247,7 +247,7 @@ class PendingFetch:
 
     def _count(self, news: list[Answered]) -> bool:
         """Count the bytes of each topic; returns whether there is no error."""
-        metrics = self._metrics
+        topics = self._replicas.metrics.topics
         is_clean = True
         for asked, result in news:
             if result.error is not _NONE:
@@ -256,9 +256,9 @@ class PendingFetch:
             if not size:
                 continue
             if self._is_exempt:
-                metrics.replication_bytes_out += size
+                self._replicas.count_sent(asked, result)
             else:
-                metrics.topics[asked.topic].bytes_out += size
+                topics[asked.topic].bytes_out += size
         return is_clean
 
     def _answer_within_quota(self, results: list[Answered]) -> None:

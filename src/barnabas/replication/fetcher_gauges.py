@@ -1,0 +1,51 @@
+"""Publishes what fetchers count under Kafka's metric names (ReplicaFetcherManager, FetcherStats)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.metrics import names
+from barnabas.metrics.family import MetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.metrics.family import Tags
+    from barnabas.replication.fetcher_manager import FetcherManager
+
+_OF_ALL: Tags = (("clientId", "Replica"),)
+_NAMES = (
+    names.MAX_LAG,
+    names.MIN_FETCH_RATE,
+    names.FAILED_PARTITIONS,
+    names.DEAD_FETCHERS,
+)
+
+
+def fetcher_families(fetchers: FetcherManager | None) -> Iterator[MetricFamily]:
+    """Of all fetchers together, then of each and of its partitions; None where there are none."""
+    values: tuple[float, ...] = (0, 0.0, 0, 0)
+    if fetchers is not None:
+        values = (
+            fetchers.max_lag,
+            fetchers.min_fetch_rate,
+            len(fetchers.failed),
+            fetchers.dead_count,
+        )
+    for name, value in zip(_NAMES, values, strict=True):
+        yield MetricFamily(name, [(_OF_ALL, value)])
+    if fetchers is None:
+        return
+    requests: list[tuple[Tags, float]] = []
+    received: list[tuple[Tags, float]] = []
+    lags: list[tuple[Tags, float]] = []
+    for _, fetcher in fetchers.fetchers():
+        tags: Tags = (("clientId", fetcher.name),)
+        requests.append((tags, fetcher.requests))
+        received.append((tags, fetcher.bytes_fetched))
+        for key, lag in fetcher.lags():
+            where = (("topic", key.topic), ("partition", str(key.partition)))
+            lags.append(((("clientId", fetcher.name), *where), lag))
+    yield MetricFamily(names.FETCHER_REQUESTS, requests)
+    yield MetricFamily(names.FETCHER_BYTES, received)
+    yield MetricFamily(names.CONSUMER_LAG, lags)
