@@ -1,4 +1,4 @@
-"""Publishes what fetchers count under Kafka's metric names (ReplicaFetcherManager, FetcherStats)."""
+"""Publishes what fetchers count under Kafka's names (ReplicaFetcherManager, FetcherStats)."""
 
 from __future__ import annotations
 
