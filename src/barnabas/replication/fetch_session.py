@@ -57,9 +57,13 @@ class _SessionPartition:
         )
 
     def note(self, result: FetchResult) -> None:
-        """`result` is answered. After an error the high watermark counts as never answered."""
-        failed = result.error is not ErrorCode.NONE
-        self.high_watermark = _UNKNOWN if failed else result.high_watermark
+        """`result` is answered.
+
+        After an error the high watermark counts as never answered; and where the logs diverge, for
+        the follower looks at nothing else of that answer.
+        """
+        is_unread = result.error is not ErrorCode.NONE or result.diverging_epoch is not None
+        self.high_watermark = _UNKNOWN if is_unread else result.high_watermark
         self.log_start_offset = result.log_start_offset
 
 
@@ -103,6 +107,9 @@ class FetchSession:
             if known is None:
                 self._partitions[key] = _SessionPartition(where, data)
             else:
+                if known.asked.current_leader_epoch != data.current_leader_epoch:
+                    # A follower drops what it asked for in an earlier leader epoch.
+                    known.high_watermark = _UNKNOWN
                 known.where = where
                 known.asked = data
         for where in forgotten:

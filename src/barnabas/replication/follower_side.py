@@ -79,9 +79,11 @@ class FollowerSide(PartitionReplica):
         try:
             info = log.append_as_follower(fetched.records, self.leader_epoch)
         except UnexpectedAppendOffsetError as error:
-            # The leader's log begins within a batch, whose first records were deleted.
+            # The leader's log begins within a batch, whose first records were deleted. What we have
+            # goes, if it is nothing, or nothing that the leader has not deleted.
+            keeps_nothing = log.log_end_offset in (log.log_start_offset, fetched.log_start_offset)
             is_within = error.first_offset < error.log_end_offset <= error.last_offset
-            if log.log_end_offset != log.log_start_offset or not is_within:
+            if not keeps_nothing or not is_within:
                 raise
             _log.info("%s begins within a batch of its leader's", self.topic_partition)
             begin_anew(error.first_offset)

@@ -108,10 +108,14 @@ class FollowerTruncation:
             _log.error("%s cannot be cut: %s", key, error)
             self._states.fail(key)
             return
+        before = (state.fetch_offset, state.last_fetched_epoch, state.phase)
         # A batch is cut as a whole: the log may end below what was asked for.
         state.fetch_offset = min(truncation.offset, log.log_end_offset)
         epoch = log.latest_epoch
         state.last_fetched_epoch = UNKNOWN_EPOCH if epoch is None else epoch
         is_over = truncation.is_complete or finds_divergence
         state.phase = FetchPhase.FETCHING if is_over else FetchPhase.TRUNCATING
+        if before == (state.fetch_offset, state.last_fetched_epoch, state.phase):
+            # The very same would be asked again at once.
+            self._states.delay([key])
         self._local.wake(key)

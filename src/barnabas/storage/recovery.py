@@ -118,6 +118,7 @@ class LogLoader:
         if not epochs_are_whole:
             self._epochs.replace(_epochs_in(segments))
         self._epochs.forget_from(end)
+        start = self._start_by_epochs(segments, start)
         self._epochs.truncate_from_start(start)
         # A crash between the removal of a segment and that of its snapshot leaves one over.
         self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})
@@ -132,6 +133,22 @@ class LogLoader:
         return LoadedLog(
             segments, self._epochs, self._producers, start, end, recovery_point, self._topic_id()
         )
+
+    def _start_by_epochs(self, segments: Segments, start: int) -> int:
+        """Where the log begins, by the file of leader epochs too.
+
+        That file is cut when records are deleted, the checkpoint of log starts written a minute
+        later. Had the deleted records come back without their epochs, a follower could not learn
+        where its log leaves ours in them.
+        """
+        entries = self._epochs.entries
+        if not entries or entries[0][1] <= start:
+            return start
+        segment = segments.floor(start) or segments[0]
+        _, first = next(iter(headers(segment.file, 0, segment.size)), (0, None))
+        # Records without any epoch come from before there were epochs, and were not deleted.
+        is_deleted = first is not None and first.partition_leader_epoch >= 0
+        return entries[0][1] if is_deleted else start
 
     def _topic_id(self) -> bytes | None:
         """The topic id, from the file or to it."""

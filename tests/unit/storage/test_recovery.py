@@ -287,3 +287,13 @@ def test_snapshots_where_no_segment_begins_are_removed_but_for_the_latest() -> N
     )
     bench.open(clean_shutdown=True, recovery_point=end)
     assert [name for name in bench.names() if name.endswith(".snapshot")] == kept
+
+
+def test_deleted_records_stay_deleted_when_the_note_of_it_is_lost() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(10)
+    bench.log.update_high_watermark(10)
+    bench.log.maybe_increment_log_start_offset(7, "a request")
+    bench.kill_and_reopen()
+    assert bench.log.log_start_offset == 7
+    assert offsets(bench) == [7, 8, 9]
