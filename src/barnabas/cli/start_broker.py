@@ -48,6 +48,7 @@ def _run(properties: dict[str, str]) -> int:
     from barnabas.server.node import Node
     from barnabas.storage.errors import StorageError
 
+    _collect_garbage()
     config = read_configuration(properties)
     failure: list[BaseException] = []
 
@@ -74,12 +75,17 @@ def _run(properties: dict[str, str]) -> int:
     return 0
 
 
-def _say_ready(address: str, metrics_address: str | None) -> None:
-    # What is there now stays, so that no collection need look at it again; and a collection over
-    # many partitions takes milliseconds, while most garbage dies by its reference counts.
-    gc.collect()
+def _collect_garbage() -> None:
+    # What was imported stays, so that no collection need look at it; and a collection over many
+    # partitions takes milliseconds, while most garbage dies by its reference counts.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
+
+
+def _say_ready(address: str, metrics_address: str | None) -> None:
+    # Logs and metadata stay as well.
+    gc.freeze()
     sys.stdout.write(f"ready {address}\n")
     if metrics_address is not None:
         sys.stdout.write(f"metrics {metrics_address}\n")
