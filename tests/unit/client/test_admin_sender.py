@@ -23,6 +23,7 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from barnabas.protocol.messages.list_groups import ListGroupsResponse
 from unit.client.scripted_cluster import TOPIC_ID, HandTime, ScriptedCluster
 
 Answer = Callable[[Any], Any]
@@ -213,3 +214,38 @@ def test_a_call_that_never_works_ends_with_what_it_waited_for(
     cluster.answers = {ApiKey.LIST_GROUPS: lambda _n, _r: DisconnectedError("h:1", "refused")}
     with pytest.raises(ClientTimeoutError, match=r"list groups did not work in time.*refused"):
         sender.send(1, groups.list_groups([], []))
+
+
+def test_brokers_that_leave_are_asked_no_more(
+    cluster: AnsweringCluster, sender: AdminSender
+) -> None:
+    moments = [[1, 2], [1, 2], [1]]
+
+    def answer(node: int, _request: Any) -> Any:
+        if node == 2:
+            return DisconnectedError("h:2", "refused")
+        return ListGroupsResponse(error_code=0, groups=[])
+
+    cluster.answers = {ApiKey.LIST_GROUPS: answer}
+    found = sender.send_to_brokers(
+        lambda: moments.pop(0) if len(moments) > 1 else moments[0], groups.list_groups([], [])
+    )
+    assert found == {1: []}
+    assert [node for node, _ in cluster.asked] == [1, 2, 1, 2, 1]
+
+
+def test_one_attempt_gives_what_may_pass_as_result(
+    cluster: AnsweringCluster, sender: AdminSender
+) -> None:
+    cluster.answers = {
+        ApiKey.FIND_COORDINATOR: coordinated_by(1),
+        ApiKey.DELETE_GROUPS: deleted_by(2),
+        ApiKey.LIST_GROUPS: lambda _node, _request: DisconnectedError("h:1", "refused"),
+    }
+    found = sender.send_to_coordinators(["g"], groups.delete_groups, once=True)["g"]
+    assert isinstance(found, BrokerError)
+    assert found.error_code == ErrorCode.NOT_COORDINATOR
+    answers = sender.send_each({1: groups.list_groups([], [])}, once=True)
+    assert isinstance(answers[1], DisconnectedError)
+    with pytest.raises(DisconnectedError):
+        sender.send(1, groups.list_groups([], []), once=True)

@@ -235,15 +235,14 @@ class AdminClient:
         self, states: Sequence[str] = (), types: Sequence[str] = ()
     ) -> list[groups.GroupListing]:
         """All groups of the cluster, by name; those in one of `states` and of one of `types`."""
-        nodes = [broker.id for broker in self.describe_cluster().brokers]
-        self._sender.refresh()
-        found: dict[str, groups.GroupListing] = {}
         call = groups.list_groups(states, types)
-        for answer in self._sender.send_each(dict.fromkeys(nodes, call)).values():
-            if isinstance(answer, ClientError):
-                raise answer
+        found: dict[str, groups.GroupListing] = {}
+        for answer in self._sender.send_to_brokers(self._broker_ids, call).values():
             found.update((group.group_id, group) for group in answer)
         return [found[name] for name in sorted(found)]
+
+    def _broker_ids(self) -> list[int]:
+        return [broker.id for broker in self.describe_cluster().brokers]
 
     def describe_groups(
         self, names: Iterable[str], *, once: bool = False

@@ -76,6 +76,39 @@ class AdminSender:
             {node: self._retrying(node, call) for node, call in calls.items()}
         )
 
+    def send_to_brokers(
+        self, brokers: Callable[[], Iterable[int]], call: AdminCall[T]
+    ) -> dict[int, T]:
+        """Send to all brokers of the cluster until all of one moment have answered.
+
+        A broker that is gone is not asked for ever; what it had is with others by then, so these
+        are asked again.
+
+        Args:
+            brokers: tells who is in the cluster now.
+            call: what to send.
+
+        Raises:
+            ClientError: one did not answer and was there all the time, or refused.
+        """
+        clock = self._cluster.runtime.clock
+        deadline_ms = clock.monotonic_ms() + self._cluster.config.default_api_timeout_ms
+        attempts = 0
+        while True:
+            nodes = list(brokers())
+            self.refresh()
+            answers = self.send_each(dict.fromkeys(nodes, call), once=True)
+            errors = [each for each in answers.values() if isinstance(each, ClientError)]
+            if not errors:
+                return {n: a for n, a in answers.items() if not isinstance(a, ClientError)}
+            attempts += 1
+            delay_ms = self._cluster.retry_backoff.delay_ms(attempts)
+            late = clock.monotonic_ms() + delay_ms >= deadline_ms
+            for error in errors:
+                if late or not _is_passing(error):
+                    raise error
+            self._waiter.pause(delay_ms)
+
     def _retrying(self, to: int | CoordinatorOf, call: AdminCall[T]) -> Callable[[OnDone[T]], None]:
         cluster = self._cluster
 
