@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import NodeProcess
 from conformance.raw_client import RawClient
+from jvm.kafka_node import KafkaNode
 from jvm.kafka_process import KafkaProcess
 
 # What these assert is shown with its values, as in the tests themselves.
@@ -136,3 +139,23 @@ def raw(bootstrap: str) -> Iterator[RawClient]:
     client = RawClient(bootstrap)
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session", params=["barnabas", "kafka"])
+def three_brokers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterProcess]:
+    """A cluster of three of each kind; a test that kills or pauses one has it back at its end."""
+    directory = tmp_path_factory.mktemp(f"three-{request.param}")
+    kind = KafkaNode if request.param == "kafka" else NodeProcess
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.num.partitions": "1",
+        "auto.create.topics.enable": "false",
+        # A broker that is gone is noticed soon by Apache Kafka, too.
+        "broker.session.timeout.ms": "4000",
+        "broker.heartbeat.interval.ms": "1000",
+    }
+    with ClusterProcess(3, directory=directory, settings=settings, node_type=kind) as cluster:
+        yield cluster

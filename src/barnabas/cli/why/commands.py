@@ -135,7 +135,8 @@ class _Inquiry:
         self._add_partitions(facts, only_unwell=True)
         for group in self._client.admin.list_groups():
             reasons = self._group(group.group_id)
-            if any(reason.verdict == "wrong" for reason in reasons):
+            # That nobody reads is news only where somebody asks for the group.
+            if any(r.verdict == "wrong" and r.kind != "no-members" for r in reasons):
                 self.answers.append((f"group {group.group_id}", reasons))
 
     def ask_name(self, name: str, *, may_be_group: bool) -> None:

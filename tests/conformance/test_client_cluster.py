@@ -1,0 +1,204 @@
+"""The client with three brokers of each kind: each request finds its broker, also one that moved."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.partitions import ElectionType
+from barnabas.client.errors import BrokerError, UnknownTopicError
+from barnabas.client.facade import Client
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.testing.cluster_process import ClusterProcess
+
+pytestmark = pytest.mark.conformance
+
+PARTITIONS = 6
+SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def client(three_brokers: ClusterProcess) -> Iterator[Client]:
+    """Its first bootstrap server is dead."""
+    with Client(f"127.0.0.1:1,{three_brokers.bootstrap}") as made:
+        yield made
+
+
+@pytest.fixture
+def other(three_brokers: ClusterProcess) -> Iterator[Client]:
+    """Changes things behind the first client's back."""
+    with Client(three_brokers.bootstrap) as made:
+        yield made
+
+
+@pytest.fixture
+def partitions(client: Client) -> list[TopicPartition]:
+    """Partitions with five records each, led by all brokers."""
+    name = f"cluster-{uuid.uuid4().hex[:8]}"
+    client.create_topic(name, PARTITIONS, 3)
+    made = [TopicPartition(name, number) for number in range(PARTITIONS)]
+    produce(client, made)
+    return made
+
+
+def produce(client: Client, partitions: list[TopicPartition]) -> None:
+    producer = client.producer()
+    for tp in partitions:
+        producer.send_batch(tp.topic, [(None, b"x", [], None)] * 5, tp.partition)
+    producer.close()
+
+
+def leaders(client: Client, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    topic = client.describe_topics([partitions[0].topic])[partitions[0].topic]
+    return {tp: topic.partitions[tp.partition].leader for tp in partitions}
+
+
+def move_leaders(client: Client, partitions: list[TopicPartition]) -> None:
+    """Have each partition led by its second replica."""
+    topic = client.describe_topics([partitions[0].topic])[partitions[0].topic]
+    before = leaders(client, partitions)
+    targets = {}
+    for tp in partitions:
+        first, *rest = topic.partitions[tp.partition].replicas
+        targets[tp] = [*rest, first]
+    assert not any(client.admin.alter_reassignments(targets).values())
+    results = client.admin.elect_leaders(ElectionType.PREFERRED, partitions)
+    assert not any(results.values()), results
+    deadline = time.monotonic() + SECONDS
+    while any(leaders(client, partitions)[tp] == before[tp] for tp in partitions):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_requests_go_to_their_brokers_and_answers_are_merged(
+    client: Client, partitions: list[TopicPartition]
+) -> None:
+    assert set(leaders(client, partitions).values()) == {1, 2, 3}
+    ends = client.list_offsets(dict.fromkeys(partitions, "latest"))
+    assert {found.offset for found in ends.values()} == {5}
+    assert set(client.admin.delete_records(dict.fromkeys(partitions, 2)).values()) == {2}
+    producers = client.admin.describe_producers(partitions)
+    assert all(isinstance(found, list) and len(found) == 1 for found in producers.values())
+    for directories in client.admin.describe_log_dirs([1, 2, 3]).values():
+        assert isinstance(directories, list)
+        assert set(partitions) <= set(directories[0].replicas)
+    brokers = [ConfigResource(ResourceType.BROKER, str(node)) for node in (1, 2, 3)]
+    for resource, entries in client.admin.describe_configs(brokers).items():
+        assert isinstance(entries, list)
+        assert next(e.value for e in entries if e.name == "node.id") == resource.name
+
+
+def test_groups_of_all_coordinators_are_listed(
+    client: Client, partitions: list[TopicPartition]
+) -> None:
+    names = [f"{partitions[0].topic}-{number}" for number in range(9)]
+    for name in names:
+        client.commit_offsets(name, {partitions[0]: 3})
+    assert set(client.admin.coordinators(names).values()) == {1, 2, 3}
+    assert set(names) <= {group.group_id for group in client.admin.list_groups()}
+    described = client.admin.describe_groups(names)
+    assert {getattr(group, "state", group) for group in described.values()} == {"Empty"}
+    assert set(client.admin.delete_groups(names).values()) == {True}
+
+
+def test_each_replica_tells_its_own_end(client: Client, partitions: list[TopicPartition]) -> None:
+    wanted = {node: dict.fromkeys(partitions, "latest") for node in (1, 2, 3)}
+    for found in client.admin.list_replica_offsets(wanted).values():
+        assert isinstance(found, dict)
+        assert {getattr(each, "offset", each) for each in found.values()} == {5}
+
+
+def test_topics_are_described_page_by_page_with_their_eligible_leaders(
+    client: Client, partitions: list[TopicPartition]
+) -> None:
+    name = partitions[0].topic
+    topic = client.admin.describe_topic_partitions([name])[name]
+    assert not isinstance(topic, Exception)
+    assert sorted(topic.partitions) == list(range(PARTITIONS))
+    assert {state.elr for state in topic.partitions.values()} == {()}
+    assert name in client.admin.describe_topic_partitions()
+    absent = client.admin.describe_topic_partitions(["not-there"])["not-there"]
+    assert isinstance(absent, UnknownTopicError)
+
+
+def test_leaders_that_moved_are_found(
+    client: Client, other: Client, partitions: list[TopicPartition]
+) -> None:
+    move_leaders(other, partitions)
+    produce(client, partitions)
+    move_leaders(other, partitions)
+    assert set(client.admin.delete_records(dict.fromkeys(partitions, 3)).values()) == {3}
+    move_leaders(other, partitions)
+    ends = client.list_offsets(dict.fromkeys(partitions, "latest"))
+    assert {found.offset for found in ends.values()} == {10}
+    move_leaders(other, partitions)
+    read = dict.fromkeys(partitions, 3)
+    for records in client.fetch_range(dict.fromkeys(partitions, (3, 10))):
+        read[TopicPartition(records.topic, records.partition)] = records.end_offset
+    assert set(read.values()) == {10}
+
+
+def test_coordinators_that_moved_are_found(
+    client: Client, other: Client, partitions: list[TopicPartition]
+) -> None:
+    names = [f"{partitions[0].topic}-{number}" for number in range(3)]
+    for name in names:
+        client.commit_offsets(name, {partitions[0]: 3})
+    offsets = [TopicPartition("__consumer_offsets", number) for number in range(3)]
+    move_leaders(other, offsets)
+    assert [client.committed(name)[partitions[0]].offset for name in names] == [3, 3, 3]
+    move_leaders(other, offsets)
+    for name in names:
+        client.commit_offsets(name, {partitions[0]: 4})
+    move_leaders(other, offsets)
+    found = client.admin.describe_groups(names)
+    assert {getattr(group, "state", group) for group in found.values()} == {"Empty"}
+    assert set(client.admin.delete_groups(names).values()) == {True}
+
+
+def test_replicas_are_moved_and_moves_are_taken_back(
+    client: Client, partitions: list[TopicPartition]
+) -> None:
+    first = partitions[0]
+    state = client.describe_topics([first.topic])[first.topic].partitions[0]
+    assert client.admin.alter_reassignments({first: state.replicas[:2]}) == {first: None}
+    deadline = time.monotonic() + SECONDS
+    while client.admin.list_reassignments([first]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    error = client.admin.alter_reassignments({first: None})[first]
+    assert isinstance(error, BrokerError)
+    assert error.error_code.name == "NO_REASSIGNMENT_IN_PROGRESS"
+    error = client.admin.alter_reassignments({first: [1, 99]})[first]
+    assert isinstance(error, BrokerError)
+    assert error.error_code.name == "INVALID_REPLICA_ASSIGNMENT"
+
+
+def test_a_killed_broker_is_done_without(
+    three_brokers: ClusterProcess, client: Client, partitions: list[TopicPartition]
+) -> None:
+    groups = [f"{partitions[0].topic}-{number}" for number in range(3)]
+    for name in groups:
+        client.commit_offsets(name, {partitions[0]: 3})
+    node = three_brokers.node(client.admin.describe_quorum().leader_id)
+    node.kill()
+    try:
+        produce(client, partitions)
+        ends = client.list_offsets(dict.fromkeys(partitions, "latest"))
+        assert {found.offset for found in ends.values()} == {10}
+        assert [client.committed(name)[partitions[0]].offset for name in groups] == [3, 3, 3]
+        assert set(groups) <= {group.group_id for group in client.admin.list_groups()}
+        described = client.describe_cluster()
+        assert {broker.id for broker in described.brokers} == {1, 2, 3} - {node.node_id}
+        assert node.node_id in {broker.id for broker in described.fenced}
+        client.create_topic(f"{partitions[0].topic}-after", 1, 2)
+    finally:
+        node.start()
+    deadline = time.monotonic() + SECONDS
+    while len(client.describe_cluster().brokers) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
