@@ -311,6 +311,8 @@ class Producer:
         return self._new_target(self._learn(topic, partition))
 
     def _new_target(self, info: TopicInfo) -> _Target:
+        # Also a topic that was known already has to be looked at again when its leaders move.
+        self._cluster.tracked.add(info.name)
         target = self._targets.get(info.name)
         if target is not None:
             sticky = target.sticky

@@ -63,6 +63,13 @@ def test_a_known_partition_needs_no_refresh() -> None:
     assert not setup.cluster.refreshes
 
 
+def test_a_topic_that_was_known_before_is_looked_at_again_when_its_leaders_move() -> None:
+    setup = Setup()
+    assert setup.cluster.tracked == set()
+    setup.producer.send("t", b"x", partition=1)
+    assert setup.cluster.tracked == {"t"}
+
+
 def test_a_partition_that_does_not_come_is_an_error_that_says_which_there_are() -> None:
     setup = Setup()
     with pytest.raises(UnknownPartitionError, match="t has partitions 0 to 1"):
