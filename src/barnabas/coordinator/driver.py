@@ -110,6 +110,7 @@ class _Running(Generic[S]):
         "held",
         "key",
         "leader_epoch",
+        "loaded_end",
         "loader",
         "shard",
         "state",
@@ -129,6 +130,10 @@ class _Running(Generic[S]):
         self.held: deque[_Held] = deque()
         # Offset behind the last record written in this epoch.
         self.written_end = 0
+        # End of what was loaded, until the high watermark has come there. A new leader's high
+        # watermark is behind: records below this were committed and acknowledged maybe, and readers
+        # that were shown the state without them would see offsets go back.
+        self.loaded_end: int | None = None
 
 
 class CoordinatorDriver(Generic[S]):
@@ -195,7 +200,7 @@ class CoordinatorDriver(Generic[S]):
             running.state = ShardState.FAILED
             return
         running.state = ShardState.ACTIVE
-        running.written_end = found.log.log_end_offset
+        running.written_end = running.loaded_end = found.log.log_end_offset
         self._advance(running)
         running.shard.on_loaded()
 
@@ -228,9 +233,19 @@ class CoordinatorDriver(Generic[S]):
         running = self._running.get(partition)
         if running is None or running.state is ShardState.FAILED:
             return ErrorCode.NOT_COORDINATOR
-        if running.state is ShardState.LOADING:
+        if running.state is ShardState.LOADING or not self._is_proven(running):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return running
+
+    def _is_proven(self, running: _Running[S]) -> bool:
+        """Whether all that was loaded is known to be committed."""
+        if running.loaded_end is None:
+            return True
+        found = self._parts.log.partition(running.key)
+        if isinstance(found, ErrorCode) or found.log.high_watermark < running.loaded_end:
+            return False
+        running.loaded_end = None
+        return True
 
     # Requests.
 

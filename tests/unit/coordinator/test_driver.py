@@ -116,6 +116,19 @@ def test_too_few_replicas_refuse_the_commit_and_leave_no_trace() -> None:
     assert world.committed()[1] == -1
 
 
+def test_a_new_leader_shows_nothing_before_all_it_loaded_is_known_to_be_committed() -> None:
+    world = CoordinatorWorld((1, 2))
+    world.load()
+    world.commit(5)
+    # As if the leader before had answered: whether the other replica has it is not known here.
+    world.coordinator = world.new_coordinator()
+    world.load()
+    assert world.committed()[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.commit(6) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world.follow(1)
+    assert world.committed()[:2] == (ErrorCode.NONE, 5)
+
+
 def test_a_newer_epoch_cancels_the_loading_of_an_older_one() -> None:
     world = CoordinatorWorld()
     world.load()
