@@ -8,7 +8,7 @@ names of ARCHITECTURE section 5.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.snapshot_generator import SnapshotGenerator
@@ -89,6 +89,9 @@ class History:
 class Replica:
     """One process on a host; it is gone when the process dies."""
 
+    # What a new cluster is formatted with.
+    features: ClassVar[dict[str, int]] = {"metadata.version": 33}
+
     def __init__(self, hosts: QuorumHosts, config: RaftConfig) -> None:
         self.config = config
         self.history = hosts.history
@@ -101,7 +104,7 @@ class Replica:
             doors,
             runtime.rng,
             self._on_fatal,
-            {"metadata.version": 33},
+            self.features,
             ChannelTransport(runtime, config),
             hosts.initial_voters,
         )
@@ -117,7 +120,11 @@ class Replica:
         self._connections = 0
         if config.can_be_voter:
             runtime.sockets.listen("", hosts.ports[config.node_id], self._accept)
+        self.join(hosts)
         self.driver.start()
+
+    def join(self, hosts: QuorumHosts) -> None:
+        """Add what else listens to the log."""
 
     def append(self, name: str) -> int:
         def on_committed(offset: int, error: RaftError | None) -> None:
@@ -201,6 +208,7 @@ class QuorumHosts:
 
     # The first voters of a dynamic quorum; None where they are static.
     initial_voters: VoterSet | None = None
+    replica_class: ClassVar[type[Replica]] = Replica
 
     def __init__(self, voters: int, seed: int, observers: int = 0, **config: int) -> None:
         self.world = SimWorld(seed)
@@ -248,7 +256,7 @@ class QuorumHosts:
         host.start()
         host.disk.make_directory("/data")
         host.disk.sync_directory("/")
-        replica = self.replicas[node_id] = Replica(self, self.config(node_id))
+        replica = self.replicas[node_id] = self.replica_class(self, self.config(node_id))
         return replica
 
     def kill(self, node_id: int) -> None:
