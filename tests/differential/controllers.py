@@ -54,6 +54,7 @@ SETTINGS = {
 }
 _METADATA_LOG_ID = bytes(15) + b"\x01"
 _FETCH_VERSION = 16
+_START_S = 30.0
 
 _METHODS = {
     ApiKey.CREATE_TOPICS: "create_topics",
@@ -123,6 +124,12 @@ class KafkaSide(ControllerSide):
         self._leader_epoch = 1
         # Of the last record that was read.
         self._last_epoch = 0
+        deadline = time.monotonic() + _START_S
+        while not (self.image.features.finalized and self.image.controllers):
+            # It accepts connections before it has written what a new cluster begins with.
+            assert time.monotonic() < deadline, "the controller does not begin"
+            time.sleep(0.01)
+            self.new_records()
 
     def ask(self, request: Message, version: int) -> Any:
         return self._client.ask(request, version)

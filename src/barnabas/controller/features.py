@@ -114,8 +114,13 @@ class FeatureControl:
         return records
 
     def _check_supported(self, image: ClusterImage, name: str, level: int) -> None:
-        """Refuse a level that this controller or a registered broker cannot work at."""
+        """Refuse a level that a registered controller or broker cannot work at."""
         nodes = [("this controller", self._supported)] if self._supported else []
+        nodes += [
+            (f"controller {other.id}", other.supported_features)
+            for other in image.controllers.values()
+            if other.id != self._config.node_id
+        ]
         nodes += [
             (f"broker {broker.id}", broker.supported_features) for broker in image.brokers.values()
         ]

@@ -174,6 +174,12 @@ CATALOGUE: dict[str, MetricRow] = {
     names.PREFERRED_REPLICA_IMBALANCE: MetricRow(
         G, (), "Partitions whose leader is not the first replica."
     ),
+    names.UNCLEAN_LEADER_ELECTIONS: MetricRow(
+        C, (), "Leaders that were out of sync and may have lacked records."
+    ),
+    names.ELECTIONS_FROM_ELIGIBLE: MetricRow(
+        C, (), "Leaders that were out of sync and known to have everything (KIP-966)."
+    ),
     names.RAFT_HIGH_WATERMARK: MetricRow(G, (), "High watermark of the metadata log."),
     names.RAFT_LOG_END_OFFSET: MetricRow(G, (), "End of the metadata log."),
     names.RAFT_EPOCH: MetricRow(G, (), "Epoch of the metadata quorum."),

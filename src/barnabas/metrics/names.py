@@ -136,3 +136,6 @@ PREFERRED_REPLICA_IMBALANCE: Final = (
     "kafka.controller:KafkaController:PreferredReplicaImbalanceCount"
 )
 UNCLEAN_LEADER_ELECTIONS: Final = "kafka.controller:ControllerStats:UncleanLeaderElectionsPerSec"
+ELECTIONS_FROM_ELIGIBLE: Final = (
+    "kafka.controller:ControllerStats:ElectionFromEligibleLeaderReplicasPerSec"
+)

@@ -10,6 +10,7 @@ from barnabas.metrics.family import MetricFamily
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.metadata.election_counts import ElectionCounts
     from barnabas.metadata.topics_image import TopicsImage
     from barnabas.raft.driver import RaftDriver
     from barnabas.replication.fetch_session_cache import FetchSessionCache
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 class ClusterMetrics:
     """Reads off the newest image; going through all partitions is done once per image."""
 
-    def __init__(self, cluster: ClusterView, quorum: RaftDriver) -> None:
+    def __init__(self, cluster: ClusterView, quorum: RaftDriver, elections: ElectionCounts) -> None:
         self._cluster = cluster
+        self._elections = elections
         self._quorum = quorum
         # The topics that the counts below are of.
         self._counted: TopicsImage | None = None
@@ -42,6 +44,8 @@ class ClusterMetrics:
             names.GLOBAL_PARTITION_COUNT: image.topics.partition_count,
             names.OFFLINE_PARTITIONS_COUNT: self._offline,
             names.PREFERRED_REPLICA_IMBALANCE: self._imbalanced,
+            names.UNCLEAN_LEADER_ELECTIONS: self._elections.unclean,
+            names.ELECTIONS_FROM_ELIGIBLE: self._elections.from_eligible,
             names.METADATA_LAST_APPLIED_OFFSET: image.provenance.offset,
             names.RAFT_HIGH_WATERMARK: self._quorum.high_watermark,
             names.RAFT_LOG_END_OFFSET: self._quorum.log_end_offset,

@@ -48,7 +48,7 @@ class Observation:
         self.state = STARTING
         # Why the process is about to end, if it is.
         self.failure: BaseException | None = None
-        cluster = ClusterMetrics(shared.cluster, shared.quorum)
+        cluster = ClusterMetrics(shared.cluster, shared.quorum, shared.elections)
         self.registry.gauge(names.BROKER_STATE, None, lambda: self.state)
         for source in (
             lambda: request_families(shared.statistics),

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.configs_image import BROKER
+from barnabas.metadata.election_counts import ElectionCounts
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.snapshot_generator import SnapshotGenerator
 from barnabas.network.connection import ConnectionDoors
@@ -105,6 +106,8 @@ class SharedServer:
         )
         self.publisher = MetadataPublisher()
         self.publisher.add_listener(self._on_image)
+        self.elections = ElectionCounts()
+        self.publisher.add_listener(self.elections.on_image)
 
     @property
     def cluster_id(self) -> str:
