@@ -82,7 +82,8 @@ class LeaderSide(PartitionReplica):
         """The replica lies in another directory now, in a log with the same records, all synced."""
         self.log = log
         self.sync_required_from = NOTHING_TO_SYNC
-        self.maybe_increment_high_watermark()
+        if self.is_leader:
+            self.maybe_increment_high_watermark()
 
     def on_synced(self, end_offset: int) -> bool:
         """Everything below `end_offset` has been synced.
@@ -90,7 +91,8 @@ class LeaderSide(PartitionReplica):
         Returns:
             Whether more was appended meanwhile that has to be synced too.
         """
-        if self.sync_required_from == NOTHING_TO_SYNC:
+        if self.sync_required_from == NOTHING_TO_SYNC or not self.is_leader:
+            # Another leads by now: what was appended here need not be in its log.
             return False
         is_behind = self.log.is_flush_due
         self.sync_required_from = end_offset if is_behind else NOTHING_TO_SYNC

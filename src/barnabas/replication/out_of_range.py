@@ -74,6 +74,13 @@ class OutOfRange:
             except StorageError as error:
                 self._give_up(key, error)
 
+    def on_failed(self, asked: Mapping[TopicPartition, int]) -> None:
+        """The leader cannot be asked: the next fetch tells whether it is still so."""
+        for key in asked:
+            state = self._states.get(key)
+            if state is not None and state.phase is FetchPhase.OUT_OF_RANGE:
+                state.phase = FetchPhase.FETCHING
+
     def _answered(
         self, asked: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, ListedOffset]
     ) -> Iterator[tuple[TopicPartition, FetchState, int]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.replication.follower_side import FollowerSide
 from barnabas.replication.isr import IsrState
 from barnabas.replication.leader_side import LeaderSide
+from barnabas.replication.partition_replica import NOTHING_TO_SYNC
 from barnabas.replication.replica import Replica
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Partition(LeaderSide, FollowerSide):
         self._take_assignment(registration)
         self.isr_state = IsrState.committed(())
         self.remote_replicas = {}
+        # The fetcher sees to it that what is fetched is synced.
+        self.sync_required_from = NOTHING_TO_SYNC
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.leader_epoch_start_offset = None

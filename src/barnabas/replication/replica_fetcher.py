@@ -315,6 +315,7 @@ class ReplicaFetcher:
     ) -> None:
         if answers is None:
             assert error is not None
+            self._out_of_range.on_failed(asked)
             self._on_failed(asked, error)
             return
         starts = self._out_of_range.take_ends(asked, answers)
@@ -329,6 +330,7 @@ class ReplicaFetcher:
     ) -> None:
         if answers is None:
             assert error is not None
+            self._out_of_range.on_failed(asked)
             self._on_failed(asked, error)
         else:
             self._out_of_range.take_starts(asked, answers)

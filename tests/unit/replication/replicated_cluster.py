@@ -277,7 +277,8 @@ class Node:
             self,
             ReplicaMetrics(),
             self.log_config,
-            PeerChannels(channels, self._address, connect_timeout_ms=1_000),
+            self.settings.get("channels")
+            or PeerChannels(channels, self._address, connect_timeout_ms=1_000),
             lambda: self.epoch,
         )
         self.manager = ReplicaManager(self.id, self._cluster.config, self.logs, parts)
@@ -491,8 +492,8 @@ class ReplicatedCluster:
         assert self.until(lambda: all(self._has(topic, each) for each in replicas))
 
     def _has(self, topic: str, node_id: int) -> bool:
-        node = self.nodes[node_id]
-        return not node.is_up or TopicPartition(topic, 0) in node.logs.logs
+        node = self.nodes.get(node_id)
+        return node is None or not node.is_up or any(key.topic == topic for key in node.logs.logs)
 
     def until(self, predicate: Callable[[], bool], limit_ms: float = 60_000.0) -> bool:
         return self.world.run_until(predicate, limit_ms)

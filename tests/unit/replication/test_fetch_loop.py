@@ -1,0 +1,480 @@
+"""One fetcher and a leader whose answers the test gives: MISSION's rows A3, A5, A6 and A7."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.sim.disk import DiskFault
+from unit.replication.following_broker import SESSION, FollowingBroker, data, records
+from unit.replication.replicated_cluster import DATA, PARTITION, TOPIC, topic_id_of
+
+BACKOFF_MS = 1_000
+
+
+@pytest.fixture
+def broker() -> FollowingBroker:
+    return FollowingBroker()
+
+
+def give_one(broker: FollowingBroker, **fields: object) -> None:
+    """The first record of an empty log, in a session."""
+    broker.leader.give({PARTITION: data(records(b"a"), high_watermark=1, **fields)})
+
+
+# A3: the loop.
+
+
+def test_a_fetch_follows_every_answer_and_none_is_sent_before(broker) -> None:
+    """A3: forever maybe truncate, then maybe fetch; one request in flight (asserted there)."""
+    for offset in range(3):
+        content = records(b"%d" % offset, offset=offset)
+        broker.leader.give({PARTITION: data(content, high_watermark=offset)})
+        assert isinstance(broker.leader.waiting, FetchRequest)
+    assert broker.node.values() == [b"0", b"1", b"2"]
+    assert broker.state().fetch_offset == 3
+
+
+def test_an_empty_log_has_nothing_to_cut_and_is_fetched_at_once(broker) -> None:
+    """A3: truncating goes before fetching, in the same turn if nobody has to be asked."""
+    assert broker.state().phase.name == "FETCHING"
+    assert broker.asked()[PARTITION].last_fetched_epoch == -1
+
+
+def test_who_had_data_or_an_error_goes_to_the_back_of_the_order() -> None:
+    """A3: fairness."""
+    broker = FollowingBroker(partitions=3)
+    first, second, third = (broker.key(index) for index in range(3))
+    broker.leader.give(
+        {
+            first: data(records(b"a"), high_watermark=1),
+            second: data(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            third: data(),
+        },
+        session_id=0,
+    )
+    order = [key for _, fetcher in broker.fetchers.fetchers() for key, _ in fetcher._states.items()]
+    assert order == [third, first, second]
+
+
+def test_with_nothing_to_fetch_it_waits_for_the_back_off_and_does_not_spin(broker) -> None:
+    """A3: no request and hardly an event until the back-off is over."""
+    broker.leader.give({PARTITION: data(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)})
+    # What the leader may still have in the session is forgotten, then there is silence.
+    assert broker.leader.waiting.forgotten_topics_data[0].partitions == [0]
+    broker.leader.give({}, session_id=0)
+    assert broker.leader.waiting is None
+    events = broker.cluster.world.scheduler.events_run
+    broker.run_for(BACKOFF_MS - 20)
+    assert broker.leader.waiting is None
+    assert broker.cluster.world.scheduler.events_run - events < 50
+    broker.run_for(40)
+    assert list(broker.asked()) == [PARTITION]
+
+
+def test_an_added_partition_ends_the_wait(broker) -> None:
+    """A3: waits until a partition is added."""
+    broker.leader.give({PARTITION: data(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)}, 0)
+    assert broker.leader.waiting is None
+    broker.cluster.make_topic("other", replicas=(2, 1))
+    assert [topic.topic_id for topic in broker.leader.waiting.topics] == [topic_id_of("other")]
+
+
+def test_an_added_partition_does_not_wait_for_a_fetch_that_waits_at_the_leader(broker) -> None:
+    """A3, D4: that fetch is given up, with its connection and session."""
+    give_one(broker)
+    broker.run_for(100)
+    broker.cluster.make_topic("other", replicas=(2, 1))
+    broker.run_for(25)
+    assert broker.leader.closed == 1
+    assert broker.leader.waiting.session_epoch == 0
+    assert {topic.topic_id for topic in broker.leader.waiting.topics} == {
+        topic_id_of(TOPIC),
+        topic_id_of("other"),
+    }
+
+
+def test_an_error_that_escapes_ends_that_fetcher_only(broker, caplog) -> None:
+    """A3: logged, counted dead; the next leadership begins with another one."""
+    broker.cluster.make_topic("other", replicas=(3, 1))
+    mine, others = broker.channels.opened
+
+    class Broken:
+        @property
+        def responses(self):
+            raise RuntimeError("not foreseen")
+
+    mine.answer(Broken())
+    assert broker.fetchers.dead_count == 1
+    assert "has died" in caplog.text
+    assert others.waiting is not None
+    broker.lead(2)
+    assert broker.fetchers.dead_count == 0
+    assert broker.leader is not mine
+    assert broker.leader.waiting is not None
+
+
+def test_an_error_while_shutting_down_is_silent(broker, caplog) -> None:
+    """A3: silent while shutting down."""
+    leader = broker.leader
+    request, _, on_response = leader.sent[-1]
+    broker.node.manager.shutdown()
+    with caplog.at_level(logging.INFO):
+        on_response(None, None)
+    assert not caplog.records
+    assert request is leader.sent[-1][0]
+
+
+# A5: building the fetch.
+
+
+def test_what_a_fetch_says(broker) -> None:
+    """A5: offsets, epochs and limits of the partition, and those of the request."""
+    request, asked = broker.leader.waiting, broker.asked()[PARTITION]
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert request.replica_state.replica_id == 1
+    assert request.replica_state.replica_epoch == broker.node.epoch
+    assert (asked.fetch_offset, asked.log_start_offset) == (0, 0)
+    assert (asked.partition_max_bytes, asked.current_leader_epoch) == (1 << 20, 0)
+    assert (broker.leader.version, broker.leader.timeout_ms) == (18, 30_000)
+    give_one(broker)
+    asked = broker.asked()[PARTITION]
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (1, 0)
+
+
+def test_a_session_names_changes_only(broker) -> None:
+    """A5: full once, then only what was changed; nothing if nothing was (KIP-227)."""
+    give_one(broker)
+    request = broker.leader.waiting
+    assert (request.session_id, request.session_epoch) == (SESSION, 1)
+    assert list(broker.asked()) == [PARTITION]
+    broker.leader.give({})
+    assert broker.leader.waiting.session_epoch == 2
+    assert broker.asked() == {}
+
+
+def test_forgotten_partitions_alone_are_sent_too() -> None:
+    """A5: sent also when there are only forgotten ones."""
+    broker = FollowingBroker(partitions=2)
+    broker.leader.give({broker.key(0): data(), broker.key(1): data()})
+    broker.lead(3, broker.key(1))
+    first = broker.channels.opened[0]
+    first.give({})
+    assert first.waiting.topics == []
+    assert [each.partitions for each in first.waiting.forgotten_topics_data] == [[1]]
+
+
+def test_a_session_error_falls_back_to_a_full_fetch(broker) -> None:
+    """A5: the answer is dropped; an unknown session is not even closed."""
+    give_one(broker)
+    broker.leader.give({}, session_id=0, error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    request = broker.leader.waiting
+    assert (request.session_id, request.session_epoch) == (SESSION, 0)
+    assert list(broker.asked()) == [PARTITION]
+    broker.leader.give({PARTITION: data()}, session_id=SESSION + 1)
+    broker.leader.give({}, session_id=0, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    request = broker.leader.waiting
+    assert (request.session_id, request.session_epoch) == (0, 0)
+
+
+def test_a_topic_id_error_of_the_session_delays_all(broker) -> None:
+    """A6: the request as a whole fails."""
+    give_one(broker)
+    broker.leader.give({}, session_id=0, error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+    assert broker.is_delayed()
+
+
+def test_an_answer_with_other_partitions_than_asked_is_dropped(broker) -> None:
+    """A5: nothing of it is appended."""
+    broker.leader.give({PARTITION: data(records(b"a")), broker.key(7): data(records(b"b"))})
+    assert broker.log.log_end_offset == 0
+    assert broker.is_delayed()
+
+
+def test_a_partition_whose_directory_is_offline_does_not_hold_up_the_others() -> None:
+    """A5: it goes to the error list, the others go on."""
+    broker = FollowingBroker(partitions=2)
+    gone = broker.key(0)
+    broker.node.manager._registry.take_offline(gone)
+    broker.leader.give({broker.key(0): data(), broker.key(1): data()}, session_id=0)
+    assert list(broker.asked()) == [broker.key(1)]
+    assert broker.is_delayed(gone)
+
+
+# A6: processing the response.
+
+
+def test_a_request_that_fails_delays_all_and_begins_a_new_session() -> None:
+    """A6: connection closed, all partitions delayed, session reset, still counted."""
+    broker = FollowingBroker(partitions=2)
+    broker.leader.give({broker.key(0): data(), broker.key(1): data()})
+    broker.leader.fail()
+    assert broker.leader.closed == 1
+    assert all(broker.is_delayed(broker.key(index)) for index in (0, 1))
+    ((_, fetcher),) = broker.fetchers.fetchers()
+    assert fetcher.requests == 2
+    broker.run_for(BACKOFF_MS + 20)
+    assert broker.leader.waiting.session_epoch == 0
+    assert len(broker.asked()) == 2
+
+
+def test_a_stale_answer_is_ignored(broker) -> None:
+    """A6: the offset asked must be the current one, the partition still followed."""
+    on_response = broker.leader.sent[-1][2]
+    waiting = broker.leader.waiting
+    broker.state().fetch_offset = 5
+    broker.leader.give({PARTITION: data(records(b"a"))})
+    assert broker.log.log_end_offset == 0
+    assert waiting is not broker.leader.waiting
+    assert on_response is not broker.leader.sent[-1][2]
+
+
+def test_a_partition_given_up_meanwhile_ignores_its_answer() -> None:
+    """A6: not followed any more."""
+    broker = FollowingBroker(partitions=2)
+    broker.lead(1, broker.key(0))
+    content = data(records(b"a"), high_watermark=1)
+    broker.channels.opened[0].give({broker.key(0): content, broker.key(1): data()})
+    assert broker.node.log(broker.key(0)).log_end_offset == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_an_error_of_a_partition_delays_it_and_the_others_go_on(error: ErrorCode) -> None:
+    """A6: each of these errors means delayed."""
+    broker = FollowingBroker(partitions=2)
+    bad, good = broker.key(0), broker.key(1)
+    parts = {bad: data(error_code=error), good: data(records(b"a"), high_watermark=1)}
+    broker.leader.give(parts, session_id=0)
+    assert broker.is_delayed(bad)
+    assert broker.node.values(good) == [b"a"]
+    assert list(broker.asked()) == [good]
+    broker.leader.give({good: data()}, session_id=0)
+    broker.run_for(BACKOFF_MS + 20)
+    broker.leader.give({good: data()}, session_id=0)
+    assert bad in broker.asked()
+
+
+def test_a_fenced_epoch_that_is_ours_still_fails_the_partition_until_new_leadership(broker) -> None:
+    """A6: FENCED_LEADER_EPOCH, failed at once."""
+    broker.leader.give({PARTITION: data(error_code=ErrorCode.FENCED_LEADER_EPOCH)})
+    assert broker.fetchers.failed == [PARTITION]
+    assert broker.state() is None
+    broker.run_for(10 * BACKOFF_MS)
+    assert broker.state() is None
+    broker.lead(3)
+    assert broker.fetchers.failed == []
+    assert broker.asked()[PARTITION].current_leader_epoch == 1
+
+
+def test_a_fenced_epoch_that_we_have_left_meanwhile_delays_only(broker) -> None:
+    """A6: FENCED_LEADER_EPOCH of an earlier request."""
+    ((_, fetcher),) = broker.fetchers.fetchers()
+    fetcher._states.fence(PARTITION, -1)
+    assert broker.is_delayed()
+    assert broker.fetchers.failed == []
+
+
+def out_of_range(broker: FollowingBroker, records_there: int = 2) -> None:
+    """A follower with records whose next offset the leader does not have."""
+    content = records(*[b"%d" % n for n in range(records_there)])
+    broker.leader.give({PARTITION: data(content, high_watermark=1)}, session_id=0)
+    broker.leader.give({PARTITION: data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)}, session_id=0)
+    asked = broker.leader.waiting.topics[0].partitions[0]
+    assert isinstance(broker.leader.waiting, ListOffsetsRequest)
+    assert (asked.timestamp, asked.current_leader_epoch) == (-1, 0)
+    assert broker.leader.waiting.replica_id == 1
+
+
+def test_out_of_range_with_the_leaders_end_below_ours_is_cut(broker) -> None:
+    """A6: OFFSET_OUT_OF_RANGE, end below ours."""
+    broker.leader.give({PARTITION: data(records(b"a"))}, session_id=0)
+    broker.leader.give({PARTITION: data(records(b"b", offset=1))}, session_id=0)
+    broker.leader.give({PARTITION: data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)}, session_id=0)
+    broker.leader.give_offset(PARTITION, 1)
+    assert broker.node.values() == [b"a"]
+    assert broker.asked()[PARTITION].fetch_offset == 1
+    assert broker.state().lag == 0
+
+
+def test_out_of_range_with_the_leaders_start_above_ours_begins_anew(broker) -> None:
+    """A6: OFFSET_OUT_OF_RANGE, start above ours."""
+    out_of_range(broker)
+    broker.leader.give_offset(PARTITION, 9)
+    assert broker.leader.waiting.topics[0].partitions[0].timestamp == -2
+    broker.leader.give_offset(PARTITION, 5)
+    assert (broker.log.log_start_offset, broker.log.log_end_offset) == (5, 5)
+    assert broker.asked()[PARTITION].fetch_offset == 5
+    assert broker.state().lag == 4
+
+
+def test_out_of_range_within_the_leaders_range_goes_on_from_our_end(broker) -> None:
+    """A6: OFFSET_OUT_OF_RANGE, else go on from our end; after a back-off, it was refused once."""
+    out_of_range(broker)
+    broker.leader.give_offset(PARTITION, 9)
+    broker.leader.give_offset(PARTITION, 1)
+    assert broker.node.values() == [b"0", b"1"]
+    broker.run_for(BACKOFF_MS + 20)
+    assert broker.asked()[PARTITION].fetch_offset == 2
+
+
+@pytest.mark.parametrize("question", [0, 1])
+def test_out_of_range_when_asking_fails_is_delayed_or_fenced(broker, question: int) -> None:
+    """A6: if asking fails: delayed, or as fenced."""
+    out_of_range(broker)
+    if question:
+        broker.leader.give_offset(PARTITION, 9)
+    broker.leader.give_offset(PARTITION, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert broker.is_delayed()
+    broker.run_for(BACKOFF_MS + 20)
+    broker.leader.give({PARTITION: data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)}, session_id=0)
+    broker.leader.fail()
+    assert broker.is_delayed()
+    broker.run_for(BACKOFF_MS + 20)
+    broker.leader.give({PARTITION: data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)}, session_id=0)
+    broker.leader.give_offset(PARTITION, -1, ErrorCode.FENCED_LEADER_EPOCH)
+    assert broker.fetchers.failed == [PARTITION]
+
+
+def test_damaged_records_are_never_appended_and_delay_the_partition() -> None:
+    """A6: corrupt records mean delayed; the neighbour goes on."""
+    broker = FollowingBroker(partitions=2)
+    damaged = bytearray(records(b"a"))
+    damaged[-1] ^= 1
+    bad, good = broker.key(0), broker.key(1)
+    broker.leader.give(
+        {bad: data(bytes(damaged), high_watermark=1), good: data(records(b"b"), high_watermark=1)},
+        session_id=0,
+    )
+    assert broker.node.log(bad).size == 0
+    assert broker.is_delayed(bad)
+    assert broker.node.values(good) == [b"b"]
+
+
+def test_a_failing_disk_takes_the_directory_offline_and_the_others_go_on() -> None:
+    """A6, A7: a storage error while appending."""
+    broker = FollowingBroker(partitions=2, node_settings={"directories": [DATA, "/more"]})
+    bad, good = broker.key(0), broker.key(1)
+    directory = broker.node.log(bad).directory
+    assert not broker.node.log(good).directory.startswith(directory.rsplit("/", 1)[0] + "/")
+    broker.node.host.disk.faults.append(DiskFault(directory, ("write",)))
+    broker.leader.give(
+        {bad: data(records(b"a"), high_watermark=1), good: data(records(b"b"), high_watermark=1)},
+        session_id=0,
+    )
+    assert broker.node.failures == [directory.rsplit("/", 1)[0]]
+    assert bad in broker.node.manager.offline_partitions
+    assert broker.state(bad) is None
+    assert broker.node.values(good) == [b"b"]
+    assert list(broker.asked()) == [good]
+
+
+def test_anything_unexpected_while_appending_fails_the_partition(broker) -> None:
+    """A6: records that begin below the log end are nothing that a leader sends."""
+    broker.leader.give({PARTITION: data(records(b"a", b"b"))}, session_id=0)
+    broker.leader.give({PARTITION: data(records(b"x", offset=0))}, session_id=0)
+    assert broker.fetchers.failed == [PARTITION]
+    assert broker.node.values() == [b"a", b"b"]
+
+
+# A7: appending as follower.
+
+
+def test_an_answer_to_another_offset_than_the_log_end_fails_the_partition(broker) -> None:
+    """A7: refuses unless fetch offset = log end offset."""
+    broker.log.append_as_follower(records(b"mine"))
+    give_one(broker)
+    assert broker.node.values() == [b"mine"]
+    assert broker.fetchers.failed == [PARTITION]
+
+
+def test_an_oversized_batch_is_taken_with_a_warning(caplog) -> None:
+    """A7: warns when the first record exceeds replica.fetch.max.bytes."""
+    broker = FollowingBroker(replica_fetch_max_bytes=100)
+    broker.leader.give({PARTITION: data(records(b"x" * 500), high_watermark=1)})
+    assert "more than replica.fetch.max.bytes" in caplog.text
+    assert broker.log.log_end_offset == 1
+
+
+def test_watermarks_follow_the_leaders_in_order(broker) -> None:
+    """A7: bytes, then high watermark = min(leader's, own end), then log start, upwards only."""
+    content = records(b"a", b"b", b"c")
+    broker.leader.give({PARTITION: data(content, high_watermark=9, log_start_offset=2)})
+    log = broker.log
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 3, 3)
+    broker.leader.give({PARTITION: data(high_watermark=3, log_start_offset=1)})
+    assert log.log_start_offset == 2
+
+
+def test_the_next_offset_and_the_lag(broker) -> None:
+    """A7: last + 1, unchanged without bytes; lag = max(0, leader's high watermark - next)."""
+    broker.leader.give({PARTITION: data(records(b"a", b"b"), high_watermark=5)})
+    assert (broker.state().fetch_offset, broker.state().lag) == (2, 3)
+    assert broker.fetchers.max_lag == 3
+    broker.leader.give({PARTITION: data(high_watermark=1)})
+    assert (broker.state().fetch_offset, broker.state().lag) == (2, 0)
+
+
+def test_a_cut_off_batch_is_left_for_the_next_fetch(broker) -> None:
+    """A7: the byte limits of a fetch cut the last batch."""
+    content = records(b"a") + records(b"b", offset=1)[:-3]
+    broker.leader.give({PARTITION: data(content, high_watermark=2)})
+    assert broker.node.values() == [b"a"]
+    assert broker.asked()[PARTITION].fetch_offset == 1
+
+
+def test_records_of_a_later_epoch_than_is_followed_are_left_out(broker) -> None:
+    """A7: the leader may have lost its leadership, and truncated, while it sent them."""
+    content = records(b"a") + records(b"b", offset=1, epoch=3)
+    broker.leader.give({PARTITION: data(content, high_watermark=1)})
+    assert broker.node.values() == [b"a"]
+
+
+def test_the_leaders_log_may_begin_within_a_batch(broker) -> None:
+    """A7: the first records of it were deleted; the whole batch comes."""
+    broker.leader.give({PARTITION: data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)}, session_id=0)
+    broker.leader.give_offset(PARTITION, 7)
+    broker.leader.give_offset(PARTITION, 5)
+    content = records(b"3", b"4", b"5", b"6", offset=3)
+    broker.leader.give({PARTITION: data(content, high_watermark=7, log_start_offset=5)}, 0)
+    log = broker.log
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (5, 7, 7)
+    assert broker.node.values() == [b"5", b"6"]
+
+
+def test_bytes_in_are_counted_and_those_of_a_reassignment_apart(broker) -> None:
+    """A7, A8: reassignment bytes in while this replica is being added."""
+    give_one(broker)
+    size = len(records(b"a"))
+    metrics = broker.node.manager.metrics
+    assert (metrics.replication_bytes_in, metrics.reassignment_bytes_in) == (size, 0)
+    broker.cluster.controller.change(adding_replicas=[1])
+    broker.run_for(5)
+    broker.leader.give({PARTITION: data(records(b"b", offset=1))})
+    assert (metrics.replication_bytes_in, metrics.reassignment_bytes_in) == (2 * size, size)
+
+
+def test_with_flush_messages_a_fetch_says_only_what_is_synced() -> None:
+    """A7: what the leader counts as replicated survives the loss of power here."""
+    broker = FollowingBroker(log_settings={"flush_messages": 1})
+    give_one(broker)
+    assert broker.leader.waiting is None
+    assert broker.cluster.until(lambda: broker.leader.waiting is not None)
+    assert broker.log.recovery_point == 1
+    assert broker.asked()[PARTITION].fetch_offset == 1

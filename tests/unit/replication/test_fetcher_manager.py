@@ -1,0 +1,249 @@
+"""Which fetcher a partition belongs to: MISSION's row A1; becoming a follower: A2."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.metrics import names
+from barnabas.metrics.registry import MetricsRegistry
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
+from barnabas.replication.fetcher_manager import FetcherKey, fetcher_id
+from barnabas.replication.replica_gauges import publish_replica_metrics
+from barnabas.sim.disk import DiskFault
+from barnabas.storage.log_manager import LogManager
+from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+from unit.replication.following_broker import FollowingBroker, data, records
+from unit.replication.replicated_cluster import (
+    DATA,
+    PARTITION,
+    TOPIC,
+    ReplicatedCluster,
+    topic_id_of,
+)
+
+# A1.
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "fetchers", "expected"),
+    # As java.lang.String.hashCode has it.
+    [
+        ("test", 0, 4, (3556498 * 31) % 4),
+        ("a", 3, 1 << 30, 97 * 31 + 3),
+        ("polygenelubricants", 0, 7, 0),
+        ("\u00e9\U0001f600", 1, 1 << 30, None),
+    ],
+)
+def test_the_fetcher_of_a_partition_is_kafkas(topic, partition, fetchers, expected) -> None:
+    """A1: fetcher id = hash(topic, partition) mod num.replica.fetchers."""
+    if expected is None:
+        units = [0xE9, 0xD83D, 0xDE00]
+        hashed = 0
+        for unit in units:
+            hashed = hashed * 31 + unit
+        hashed = (hashed * 31 + partition) & 0xFFFF_FFFF
+        signed = hashed - (1 << 32) if hashed >> 31 else hashed
+        expected = abs(signed) % fetchers
+    assert fetcher_id(TopicPartition(topic, partition), fetchers) == expected
+
+
+def test_a_hundred_partitions_of_one_leader_need_one_fetcher_and_one_request() -> None:
+    """A1: one cached fetcher per (leader, fetcher id), with one request in flight."""
+    broker = FollowingBroker(partitions=100)
+    assert len(broker.channels.opened) == 1
+    assert len(broker.asked()) == 100
+    assert broker.leader.client_id == "broker-1-fetcher-0"
+
+
+def test_partitions_of_two_leaders_have_two_fetchers_and_move_with_leadership() -> None:
+    """A1: adds, removes and moves partitions; idle fetchers are closed."""
+    broker = FollowingBroker(partitions=2)
+    broker.lead(3, broker.key(1))
+    assert [key for key, _ in broker.fetchers.fetchers()] == [FetcherKey(2, 0), FetcherKey(3, 0)]
+    assert [channel.broker_id for channel in broker.channels.opened] == [2, 3]
+    assert list(broker.asked()) == [broker.key(1)]
+    broker.lead(3, broker.key(0))
+    assert [key for key, _ in broker.fetchers.fetchers()] == [FetcherKey(3, 0)]
+    assert broker.channels.opened[0].closed == 1
+    broker.lead(1, broker.key(0))
+    broker.lead(1, broker.key(1))
+    assert len(broker.fetchers) == 0
+
+
+def test_fetchers_are_resized_while_the_broker_runs() -> None:
+    """A1: partitions go on in the fetchers of the new number, from where they were."""
+    broker = FollowingBroker(partitions=8)
+    broker.leader.give(
+        {broker.key(index): data(records(b"a"), high_watermark=1) for index in range(8)}
+    )
+    broker.node.manager.set_fetchers_per_leader(3)
+    assert {key.fetcher_id for key, _ in broker.fetchers.fetchers()} == {0, 1, 2}
+    for index in range(8):
+        key = broker.key(index)
+        found = [each for each, fetcher in broker.fetchers.fetchers() if fetcher.state(key)]
+        assert found == [FetcherKey(2, fetcher_id(key, 3))]
+        assert broker.state(key).fetch_offset == 1
+    broker.node.manager.set_fetchers_per_leader(1)
+    assert [key for key, _ in broker.fetchers.fetchers()] == [FetcherKey(2, 0)]
+    assert len(broker.fetchers._fetchers[FetcherKey(2, 0)]) == 8
+
+
+def test_all_fetchers_are_closed_at_shutdown() -> None:
+    """A1: and none begins afterwards."""
+    broker = FollowingBroker(partitions=2)
+    broker.lead(3, broker.key(1))
+    broker.node.manager.shutdown()
+    assert all(channel.closed == 1 for channel in broker.channels.opened)
+    broker.lead(2, broker.key(1))
+    assert len(broker.channels.opened) == 2
+
+
+def test_fetchers_are_measured_under_kafkas_names() -> None:
+    """A1: lag in all and per partition, rates, requests and bytes, failed and dead."""
+    broker = FollowingBroker(partitions=2)
+    registry = MetricsRegistry(broker.node.host.clock)
+    publish_replica_metrics(broker.node.manager, registry)
+    first, second = broker.key(0), broker.key(1)
+    content = records(b"a")
+    broker.leader.give(
+        {
+            first: data(content, high_watermark=5),
+            second: data(error_code=ErrorCode.FENCED_LEADER_EPOCH),
+        }
+    )
+    seen = {
+        (family.name, *tags): value
+        for family in registry.families()
+        for tags, value in family.samples
+    }
+    replica = ("clientId", "Replica")
+    thread = ("clientId", "ReplicaFetcherThread-0-2")
+    assert seen[names.MAX_LAG, replica] == 4
+    assert seen[names.MIN_FETCH_RATE, replica] == 0.0
+    assert seen[names.FAILED_PARTITIONS, replica] == 1
+    assert seen[names.DEAD_FETCHERS, replica] == 0
+    assert seen[names.FETCHER_REQUESTS, thread] == 2
+    assert seen[names.FETCHER_BYTES, thread] == len(content)
+    assert seen[names.CONSUMER_LAG, thread, ("topic", TOPIC), ("partition", "0")] == 4
+    assert seen[names.REPLICATION_BYTES_IN,] == len(content)
+
+
+def test_a_broker_that_follows_nobody_has_no_fetcher() -> None:
+    """A1: nor any metric but zeros."""
+    cluster = ReplicatedCluster(1)
+    cluster.make_topic(replicas=(1,))
+    assert cluster[1].manager.fetchers is None
+    registry = MetricsRegistry(cluster[1].host.clock)
+    publish_replica_metrics(cluster[1].manager, registry)
+    found = {family.name: list(family.samples) for family in registry.families()}
+    assert found[names.MAX_LAG] == [((("clientId", "Replica"),), 0)]
+
+
+# A2.
+
+
+def test_a_leader_that_becomes_a_follower_does_it_in_order() -> None:
+    """A2: refuse appends, stop the fetcher, answer who waits, then fetch from the new leader with
+    its epoch, from the log end."""
+    broker = FollowingBroker(leader=1, partitions=0)
+    broker.cluster.make_topic(replicas=(1, 2))
+    produced = broker.node.produce(b"a")
+    waiting: list[object] = []
+    params = FetchParams(17, -1, -1, 10_000, 1, 1 << 20, FetchIsolation.HIGH_WATERMARK)
+    params.version = 10
+    where = TopicIdPartition(topic_id_of(TOPIC), TOPIC, 0)
+    broker.node.manager.fetch(params, [(where, FetchPartitionData(0, 1 << 20))], waiting.append)
+    assert not produced
+    assert not waiting
+    order: list[str] = []
+    manager = broker.node.manager
+    wake = manager.wake
+
+    def waking(key: TopicPartition) -> None:
+        order.append("wake")
+        assert not broker.node.partition().is_leader
+        wake(key)
+
+    manager.wake = waking
+    opened = broker.channels.open
+
+    def opening(broker_id: int, client_id: str) -> object:
+        order.append("fetch")
+        return opened(broker_id, client_id)
+
+    broker.channels.open = opening
+    broker.lead(2)
+    assert order == ["wake", "fetch"]
+    assert produced[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert waiting[0][0][1].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.node.produce(b"b", acks=1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    asked = broker.asked()[PARTITION]
+    assert (asked.current_leader_epoch, asked.fetch_offset) == (1, 1)
+
+
+def test_a_follower_of_a_new_leader_is_taken_from_the_old_one_before_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A2: nothing is taken from the old leader between the checkpoint and the new one."""
+    broker = FollowingBroker()
+    seen: list[bool] = []
+    monkeypatch.setattr(
+        LogManager, "checkpoint_high_watermarks", lambda _: seen.append(broker.state() is None)
+    )
+    broker.lead(3)
+    assert seen == [True]
+    assert broker.leader.broker_id == 3
+
+
+def test_a_log_without_epochs_is_fetched_from_its_high_watermark() -> None:
+    """A2: offset = log end offset, or the high watermark if the log has no epoch."""
+    broker = FollowingBroker()
+    broker.log.append_as_follower(records(b"a", b"b", epoch=-1))
+    broker.log.update_high_watermark(1)
+    assert broker.node.partition().initial_fetch_offset == 1
+    broker.lead(3)
+    # The batch that holds the high watermark goes as a whole.
+    assert broker.asked()[PARTITION].fetch_offset == broker.log.log_end_offset == 0
+
+
+def test_a_partition_without_a_leader_is_not_fetched() -> None:
+    """A2: it stops leading or following all the same."""
+    broker = FollowingBroker()
+    broker.cluster.controller.change(leader=-1)
+    broker.run_for(5)
+    assert len(broker.fetchers) == 0
+    assert broker.node.partition().leader_id == -1
+
+
+def test_the_same_epoch_again_does_not_restart_the_fetcher() -> None:
+    """A2: only a new leader epoch does."""
+    broker = FollowingBroker()
+    state = broker.state()
+    broker.cluster.controller.change(isr=[2])
+    broker.run_for(5)
+    assert broker.state() is state
+
+
+def test_a_broker_that_shuts_down_begins_to_follow_nobody_that_does_not_need_it() -> None:
+    """A2: unless the broker is shutting down; who is in the ISR still follows."""
+    broker = FollowingBroker(partitions=2)
+    broker.node.manager.begin_controlled_shutdown()
+    broker.cluster.controller.change(broker.key(0), leader=3, isr=[3])
+    broker.cluster.controller.change(broker.key(1), leader=3, isr=[3, 1])
+    broker.run_for(5)
+    assert broker.state(broker.key(0)) is None
+    assert broker.state(broker.key(1)) is not None
+
+
+def test_a_storage_error_takes_that_partition_offline_and_the_others_go_on() -> None:
+    """A2: returns those that became followers."""
+    broker = FollowingBroker(partitions=0, node_settings={"directories": [DATA, "/more"]})
+    broker.node.host.disk.faults.append(DiskFault(DATA, ("write",)))
+    broker.cluster.make_topic(partitions=2, replicas=(2, 1))
+    online = [each.topic_partition for each in broker.node.changes.new_followers]
+    offline = broker.node.manager.offline_partitions
+    assert len(online) == 1
+    assert {*online, *offline} == {broker.key(0), broker.key(1)}
+    assert list(broker.asked()) == online
