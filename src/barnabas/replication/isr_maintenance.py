@@ -75,22 +75,25 @@ class IsrMaintenance:
 
     def propose(self, partition: Partition, proposal: AlterPartitionProposal) -> None:
         """Send it, and again as long as the controller cannot be asked and it is still wanted."""
-        self._sender.submit(proposal, partial(self._on_answer, partition, proposal))
+        before = len(partition.isr_state.isr)
+        self._sender.submit(proposal, partial(self._on_answer, partition, proposal, before))
 
     def _on_answer(
         self,
         partition: Partition,
         proposal: AlterPartitionProposal,
+        before: int,
         answer: AlterPartitionAnswer,
     ) -> None:
-        before = len(partition.isr_state.isr)
         outcome = partition.take_answer(proposal, answer)
         if outcome.retry:
             self._wheel.add(_RETRY_MS, partial(self._retry, partition, proposal))
             return
-        if answer.error is not ErrorCode.NONE:
+        if answer.error is ErrorCode.NONE:
+            # Even if metadata told of it before the answer did.
+            self._metrics.count_isr_change(len(answer.isr) - before)
+        else:
             self._metrics.failed_isr_updates += 1
-        self._metrics.count_isr_change(len(partition.isr_state.isr) - before)
         if outcome.moved:
             self._on_moved(partition.topic_partition)
 

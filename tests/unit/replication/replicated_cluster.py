@@ -356,6 +356,13 @@ class Node:
         self.view.image = self.image
         self.changes = self.manager.apply_delta(delta, self.image)
 
+    def replay_now(self, key: TopicPartition = PARTITION, **fields: object) -> None:
+        """A change of the partition that this node learns in this very turn."""
+        change = PartitionChangeRecord(
+            partition_id=key.partition, topic_id=topic_id_of(key.topic), **fields
+        )
+        self.replay([change])
+
     # AlterPartition.
 
     def submit(
