@@ -62,7 +62,7 @@ class ControllerFate:
 
     def __init__(self, seed: int) -> None:
         # Snapshots so often that who was away has to load one.
-        self.hosts = ControllerHosts(seed, snapshot_record_bytes=4_000)
+        self.hosts = ControllerHosts(seed, snapshot_record_bytes=4_000, retention_bytes=1)
         self.rng = self.hosts.rng
         self.brokers = {each: SimBroker(each) for each in BROKERS}
         self._topics = 0

@@ -60,6 +60,7 @@ class ControllerReplica(Replica):
 
     def join(self, hosts: QuorumHosts) -> None:
         assert isinstance(hosts, ControllerHosts)
+        self.loaded_snapshots = 0
         self.metadata = hosts.metadata
         node_id = self.config.node_id
         config = (BROKER_CONFIGS | CONTROLLER_CONFIGS).parse(SETTINGS)
@@ -83,6 +84,7 @@ class ControllerReplica(Replica):
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
         self.next_offset = snapshot.id.end_offset
+        self.loaded_snapshots += 1
 
     def _check(self, delta: ClusterDelta, image: ClusterImage) -> None:
         for topic, index, before, after in delta.topics_delta.changed_partitions():

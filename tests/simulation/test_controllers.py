@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from simulation.controller_fate import ControllerFate
+from simulation.controller_hosts import ControllerReplica
+
+
+def three_replicas(name: str) -> CreatableTopic:
+    return CreatableTopic(
+        name=name, num_partitions=3, replication_factor=3, assignments=[], configs=[]
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -14,3 +26,65 @@ def test_whatever_happens_to_brokers_and_controllers_the_metadata_stays_right(se
     image = fate.settle()
     assert len(image.brokers) == 4
     assert fate.hosts.metadata.records
+
+
+def test_a_new_active_controller_gives_every_broker_a_full_session() -> None:
+    fate = ControllerFate(1)
+    fate.settle()
+    first = fate.hosts.await_active()
+    fate.hosts.run_for(1_500)
+    fate.hosts.kill(first.config.node_id)
+    second = fate.hosts.await_active()
+    began = fate.hosts.world.scheduler.now_ms
+    # Nobody says that it lives from now on; sessions last 2 s.
+    fate.hosts.run_for(1_900)
+    image = second.controller.image
+    assert image is not None
+    assert not any(each.fenced for each in image.brokers.values())
+    assert fate.hosts.world.scheduler.now_ms - began < 2_000
+    fate.hosts.run_for(200)
+    image = second.controller.image
+    assert image is not None
+    assert all(each.fenced for each in image.brokers.values())
+
+
+def test_what_a_controller_without_a_majority_appended_is_dropped_and_answered() -> None:
+    fate = ControllerFate(2)
+    fate.settle()
+    old = fate.hosts.await_active()
+    fate.hosts.isolate(old.config.node_id)
+    answers: dict[str, Any] = {}
+    for name, timeout_ms in (("patient", 60_000), ("hasty", 300)):
+        request = CreateTopicsRequest(topics=[three_replicas(name)], timeout_ms=timeout_ms)
+        old.controller.create_topics(request, partial(answers.__setitem__, name))
+    assert old.controller.image is not None
+    assert old.controller.image.topics.by_name("patient") is not None
+    fate.hosts.run_for(350)
+    assert set(answers) == {"hasty"}
+    assert answers["hasty"].topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert fate.hosts.run_until(lambda: "patient" in answers)
+    assert answers["patient"].topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    assert not old.controller.is_active
+    image = fate.settle()
+    assert image.topics.by_name("patient") is None
+    assert image.topics.by_name("hasty") is None
+
+
+def test_a_controller_that_was_away_loads_a_snapshot_and_serves_from_it() -> None:
+    fate = ControllerFate(3)
+    fate.settle()
+    fate.hosts.kill(3)
+    for number in range(60):
+        topic = three_replicas(f"new-{number}")
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+        answer = fate.hosts.ask("create_topics", request)
+        assert answer.topics[0].error_code == ErrorCode.NONE
+    for replica in fate.hosts.running():
+        replica.generator.maybe_begin()
+    fate.hosts.run_for(200)
+    third = fate.hosts.start(3)
+    assert isinstance(third, ControllerReplica)
+    fate.settle()
+    assert third.loaded_snapshots
+    image = third.publisher.image
+    assert len(image.topics) == 60

@@ -99,7 +99,7 @@ class Background:
         if stalled_ms > _STALL_MS:
             # What was sent meanwhile is still in the sockets: it will be read before the next look.
             _log.warning("The controller stood still for %d ms; no broker is fenced", stalled_ms)
-            self._sessions.forgive(stalled_ms)
+            self._sessions.renew(self._state.now_ms)
         self._fence_while(self._brokers.fence_silent, "its session is over")
         self.watch_sessions()
 

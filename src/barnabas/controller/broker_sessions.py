@@ -61,7 +61,6 @@ class BrokerSessions:
         heard = [at for broker_id, at in self._heard.items() if broker_id != self._own_id]
         return min(heard) + self._timeout_ms if heard else None
 
-    def forgive(self, stalled_ms: float) -> None:
-        """This process did not listen for so long: nobody is to blame for that time."""
-        for broker_id in self._heard:
-            self._heard[broker_id] += stalled_ms
+    def renew(self, now_ms: float) -> None:
+        """This process did not listen, nobody knows for how long: everybody gets a full session."""
+        self._heard = dict.fromkeys(self._heard, now_ms)

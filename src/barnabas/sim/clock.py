@@ -35,11 +35,13 @@ class SimClock:
 class SimTimer:
     """Timers that die with their host."""
 
-    __slots__ = ("_scheduler", "_stopped")
+    __slots__ = ("_paused_until", "_scheduler", "_stopped")
 
     def __init__(self, scheduler: SimScheduler) -> None:
         self._scheduler = scheduler
         self._stopped = False
+        # Virtual time before which nothing runs.
+        self._paused_until = 0.0
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
         """Call back after `delay_ms` of virtual time."""
@@ -53,6 +55,15 @@ class SimTimer:
         """The process is dead: nothing of it runs any more."""
         self._stopped = True
 
+    def pause(self, duration_ms: float) -> None:
+        """The process stands still (SIGSTOP), and then does all that was due, in its order."""
+        self._paused_until = self._scheduler.now_ms + duration_ms
+
     def _run(self, callback: Callable[[], None]) -> None:
-        if not self._stopped:
+        if self._stopped:
+            return
+        left_ms = self._paused_until - self._scheduler.now_ms
+        if left_ms > 0:
+            self._scheduler.schedule(left_ms, lambda: self._run(callback))
+        else:
             callback()

@@ -4,66 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.controller.controller import Controller, ControllerParts
-from barnabas.metadata.broker_registration import ControllerRegistration
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
-from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.protocol.errors import ErrorCode
-from barnabas.raft.config import RaftConfig
-from barnabas.raft.opening import RaftOpening, open_raft
 from barnabas.sim.world import SimWorld
-from barnabas.storage.doors import LogDoors
+from unit.controller.lone_controller import FEATURES, Node
 from unit.controller.parts import (
     CLUSTER_ID,
-    config_of,
     creation,
     heartbeat,
     new_topic,
     registration,
 )
-
-FEATURES = {"metadata.version": 33, "eligible.leader.replicas.version": 1}
-
-
-class Node:
-    """One process: quorum, publisher, controller."""
-
-    def __init__(self, world: SimWorld) -> None:
-        self.world = world
-        self.host = world.host("a")
-        runtime = self.host.runtime
-        runtime.disk.make_directory("/data")
-        runtime.disk.sync_directory("/")
-        doors = LogDoors(runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng)
-        self.fatal: list[BaseException] = []
-        opening = RaftOpening("/data", doors, runtime.rng, self.fatal.append, FEATURES)
-        self.driver = open_raft(RaftConfig(1, (1,)), opening)
-        self.publisher = MetadataPublisher()
-        self.driver.add_listener(self.publisher)
-        registered = ControllerRegistration(1, bytes(16), {}, {})
-        self.controller = Controller(
-            config_of(), ControllerParts(self.driver, self.publisher, runtime.rng, registered)
-        )
-        self.driver.add_listener(self.controller)
-        self.driver.start()
-        self.answers: list[Any] = []
-
-    def wait(self, count: int = 1) -> Any:
-        wanted = len(self.answers) + count
-        assert self.world.run_until(lambda: len(self.answers) >= wanted)
-        return self.answers[-1]
-
-    def ready(self, **options: int) -> int:
-        """Active, with the own broker registered and unfenced; returns its epoch."""
-        assert self.world.run_until(lambda: self.controller.is_active)
-        self.controller.register_broker(
-            registration(**options),
-            self.answers.append,  # type: ignore[arg-type]
-        )
-        epoch: int = self.wait().broker_epoch
-        self.controller.broker_heartbeat(heartbeat(epoch), self.answers.append)
-        assert not self.wait().is_fenced
-        return epoch
 
 
 def test_a_new_cluster_begins_with_the_formatted_features_and_a_pinned_minimum() -> None:
