@@ -21,6 +21,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.messages.api_versions import (
     ApiVersion,
+    ApiVersionsRequest,
     ApiVersionsResponse,
     SupportedFeatureKey,
 )
@@ -178,6 +179,8 @@ class Replica:
             slot.complete(encode_response(correlation_id, response, version))
 
         if api_key == ApiKey.API_VERSIONS:
+            assert isinstance(request, ApiVersionsRequest)
+            assert request.client_software_name, "refused by Apache Kafka"
             respond(_api_versions())
         else:
             self.rpc.serve(request, version, respond)

@@ -18,9 +18,14 @@ from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
 from barnabas.protocol.api_keys import last_stable_version, schema_versions
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.raft import messages as core
-from barnabas.raft.outbound import UnusableResponseError, core_response, request_message
+from barnabas.raft.outbound import (
+    UnusableResponseError,
+    api_versions_request,
+    core_response,
+    request_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,9 +156,7 @@ class ChannelTransport:
             }
             done(None)
 
-        request = ApiVersionsRequest(
-            client_software_name="barnabas", client_software_version="0.1.0"
-        )
+        request = api_versions_request()
         channel.send(request, _API_VERSIONS_VERSION, on_response, self._config.request_timeout_ms)
 
 

@@ -61,9 +61,16 @@ def request_message(request: core.Request, version: int, config: RaftConfig) -> 
         case core.UpdateVoterRequest():
             return _update_voter(request, config)
         case core.SupportedVersionsRequest():
-            return versions_messages.ApiVersionsRequest()
+            return api_versions_request()
         case _:
             raise AssertionError(f"{request} is not sent")
+
+
+def api_versions_request() -> versions_messages.ApiVersionsRequest:
+    """Asks the other side what it serves; without a name that is refused."""
+    return versions_messages.ApiVersionsRequest(
+        client_software_name="barnabas", client_software_version="0.1.0"
+    )
 
 
 def _vote(request: core.VoteRequest, config: RaftConfig) -> vote_messages.VoteRequest:

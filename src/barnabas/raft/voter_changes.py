@@ -180,7 +180,8 @@ class VoterChanges:
         assert isinstance(request, AddVoterRequest)
         level = replica.history.kraft_version
         if response.error is not ErrorCode.NONE:
-            self._finish(role, ErrorCode.REQUEST_TIMED_OUT)
+            words = f"the new voter does not say what it supports: {response.error.message}"
+            self._finish(role, ErrorCode.REQUEST_TIMED_OUT, words)
             return
         if not response.min_version <= level <= response.max_version:
             words = f"the new voter supports kraft.version {response.min_version} to"
