@@ -25,6 +25,8 @@ META = "meta.properties"
 class KafkaNode(NodeProcess):
     """One Apache Kafka, formatted for its cluster when its directory is empty."""
 
+    # Options of `kafka-storage format` beside cluster id and file.
+    format_options: tuple[str, ...] = ()
     start_timeout_s = 90.0
     stop_timeout_s = 30.0
 
@@ -54,6 +56,7 @@ class KafkaNode(NodeProcess):
 
     def _format(self) -> None:
         words = ["kafka.tools.StorageTool", "format", "-t", self.options.cluster_id]
+        words += self.format_options
         with self.log_file.open("ab") as log:
             subprocess.run(
                 [*self._java, *words, "-c", str(self.properties_file)],

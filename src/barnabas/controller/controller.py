@@ -155,7 +155,7 @@ class Controller:
         self._isr = IsrControl(elections)
         registration = parts.registration
         supported = {} if registration is None else registration.supported_features
-        self._features = FeatureControl(config, supported)
+        self._features = FeatureControl(config, supported, parts.driver)
         self._leader_elections = LeaderElectionControl(elections)
         self._reassignments = ReassignmentControl(elections)
         self._unregistration = UnregistrationControl(elections)
@@ -307,7 +307,11 @@ class Controller:
         self, request: UpdateFeaturesRequest, on_done: Callable[[UpdateFeaturesResponse], None]
     ) -> None:
         """Raise or lower feature levels (API 57)."""
-        self._state.serve(self._features.update, refuse_update_features, request, on_done)
+
+        def on_committed(response: UpdateFeaturesResponse) -> None:
+            on_done(self._features.finish(request, response))
+
+        self._state.serve(self._features.update, refuse_update_features, request, on_committed)
 
     def elect_leaders(
         self, request: ElectLeadersRequest, on_done: Callable[[ElectLeadersResponse], None]

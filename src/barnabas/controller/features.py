@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
@@ -43,11 +43,31 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+class KraftVersion(Protocol):
+    """The level of the quorum itself, which stands in the log's control records (KIP-853)."""
+
+    @property
+    def kraft_version(self) -> int:
+        """The level in force."""
+        ...
+
+    def upgrade_kraft_version(self, level: int, *, validate_only: bool) -> str | None:
+        """Have it raised; returns why that cannot be."""
+        ...
+
+
 class FeatureControl:
     """Turns requests for other levels into records."""
 
-    def __init__(self, config: ControllerConfig, supported: Mapping[str, SupportedLevels]) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        supported: Mapping[str, SupportedLevels],
+        quorum: KraftVersion | None = None,
+    ) -> None:
         self._config = config
+        # None: of the quorum nothing is known, and nothing can be changed.
+        self._quorum = quorum
         # Levels that this controller can work at; empty where it leaves that to the brokers.
         self._supported = supported
 
@@ -75,6 +95,30 @@ class FeatureControl:
         )
         return ControllerResult([] if request.validate_only else records, response)
 
+    def finish(
+        self, request: UpdateFeaturesRequest, response: UpdateFeaturesResponse
+    ) -> UpdateFeaturesResponse:
+        """What is to be answered, once what `update` gave is committed."""
+        if request.validate_only or response.error_code != ErrorCode.NONE:
+            return response
+        for update in request.feature_updates:
+            if update.feature == KRAFT_VERSION:
+                problem = self._raise_kraft_version(update.max_version_level, validate_only=False)
+                if problem is not None:
+                    refused = _invalid(KRAFT_VERSION, update.max_version_level, problem)
+                    return refuse_update_features(request, refused)
+        return response
+
+    def _raise_kraft_version(self, level: int, *, validate_only: bool) -> str | None:
+        if self._quorum is None:
+            return "the voters of this quorum are static"
+        return self._quorum.upgrade_kraft_version(level, validate_only=validate_only)
+
+    def _current(self, image: ClusterImage, name: str) -> int:
+        if name == KRAFT_VERSION:
+            return 0 if self._quorum is None else self._quorum.kraft_version
+        return _current(image, name)
+
     def _update_one(
         self,
         image: ClusterImage,
@@ -87,7 +131,7 @@ class FeatureControl:
         if level < 0:
             raise _invalid(name, level, "a level is at least 0")
         self._check_supported(image, name, level)
-        current = _current(image, name)
+        current = self._current(image, name)
         is_upgrade = update.upgrade_type == UpgradeType.UPGRADE
         if level < current and is_upgrade:
             raise _invalid(name, level, f"the level is {current}, and the request says upgrade")
@@ -98,7 +142,11 @@ class FeatureControl:
         if name == METADATA_VERSION:
             _check_metadata_version(current, level, update.upgrade_type)
         elif name == KRAFT_VERSION:
-            raise _invalid(name, level, "the voters of this quorum are static")
+            # Raised when the rest is committed (`finish`); no record of the image says it.
+            problem = self._raise_kraft_version(level, validate_only=True)
+            if problem is not None:
+                raise _invalid(name, level, problem)
+            return []
         records: list[VersionedRecord] = []
         if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0:
             wanted = updates.get(METADATA_VERSION)

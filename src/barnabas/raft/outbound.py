@@ -21,7 +21,7 @@ from barnabas.protocol.messages import vote as vote_messages
 from barnabas.raft import messages as core
 from barnabas.raft.listener import NO_LEADER, SnapshotId
 from barnabas.raft.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
-from barnabas.raft.replica_key import Address
+from barnabas.raft.replica_key import Address, ReplicaKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _FETCH_REPLICA_STATE = 15
 _KRAFT_VERSION = "kraft.version"
+# Whoever gets it is meant.
+_NOBODY = ReplicaKey(-1)
 
 
 class UnusableResponseError(ValueError):
@@ -74,7 +76,7 @@ def api_versions_request() -> versions_messages.ApiVersionsRequest:
 
 
 def _vote(request: core.VoteRequest, config: RaftConfig) -> vote_messages.VoteRequest:
-    voter = request.voter or config.key
+    voter = request.voter or _NOBODY
     return vote_messages.VoteRequest(
         cluster_id=config.cluster_id,
         voter_id=voter.id,
@@ -101,7 +103,7 @@ def _vote(request: core.VoteRequest, config: RaftConfig) -> vote_messages.VoteRe
 def _begin_quorum_epoch(
     request: core.BeginQuorumEpochRequest, config: RaftConfig
 ) -> begin_messages.BeginQuorumEpochRequest:
-    voter = request.voter or config.key
+    voter = request.voter or _NOBODY
     return begin_messages.BeginQuorumEpochRequest(
         cluster_id=config.cluster_id,
         voter_id=voter.id,

@@ -243,7 +243,9 @@ class VoterChanges:
         voters = []
         for static in replica.voters:
             voter = known.get(static.key.id)
-            if voter is None or voter.key.directory_id == ZERO_UUID:
+            is_known = voter is not None and voter.key.directory_id != ZERO_UUID
+            name = replica.config.listener_name
+            if voter is None or not is_known or voter.address(name) is None:
                 return f"voter {static.key.id} has not said its directory id and endpoints yet"
             if not voter.min_version <= level <= voter.max_version:
                 return f"voter {static.key.id} does not support kraft.version {level}"

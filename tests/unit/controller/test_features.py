@@ -101,3 +101,42 @@ def test_levels_can_be_lowered_again() -> None:
     result = CONTROL.update(view_of(image_at(33, elr=1)), request((ELR, 0, SAFE)))
     assert result.response.error_code == ErrorCode.NONE
     assert ELR not in applied(image_at(33, elr=1), result.records).features.finalized
+
+
+class Quorum:
+    """Its own level, and why it cannot be raised."""
+
+    def __init__(self, problem: str | None = None) -> None:
+        self.kraft_version = 0
+        self.problem = problem
+
+    def upgrade_kraft_version(self, level: int, *, validate_only: bool) -> str | None:
+        if self.problem is None and not validate_only:
+            self.kraft_version = level
+        return self.problem
+
+
+KRAFT = "kraft.version"
+
+
+def raise_kraft_version(quorum: Quorum, level: int, *, validate_only: bool = False) -> ErrorCode:
+    control = FeatureControl(config_of(), SUPPORTED | {KRAFT: SupportedLevels(0, 1)}, quorum)
+    asked = request((KRAFT, level, UPGRADE), validate_only=validate_only)
+    result = control.update(view_of(image_at(33)), asked)
+    assert result.records == []
+    return ErrorCode(control.finish(asked, result.response).error_code)
+
+
+def test_the_quorums_own_level_is_raised_by_the_quorum() -> None:
+    quorum = Quorum()
+    assert raise_kraft_version(quorum, 1, validate_only=True) is ErrorCode.NONE
+    assert quorum.kraft_version == 0
+    assert raise_kraft_version(quorum, 1) is ErrorCode.NONE
+    assert quorum.kraft_version == 1
+    assert raise_kraft_version(quorum, 0) is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_the_quorum_says_why_its_level_cannot_be_raised() -> None:
+    quorum = Quorum("voter 2 has not said its directory id")
+    assert raise_kraft_version(quorum, 1) is ErrorCode.INVALID_UPDATE_VERSION
+    assert quorum.kraft_version == 0

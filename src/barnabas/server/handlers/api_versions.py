@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from barnabas.metadata.metadata_version import KRAFT_VERSION
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import (
     ApiVersion,
@@ -21,6 +22,7 @@ from barnabas.server.client_software import ClientSoftware
 from barnabas.server.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
+    from barnabas.metadata.image import ClusterImage
     from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -35,12 +37,13 @@ def handler(parts: NodeParts) -> Handle:
 class ApiVersionsHandler:
     """Answers from the table of served APIs and the image's features."""
 
-    __slots__ = ("_cluster", "_cluster_id", "_node_id", "_served")
+    __slots__ = ("_cluster", "_cluster_id", "_node_id", "_quorum", "_served")
 
     def __init__(self, parts: NodeParts) -> None:
         self._cluster = parts.cluster
         self._cluster_id = parts.cluster_id
         self._node_id = parts.node_id
+        self._quorum = parts.quorum
         self._served = parts.served
 
     def handle_api_versions(
@@ -71,9 +74,14 @@ class ApiVersionsHandler:
             finalized_features_epoch=image.provenance.offset,
             finalized_features=[
                 FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-                for name, level in image.features.finalized.items()
+                for name, level in self._finalized(image).items()
             ],
         )
+
+    def _finalized(self, image: ClusterImage) -> dict[str, int]:
+        """The image's levels, and the quorum's own once its voters are dynamic (KIP-853)."""
+        level = self._quorum.kraft_version
+        return {**image.features.finalized, **({KRAFT_VERSION: level} if level else {})}
 
     def _check(self, version: int, request: ApiVersionsRequest) -> ErrorCode:
         if version < 3:

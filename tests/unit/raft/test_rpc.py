@@ -1,0 +1,314 @@
+"""Requests of other replicas as they come over the wire: Kafka's envelopes, errors and answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import add_raft_voter as adds
+from barnabas.protocol.messages import begin_quorum_epoch as begins
+from barnabas.protocol.messages import end_quorum_epoch as ends
+from barnabas.protocol.messages import fetch as fetches
+from barnabas.protocol.messages import fetch_snapshot as snapshots
+from barnabas.protocol.messages import remove_raft_voter as removes
+from barnabas.protocol.messages import update_raft_voter as updates
+from barnabas.protocol.messages import vote as votes
+from barnabas.raft import messages as core
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.inbound import core_request
+from barnabas.raft.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
+from barnabas.raft.opening import RaftOpening, open_raft
+from barnabas.raft.outbound import request_message
+from barnabas.raft.replica_key import Address, ReplicaKey
+from barnabas.raft.rpc import RaftRpc
+from barnabas.raft.voter_set import Voter
+from barnabas.sim.world import SimWorld
+from barnabas.storage.doors import LogDoors
+from unit.metadata.clusters import topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.protocol.schema import Message
+    from barnabas.raft.driver import RaftDriver
+
+CLUSTER_ID, OTHER_CLUSTER_ID = "this-cluster", "another-one"
+LEADER = ReplicaKey(1, bytes([1] * 16))
+OTHER = ReplicaKey(2, bytes([2] * 16))
+
+
+class Side:
+    """A lone voter that leads epoch 1, and what it answers."""
+
+    def __init__(self, seed: int = 1, **values: Any) -> None:
+        self.world = SimWorld(seed)
+        runtime = self.world.host("a").runtime
+        runtime.disk.make_directory("/data")
+        doors = LogDoors(runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng)
+        config = RaftConfig(
+            1,
+            (1,),
+            {1: ("one", 9093)},
+            cluster_id=CLUSTER_ID,
+            directory_id=LEADER.directory_id,
+            advertised={"CONTROLLER": ("one", 9093)},
+            **values,
+        )
+        opening = RaftOpening("/data", doors, runtime.rng, self.fail, {"metadata.version": 33})
+        self.driver: RaftDriver = open_raft(config, opening)
+        self.driver.start()
+        self.rpc = RaftRpc(self.driver)
+        self.settle()
+
+    def fail(self, error: BaseException) -> None:
+        raise error
+
+    def settle(self) -> None:
+        driver = self.driver
+        assert self.world.run_until(lambda: driver.high_watermark == driver.log_end_offset)
+
+    def append(self, count: int) -> None:
+        for number in range(count):
+            self.driver.append([(topic(f"t{number}", number), 0)], lambda *_: None)
+        self.settle()
+
+    def ask(self, request: Message, version: int) -> Any:
+        answers: list[Message] = []
+        self.rpc.serve(request, version, answers.append)
+        assert self.world.run_until(lambda: bool(answers), 2_000)
+        (answer,) = answers
+        return answer
+
+
+def fetch(offset: int, epoch: int = 1, last_epoch: int = 1, **values: Any) -> fetches.FetchRequest:
+    wait_ms = values.pop("max_wait_ms", 0)
+    partition = fetches.FetchPartition(
+        partition=0,
+        current_leader_epoch=epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        partition_max_bytes=0,
+        replica_directory_id=OTHER.directory_id,
+        **values,
+    )
+    return fetches.FetchRequest(
+        cluster_id=CLUSTER_ID,
+        replica_state=fetches.ReplicaState(replica_id=2),
+        max_wait_ms=wait_ms,
+        min_bytes=0,
+        topics=[fetches.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+    )
+
+
+def only(answer: fetches.FetchResponse) -> fetches.PartitionData:
+    ((partition,),) = (topic.partitions for topic in answer.responses)
+    return partition
+
+
+def fetch_snapshot(position: int, end_offset: int, epoch: int = 1) -> Message:
+    partition = snapshots.PartitionSnapshotRequest(
+        partition=0,
+        current_leader_epoch=epoch,
+        snapshot_id=snapshots.SnapshotIdRequest(end_offset=end_offset, epoch=1),
+        position=position,
+    )
+    return snapshots.FetchSnapshotRequest(
+        cluster_id=CLUSTER_ID,
+        replica_id=2,
+        max_bytes=100,
+        topics=[snapshots.TopicSnapshotRequest(name=METADATA_TOPIC, partitions=[partition])],
+    )
+
+
+def every_request() -> Iterator[tuple[core.Request, int]]:
+    """Each request of the quorum with the versions that have all of it."""
+    voter = Voter(OTHER, (("CONTROLLER", Address("two", 9093)),))
+    yield core.VoteRequest(OTHER, 7, 5, 40, pre_vote=True, voter=LEADER), 2
+    yield core.BeginQuorumEpochRequest(2, 7, Address("two", 9093), LEADER), 1
+    yield core.EndQuorumEpochRequest(2, 7, (LEADER, OTHER), Address("two", 9093)), 1
+    yield core.FetchRequest(OTHER, 7, 40, 5, 30, 500, 1000), 18
+    yield core.FetchSnapshotRequest(OTHER, 7, core.SnapshotId(30, 4), 17, 1000), 1
+    yield core.AddVoterRequest(voter, 5_000, ack_when_committed=False), 1
+    yield core.RemoveVoterRequest(OTHER), 0
+    yield core.UpdateVoterRequest(voter, 7), 0
+
+
+@pytest.mark.parametrize(("request_", "version"), list(every_request()))
+def test_what_one_side_sends_is_what_the_other_gets(request_: core.Request, version: int) -> None:
+    sender = RaftConfig(
+        2, (), directory_id=OTHER.directory_id, advertised={"CONTROLLER": ("two", 9093)}
+    )
+    message = request_message(request_, version, sender)
+    got = core_request(message, "CONTROLLER", lambda _: None)
+    assert got is not None
+    plain = type(got)
+    fields = [name for name in plain.__struct_fields__ if name not in ("reply_to", "token")]
+    for name in fields:
+        assert getattr(got, name) == getattr(request_, name), name
+
+
+@pytest.mark.parametrize(("request_", "version"), list(every_request()))
+def test_requests_for_another_cluster_are_refused(request_: core.Request, version: int) -> None:
+    side = Side()
+    message = request_message(request_, version, RaftConfig(2, (), cluster_id=OTHER_CLUSTER_ID))
+    answer = side.ask(message, version)
+    assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert side.driver.leader_and_epoch == (1, 1)
+
+
+def test_requests_for_another_partition_are_invalid() -> None:
+    side = Side()
+    request = fetch(0)
+    request.topics[0].topic_id = bytes(15) + b"\x02"
+    assert side.ask(request, 17).error_code == ErrorCode.INVALID_REQUEST
+    vote = request_message(core.VoteRequest(OTHER, 1, 0, 0, pre_vote=True), 2, RaftConfig(2, ()))
+    assert isinstance(vote, votes.VoteRequest)
+    vote.topics[0].partitions[0].partition_index = 1
+    assert side.ask(vote, 2).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_fetch_gets_whole_batches_with_leader_epoch_and_endpoint() -> None:
+    side = Side()
+    side.append(3)
+    answer = side.ask(fetch(0, last_epoch=0), 17)
+    data = only(answer)
+    assert (data.error_code, data.high_watermark, data.log_start_offset) == (0, 4, 0)
+    assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (1, 1)
+    records: Any = data.records
+    assert records.read() == side.driver.log.read(0, 1 << 20, 0, True).records.read()
+    (endpoint,) = answer.node_endpoints
+    assert (endpoint.node_id, endpoint.host, endpoint.port) == (1, "one", 9093)
+    assert side.ask(fetch(0, last_epoch=0), 15).node_endpoints == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (fetch(0, epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
+        (fetch(0, epoch=2), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (fetch(-1), ErrorCode.INVALID_REQUEST),
+        (fetch(0, last_epoch=-1), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_fetch_is_refused_as_by_kafka(request_: Message, error: ErrorCode) -> None:
+    data = only(Side().ask(request_, 17))
+    assert data.error_code == error
+    assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (1, 1)
+
+
+def test_a_fetch_beyond_the_end_is_told_where_the_logs_part() -> None:
+    data = only(Side().ask(fetch(9), 17))
+    assert (data.error_code, data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (
+        0,
+        1,
+        1,
+    )
+
+
+def test_a_fetch_at_the_end_waits_for_records_or_for_its_time() -> None:
+    side = Side()
+    before = side.world.scheduler.now_ms
+    assert not only(side.ask(fetch(1, max_wait_ms=300), 17)).records
+    assert 300 <= side.world.scheduler.now_ms - before < 400
+    # Who knows a lower high watermark is told of it at once (KIP-1166).
+    before = side.world.scheduler.now_ms
+    assert only(side.ask(fetch(1, max_wait_ms=300, high_watermark=0), 18)).high_watermark == 1
+    assert side.world.scheduler.now_ms - before < 1
+    answers: list[Any] = []
+    side.rpc.serve(fetch(1, max_wait_ms=300), 17, answers.append)
+    assert answers == []
+    side.append(1)
+    assert only(answers[0]).records
+
+
+def test_snapshots_are_served_in_slices_and_refused_as_by_kafka() -> None:
+    side = Side(retention_bytes=1)
+    side.append(3)
+    writer = side.driver.snapshot_writer(core.SnapshotId(4, 1), 0)
+    writer.append([(topic("t", 1), 0)] * 10)
+    writer.freeze()
+    side.driver.note_snapshot(writer.id)
+    path = f"{side.driver.log.directory}/00000000000000000004-0000000001.checkpoint"
+    content = side.world.host("a").disk.read(path)
+    told = only(side.ask(fetch(2), 17)).snapshot_id
+    assert (told.end_offset, told.epoch) == (4, 1)
+
+    def part(request: Message) -> snapshots.PartitionSnapshotResponse:
+        ((found,),) = (topic.partitions for topic in side.ask(request, 1).topics)
+        return found
+
+    got = b""
+    while len(got) < len(content):
+        found = part(fetch_snapshot(len(got), 4))
+        assert (found.error_code, found.size, found.position) == (0, len(content), len(got))
+        assert 0 < len(found.unaligned_records) <= 100
+        got += bytes(found.unaligned_records)
+    assert got == content
+    for request, error in (
+        (fetch_snapshot(0, 3), ErrorCode.SNAPSHOT_NOT_FOUND),
+        (fetch_snapshot(0, 0), ErrorCode.SNAPSHOT_NOT_FOUND),
+        (fetch_snapshot(-1, 4), ErrorCode.POSITION_OUT_OF_RANGE),
+        (fetch_snapshot(len(content), 4), ErrorCode.POSITION_OUT_OF_RANGE),
+        (fetch_snapshot(0, 4, epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
+        (fetch_snapshot(0, 4, epoch=2), ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ):
+        found = part(request)
+        assert found.error_code == error
+        assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (1, 1)
+
+
+def test_answers_have_the_leaders_endpoint_from_the_versions_that_have_room_for_it() -> None:
+    side = Side()
+    config = RaftConfig(2, (), cluster_id=CLUSTER_ID)
+    vote = core.VoteRequest(OTHER, 1, 0, 9, pre_vote=False)
+    for version, endpoints in ((0, 0), (1, 1), (2, 1)):
+        answer = side.ask(request_message(vote, version, config), version)
+        assert isinstance(answer, votes.VoteResponse)
+        ((told,),) = (topic.partitions for topic in answer.topics)
+        assert (told.error_code, told.leader_id, told.leader_epoch) == (0, 1, 1)
+        assert not told.vote_granted
+        assert len(answer.node_endpoints) == endpoints
+
+
+def test_old_epochs_are_fenced() -> None:
+    side = Side()
+    config = RaftConfig(2, (), cluster_id=CLUSTER_ID)
+    begin = request_message(core.BeginQuorumEpochRequest(2, 0), 1, config)
+    end = request_message(core.EndQuorumEpochRequest(2, 0, ()), 1, config)
+    for request, kind in (
+        (begin, begins.BeginQuorumEpochResponse),
+        (end, ends.EndQuorumEpochResponse),
+    ):
+        answer = side.ask(request, 1)
+        assert isinstance(answer, kind)
+        ((told,),) = (topic.partitions for topic in answer.topics)
+        assert told.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert (told.leader_id, told.leader_epoch) == (1, 1)
+
+
+def test_static_voters_say_who_they_are_and_stay() -> None:
+    side = Side()
+    side.append(1)
+    config = RaftConfig(2, (), cluster_id=CLUSTER_ID)
+    known = Voter(LEADER, (("CONTROLLER", Address("one", 9093)),))
+    unknown = Voter(OTHER, (("CONTROLLER", Address("two", 9093)),))
+    elsewhere = Voter(LEADER, (("OTHER", Address("one", 9093)),))
+    for voter, epoch, error in (
+        (known, 1, ErrorCode.NONE),
+        (known, 0, ErrorCode.FENCED_LEADER_EPOCH),
+        (unknown, 1, ErrorCode.VOTER_NOT_FOUND),
+        (elsewhere, 1, ErrorCode.INVALID_REQUEST),
+    ):
+        update = request_message(core.UpdateVoterRequest(voter, epoch), 0, config)
+        answer = side.ask(update, 0)
+        assert isinstance(answer, updates.UpdateRaftVoterResponse)
+        leader = answer.current_leader
+        assert (answer.error_code, leader.leader_id, leader.host) == (error, 1, "one")
+    add = side.ask(request_message(core.AddVoterRequest(unknown), 1, config), 1)
+    assert isinstance(add, adds.AddRaftVoterResponse)
+    assert add.error_code == ErrorCode.UNSUPPORTED_VERSION
+    remove = side.ask(request_message(core.RemoveVoterRequest(LEADER), 0, config), 0)
+    assert isinstance(remove, removes.RemoveRaftVoterResponse)
+    assert remove.error_code == ErrorCode.UNSUPPORTED_VERSION
