@@ -49,6 +49,34 @@ class _SimLock:
         self._locks.discard(self._path)
 
 
+class _NameChange:
+    """Names that were made, renamed or removed together."""
+
+    __slots__ = ("before", "new", "old")
+
+    def __init__(self, before: dict[str, object], old: str | None, new: str | None) -> None:
+        # What was there: path -> entry.
+        self.before = before
+        # The name that a directory or file had, and the one it has; None: it was removed.
+        self.old = old
+        self.new = new
+
+    def follows(self, change: _NameChange) -> bool:
+        """Take the names that a later change, which is durable now, gave to what is meant here.
+
+        Returns:
+            Whether something of this one is left.
+        """
+        if change.old is not None:
+            inside, new = change.old + "/", change.new
+            self.before = {
+                path if not path.startswith(inside) else f"{new}/{path[len(inside) :]}": entry
+                for path, entry in self.before.items()
+                if new is not None or not path.startswith(inside)
+            }
+        return bool(self.before)
+
+
 class SimDisk:
     """One host's file system."""
 
@@ -67,8 +95,8 @@ class SimDisk:
         self._clock = clock
         self._rng = rng
         self._entries: dict[str, _Entry] = {}
-        # Changes of names that are not durable: {path: what was there}, oldest first.
-        self._journal: list[dict[str, object]] = []
+        # Changes of names that are not durable, oldest first.
+        self._journal: list[_NameChange] = []
         self._locks: set[str] = set()
         # Raised by a crash or kill; older handles are dead.
         self.generation = 0
@@ -157,7 +185,8 @@ class SimDisk:
 
     def remove_tree(self, path: str) -> None:
         """Delete a directory and all in it."""
-        self._change(dict.fromkeys(self._tree(posixpath.normpath(path)), _MISSING))
+        path = posixpath.normpath(path)
+        self._change(dict.fromkeys(self._tree(path), _MISSING), path, None)
 
     def rename(self, old: str, new: str) -> None:
         """Rename, replacing a file of the new name."""
@@ -168,7 +197,7 @@ class SimDisk:
         tree = self._tree(old)
         changes: dict[str, object] = dict.fromkeys(tree, _MISSING)
         changes.update({new + path[len(old) :]: self._entries[path] for path in tree})
-        self._change(changes)
+        self._change(changes, old, new)
 
     def sync_directory(self, path: str) -> None:
         """What changed directly in it survives a crash."""
@@ -176,11 +205,15 @@ class SimDisk:
         self._need_directory(path)
         self.check("sync", path)
         parent = "" if path == "." else path
-        self._journal = [
-            change
-            for change in self._journal
-            if not any(posixpath.dirname(name) == parent for name in change)
-        ]
+        waiting: list[_NameChange] = []
+        for change in self._journal:
+            if any(posixpath.dirname(name) == parent for name in change.before):
+                # What waits inside of a directory that moved has moved with it: whatever has its
+                # name from now on is another one.
+                waiting = [other for other in waiting if other.follows(change)]
+            else:
+                waiting.append(change)
+        self._journal = waiting
 
     def lock(self, path: str) -> FileLock | None:
         """Lock a file; None if held."""
@@ -204,7 +237,7 @@ class SimDisk:
         self.kill()
         kept = self._rng.randint(0, len(self._journal))
         while len(self._journal) > kept:
-            self._put(self._journal.pop())
+            self._put(self._journal.pop().before)
         self._journal.clear()
         for path in sorted(self._entries):
             if not self.is_directory(posixpath.dirname(path)):
@@ -261,8 +294,11 @@ class SimDisk:
         below = path + "/"
         return [name for name in self._entries if name == path or name.startswith(below)]
 
-    def _change(self, changes: dict[str, object]) -> None:
-        self._journal.append({path: self._entries.get(path, _MISSING) for path in changes})
+    def _change(
+        self, changes: dict[str, object], old: str | None = None, new: str | None = None
+    ) -> None:
+        before = {path: self._entries.get(path, _MISSING) for path in changes}
+        self._journal.append(_NameChange(before, old, new))
         self._put(changes)
 
     def _put(self, changes: dict[str, object]) -> None:

@@ -117,8 +117,9 @@ class LogLoader:
         start = max(self._opening.log_start_offset, segments[0].base_offset)
         if not epochs_are_whole:
             self._epochs.replace(_epochs_in(segments))
+        # Before what lies at the end is forgotten: of a log that was deleted whole, it says where.
+        start = max(start, min(self._start_by_epochs(segments, start), end))
         self._epochs.forget_from(end)
-        start = self._start_by_epochs(segments, start)
         self._epochs.truncate_from_start(start)
         # A crash between the removal of a segment and that of its snapshot leaves one over.
         self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})

@@ -87,6 +87,43 @@ def test_names_that_were_not_synced_may_be_lost() -> None:
     assert seen == {True, False}
 
 
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_directory_is_not_touched_by_what_another_of_its_name_left_unsynced(
+    is_moved: bool,
+) -> None:
+    for seed in range(30):
+        disk, _ = disk_with_file(seed)
+        disk.make_directory("/d/x")
+        disk.open("/d/x/f")
+        if is_moved:
+            disk.rename("/d/x", "/d/old")
+        else:
+            disk.remove_tree("/d/x")
+        disk.sync_directory("/d")
+        disk.make_directory("/d/y")
+        file = disk.open("/d/y/f")
+        file.append(b"kept")
+        file.sync()
+        disk.sync_directory("/d/y")
+        disk.rename("/d/y", "/d/x")
+        disk.sync_directory("/d")
+        disk.crash()
+        assert disk.read("/d/x/f") == b"kept"
+
+
+def test_what_was_not_synced_in_a_directory_is_lost_under_its_new_name_too() -> None:
+    seen = set()
+    for seed in range(30):
+        disk, _ = disk_with_file(seed)
+        disk.make_directory("/d/x")
+        disk.open("/d/x/f")
+        disk.rename("/d/x", "/d/y")
+        disk.sync_directory("/d")
+        disk.crash()
+        seen.add(disk.exists("/d/y/f"))
+    assert seen == {True, False}
+
+
 def test_a_synced_atomic_write_is_there() -> None:
     for seed in range(30):
         disk, _ = disk_with_file(seed)

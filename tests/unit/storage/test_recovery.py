@@ -297,3 +297,16 @@ def test_deleted_records_stay_deleted_when_the_note_of_it_is_lost() -> None:
     bench.kill_and_reopen()
     assert bench.log.log_start_offset == 7
     assert offsets(bench) == [7, 8, 9]
+
+
+def test_records_that_were_all_deleted_stay_deleted_when_the_note_of_it_is_lost() -> None:
+    bench = Bench(SMALL)
+    bench.append_many(1)
+    bench.log.update_high_watermark(1)
+    bench.log.maybe_increment_log_start_offset(1, "a request")
+    bench.kill_and_reopen()
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (1, 1)
+    bench.append_many(2)
+    bench.kill_and_reopen()
+    assert bench.log.log_start_offset == 1
+    assert offsets(bench) == [1, 2]
