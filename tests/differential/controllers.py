@@ -8,43 +8,30 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from barnabas.controller.config import CONTROLLER_CONFIGS, ControllerConfig
-from barnabas.controller.controller import Controller, ControllerParts
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.provenance import Provenance
-from barnabas.metadata.publisher import MetadataPublisher
-from barnabas.protocol.api_keys import response_class
-from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.codec import decode, encode_bytes
+from barnabas.metadata.provenance import BEFORE_ALL_RECORDS
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.raft.config import RaftConfig
 from barnabas.raft.metadata_batch import decode_metadata_batches
-from barnabas.raft.opening import RaftOpening, open_raft
-from barnabas.sim.world import SimWorld
-from barnabas.storage.config import BROKER_CONFIGS
-from barnabas.storage.doors import LogDoors
+from barnabas.server.features import BOOTSTRAP_FEATURES
+from barnabas.testing.free_ports import free_ports
+from barnabas.testing.node_process import NodeOptions, NodeProcess
 from conformance.raw_client import RawClient
+from jvm.kafka_controller import KafkaController
 from jvm.kafka_process import CLUSTER_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from barnabas.protocol.schema import Message, Record
-    from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
 
     Versioned = tuple[Record, int]
 
 SESSION_MS = 3000
-# What Kafka 4.4 formats a directory with.
-FEATURES = {
-    "metadata.version": 33,
-    "group.version": 1,
-    "transaction.version": 2,
-    "eligible.leader.replicas.version": 1,
-    "share.version": 2,
-    "streams.version": 1,
-}
+# What both clusters begin with.
+FEATURES = dict(BOOTSTRAP_FEATURES)
+# Of Kafka's, those that a cluster may be without.
+_OPTIONAL_FEATURES = ("group.version", "transaction.version", "share.version", "streams.version")
 SETTINGS = {
     "broker.session.timeout.ms": str(SESSION_MS),
     "min.insync.replicas": "2",
@@ -56,68 +43,16 @@ _METADATA_LOG_ID = bytes(15) + b"\x01"
 _FETCH_VERSION = 16
 _START_S = 30.0
 
-_METHODS = {
-    ApiKey.CREATE_TOPICS: "create_topics",
-    ApiKey.DELETE_TOPICS: "delete_topics",
-    ApiKey.CREATE_PARTITIONS: "create_partitions",
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
-    ApiKey.ALLOCATE_PRODUCER_IDS: "allocate_producer_ids",
-    ApiKey.BROKER_REGISTRATION: "register_broker",
-    ApiKey.BROKER_HEARTBEAT: "broker_heartbeat",
-    ApiKey.ALTER_PARTITION: "alter_partition",
-    ApiKey.UPDATE_FEATURES: "update_features",
-    ApiKey.ELECT_LEADERS: "elect_leaders",
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "alter_partition_reassignments",
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: "list_partition_reassignments",
-    ApiKey.UNREGISTER_BROKER: "unregister_broker",
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "assign_replicas_to_dirs",
-    ApiKey.CONTROLLER_REGISTRATION: "register_controller",
-    ApiKey.UNREGISTER_CONTROLLER: "unregister_controller",
-}
-
 
 class ControllerSide:
-    """One of the two; `image` is what its records make."""
+    """One of the two, by its controller listener; `image` is what its records make."""
 
-    name = ""
-
-    def __init__(self) -> None:
+    def __init__(self, name: str, bootstrap: str) -> None:
+        self.name = name
         self.image = ClusterImage()
         # Topic ids and broker epochs that it drew, and what a case calls them.
         self.topics: dict[bytes, str] = {}
         self.epochs: dict[tuple[int, int], str] = {}
-
-    def ask(self, request: Message, version: int) -> Any:
-        """Send a request; returns the answer."""
-        raise NotImplementedError
-
-    def new_records(self) -> list[Versioned]:
-        """Records committed since the last call."""
-        records = self._fetch()
-        delta = ClusterDelta(self.image)
-        for record, version in records:
-            delta.replay(record, version)
-        self.image = delta.apply(Provenance(0, 0, 0))
-        return records
-
-    def _fetch(self) -> list[Versioned]:
-        raise NotImplementedError
-
-    def wait(self, duration_ms: int) -> None:
-        """Let time pass."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """The comparison is over."""
-
-
-class KafkaSide(ControllerSide):
-    """By the controller listener of a process."""
-
-    name = "kafka"
-
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__()
         self._client = RawClient(bootstrap)
         self._offset = 0
         # The quorum's epoch; a lone voter is elected in the first.
@@ -132,7 +67,21 @@ class KafkaSide(ControllerSide):
             self.new_records()
 
     def ask(self, request: Message, version: int) -> Any:
+        """Send a request; returns the answer."""
         return self._client.ask(request, version)
+
+    def new_records(self) -> list[Versioned]:
+        """Records committed since the last call."""
+        records = self._fetch()
+        delta = ClusterDelta(self.image)
+        for record, version in records:
+            delta.replay(record, version)
+        self.image = delta.apply(BEFORE_ALL_RECORDS)
+        return records
+
+    def close(self) -> None:
+        """The comparison is over."""
+        self._client.close()
 
     def _fetch(self) -> list[Versioned]:
         partition = FetchPartition(
@@ -164,68 +113,23 @@ class KafkaSide(ControllerSide):
                 self._offset, self._last_epoch = batch.last_offset + 1, batch.epoch
         return records
 
-    def wait(self, duration_ms: int) -> None:
-        # There is nothing to wait for: how long a session lasts is what is asked.
-        time.sleep(duration_ms / 1000)
 
-    def close(self) -> None:
-        self._client.close()
-
-
-class _Recorder:
-    """A listener of the quorum that keeps what is committed."""
-
-    def __init__(self) -> None:
-        self.records: list[Versioned] = []
-
-    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        for batch in batches:
-            self.records += batch.records
-
-    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        self.records += snapshot.records
-
-    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        pass
+def make_kafka(directory: Path) -> KafkaController:
+    """Apache Kafka's, formatted with the levels that ours are."""
+    levels = {name: FEATURES.get(name, 0) for name in _OPTIONAL_FEATURES}
+    return KafkaController(directory, SETTINGS, features=levels)
 
 
-class OwnSide(ControllerSide):
-    """In this process, on a simulated host."""
-
-    name = "barnabas"
-
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        super().__init__()
-        self._world = SimWorld(1)
-        runtime = self._world.host("a").runtime
-        runtime.disk.make_directory("/data")
-        doors = LogDoors(runtime.disk, runtime.clock, runtime.executor, runtime.timer, runtime.rng)
-        fatal: list[BaseException] = []
-        opening = RaftOpening("/data", doors, runtime.rng, fatal.append, FEATURES)
-        driver = open_raft(RaftConfig(1, (1,)), opening)
-        publisher, self._recorder = MetadataPublisher(), _Recorder()
-        config = ControllerConfig(
-            1, CLUSTER_ID, (BROKER_CONFIGS | CONTROLLER_CONFIGS).parse(dict(settings))
-        )
-        self._controller = Controller(config, ControllerParts(driver, publisher, runtime.rng))
-        for listener in (publisher, self._recorder, self._controller):
-            driver.add_listener(listener)
-        driver.start()
-        assert self._world.run_until(
-            lambda: self._controller.is_active and driver.high_watermark == driver.log_end_offset
-        )
-
-    def ask(self, request: Message, version: int) -> Any:
-        api = request.__api_key__
-        sent = decode(type(request), version, encode_bytes(request, version))
-        answers: list[Any] = []
-        getattr(self._controller, _METHODS[ApiKey(api)])(sent, answers.append)
-        assert self._world.run_until(lambda: bool(answers)), request
-        return decode(response_class(api), version, encode_bytes(answers[0], version))
-
-    def wait(self, duration_ms: int) -> None:
-        self._world.run_for(duration_ms)
-
-    def _fetch(self) -> list[Versioned]:
-        records, self._recorder.records = self._recorder.records, []
-        return records
+def make_barnabas(directory: Path) -> NodeProcess:
+    """Ours."""
+    host, (port,) = "127.0.0.1", free_ports(1)
+    options = NodeOptions(1, ("controller",), {"CONTROLLER": (host, port)}, CLUSTER_ID, directory)
+    settings = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{host}:{port}",
+        "listeners": f"CONTROLLER://{host}:{port}",
+        "controller.listener.names": "CONTROLLER",
+        **SETTINGS,
+    }
+    return NodeProcess(options, settings)

@@ -9,13 +9,10 @@ import pytest
 
 from differential.controller_partition_cases import CASES, KNOWN
 from differential.controller_scene import Scene
-from differential.controllers import SETTINGS, KafkaSide, OwnSide
-from jvm.kafka_controller import KafkaController
+from differential.controllers import ControllerSide, make_barnabas, make_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from differential.controllers import ControllerSide
 
 pytestmark = pytest.mark.conformance
 
@@ -24,15 +21,22 @@ pytestmark = pytest.mark.conformance
 def sides(
     kafka_jars: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[ControllerSide]]:
-    kafka = KafkaController(tmp_path_factory.mktemp("controller"), SETTINGS)
+    kafka = make_kafka(tmp_path_factory.mktemp("kafka"))
+    barnabas = make_barnabas(tmp_path_factory.mktemp("barnabas"))
     try:
-        kafka.start()
-        both: list[ControllerSide] = [KafkaSide(kafka.bootstrap), OwnSide(SETTINGS)]
+        kafka.launch()
+        barnabas.start()
+        kafka.await_ready()
+        both = [
+            ControllerSide("kafka", kafka.bootstrap),
+            ControllerSide("barnabas", barnabas.address),
+        ]
         yield both
         for side in both:
             side.close()
     finally:
         kafka.close()
+        barnabas.close()
 
 
 @pytest.mark.parametrize("play", CASES, ids=lambda play: play.__name__.replace("_", "-"))
