@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["reassign_partitions"]
 
+# A broker that hangs is passed over soon; what is asked may be asked twice.
+DEFAULTS = {"request.timeout.ms": "5000"}
+
 EXAMPLES = """\b
 Examples:
   barnabas partitions reassign --replicas orders:0=1,2,3          what would move
@@ -99,7 +102,7 @@ def reassign_partitions(
         raise click.UsageError("--replication-factor goes with --brokers")
     if topics and (specs or path is not None):
         raise click.UsageError("topics go with --brokers, --status and --cancel")
-    with connected(bootstrap, properties) as client:
+    with connected(bootstrap, properties, DEFAULTS) as client:
         if status:
             echo_status(client, topics, as_json=as_json)
             return

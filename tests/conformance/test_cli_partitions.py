@@ -1,0 +1,213 @@
+"""`barnabas partitions` and `barnabas quorum` with three brokers of each kind."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+
+from barnabas.client.facade import Client
+from barnabas.testing.cluster_process import ClusterProcess
+from conformance.cli_shell import Shell
+
+pytestmark = pytest.mark.conformance
+
+SECONDS = 60
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture
+def shell(three_brokers: ClusterProcess) -> Shell:
+    """A shell whose topic has three partitions of three replicas, with ten records each."""
+    made = Shell(three_brokers.bootstrap)
+    with Client(three_brokers.bootstrap) as client:
+        client.create_topic(made.topic, 3, 3, {"min.insync.replicas": "2"})
+        with client.producer() as producer:
+            for number in range(3):
+                producer.send_batch(made.topic, [(None, b"x", [], None)] * 10, number)
+    return made
+
+
+def ok(shell: Shell, *words: str, stdin: str = "") -> str:
+    done = shell.here(*words, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def replicas(shell: Shell, number: int = 0) -> list[int]:
+    found: list[int] = shell.json("partitions", "show", shell.topic)[number]["replicas"]
+    return found
+
+
+def await_leader(shell: Shell, leader: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while shell.json("partitions", "show", shell.topic)[0]["leader"] != leader:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_partitions_are_shown_with_every_replica(shell: Shell) -> None:
+    found = shell.json("partitions", "show", shell.topic)
+    assert [each["partition"] for each in found] == [0, 1, 2]
+    for each in found:
+        assert sorted(each["isr"]) == sorted(each["replicas"]) == [1, 2, 3]
+        assert each["log_end_offset"] == each["high_watermark"] == 10
+        assert each["min_insync_replicas"] == 2
+        assert [follower["log_end_offset"] for follower in each["followers"]] == [10, 10]
+        assert (each["elr"], each["reassignment"], each["marks"]) == ([], None, [])
+    line = ok(shell, "partitions", shell.topic).splitlines()[0].split("\t")
+    assert line[:2] == [shell.topic, "0"]
+    assert line[-1] == "well"
+    refused = shell.here("partitions", "show", "not-there")
+    assert (refused.returncode, "no such topic" in refused.stderr) == (1, True)
+
+
+def test_on_a_terminal_the_table_fits_eighty_columns(shell: Shell) -> None:
+    lines = ANSI.sub("", shell.on_terminal("partitions", shell.topic)).splitlines()
+    assert lines[0].split() == [
+        "topic", "#", "leader", "epoch", "end", "hw", "replicas", "isr", "lag", "state",
+    ]  # fmt: skip
+    assert len(lines) == 5
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == "3 partitions, all well"
+    lines = ANSI.sub("", shell.on_terminal("quorum", "describe")).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split()[:4] == ["node", "role", "end", "lag"]
+
+
+def test_only_what_is_not_well_is_shown_and_fails(shell: Shell) -> None:
+    assert ok(shell, "partitions", "show", shell.topic, "--unwell") == ""
+
+
+def test_a_reassignment_is_shown_done_and_balanced(shell: Shell) -> None:
+    first, second, third = replicas(shell)
+    spec = f"{shell.topic}:0={second},{first}"
+    shown = shell.here("partitions", "reassign", "--replicas", spec)
+    assert shown.returncode == 0
+    assert "nothing was done" in shown.stderr
+    row = [shell.topic, "0", f"{first},{second},{third}", f"{second},{first}", "-", str(third)]
+    assert shown.stdout.splitlines() == ["\t".join(row)]
+    assert replicas(shell) == [first, second, third]
+    ok(shell, "partitions", "reassign", "--replicas", spec, "--execute")
+    assert replicas(shell) == [second, first]
+    plan = json.loads(
+        ok(shell, "partitions", "reassign", shell.topic, "--brokers", "1,2,3", "--json")
+    )
+    assert plan["version"] == 1
+    assert len(plan["partitions"]) == 3
+    done = ok(shell, "partitions", "reassign", "--file", "-", "--execute", stdin=json.dumps(plan))
+    assert done.startswith(("began", "nothing to do"))
+    shown = shell.json("partitions", "show", shell.topic)
+    assert [each["replicas"] for each in shown] == [each["replicas"] for each in plan["partitions"]]
+
+
+def test_a_throttle_is_set_for_the_move_and_taken_off(shell: Shell) -> None:
+    first, second, third = replicas(shell)
+    ok(shell, "partitions", "reassign", "-r", f"{shell.topic}:0={first},{second}", "--execute")
+    words = ["-r", f"{shell.topic}:0={first},{second},{third}", "--throttle", "1000000"]
+    ok(shell, "partitions", "reassign", *words, "--execute", "--no-wait")
+    configs = {c["key"]: c["value"] for c in configs_of(shell, "topic", shell.topic)}
+    assert configs["follower.replication.throttled.replicas"] == f"0:{third}"
+    assert configs["leader.replication.throttled.replicas"] == f"0:{first},0:{second}"
+    rates = {c["key"]: c["value"] for c in configs_of(shell, "broker", str(third))}
+    assert rates["follower.replication.throttled.rate"] == "1000000"
+    deadline = time.monotonic() + SECONDS
+    while shell.json("partitions", "reassign", shell.topic, "--status"):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert shell.here("partitions", "reassign", "--status").stdout == "nothing moves\n"
+    configs = {c["key"]: c["value"] for c in configs_of(shell, "topic", shell.topic)}
+    assert not configs.get("follower.replication.throttled.replicas")
+
+
+def configs_of(shell: Shell, kind: str, name: str) -> list[dict[str, str]]:
+    (described,) = (shell.json("configs", "describe", kind, name, "--all")["configs"],)
+    found: list[dict[str, str]] = described
+    return found
+
+
+def test_a_move_to_a_broker_that_hangs_is_seen_and_taken_back(
+    shell: Shell, three_brokers: ClusterProcess
+) -> None:
+    controller = shell.json("quorum", "describe")["leader"]
+    target = next(node for node in (1, 2, 3) if node != controller)
+    others = [node for node in (1, 2, 3) if node != target]
+    before = f"{shell.topic}:0={others[0]},{others[1]}"
+    ok(shell, "partitions", "reassign", "-r", before, "--execute")
+    three_brokers.node(target).pause()
+    try:
+        words = ["-r", f"{shell.topic}:0={others[0]},{target}", "--execute", "--no-wait"]
+        ok(shell, "partitions", "reassign", *words)
+        (moving,) = shell.json("partitions", "reassign", shell.topic, "--status")
+        assert moving["adding"] == [target]
+        assert moving["removing"] == [others[1]]
+        assert ok(shell, "partitions", "reassign", shell.topic, "--cancel").startswith("cancelled")
+        assert ok(shell, "partitions", "reassign", "--cancel") == "nothing moves\n"
+        assert replicas(shell) == others
+    finally:
+        three_brokers.node(target).resume()
+    await_three(shell)
+
+
+def await_three(shell: Shell) -> None:
+    """Wait until whoever was away is back in all ISRs."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        shown = shell.json("partitions", "show", "--internal")
+        if all(sorted(each["isr"]) == sorted(each["replicas"]) for each in shown):
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_what_cannot_be_moved_is_refused(shell: Shell) -> None:
+    done = shell.here("partitions", "reassign", "-r", f"{shell.topic}:0=1,99", "--execute")
+    assert done.returncode == 1
+    assert "INVALID_REPLICA_ASSIGNMENT" in done.stderr
+    done = shell.here("partitions", "reassign", shell.topic, "--brokers", "1,99")
+    assert done.returncode == 1
+    assert "there is no broker 99" in done.stderr
+    done = shell.here("partitions", "reassign", shell.topic, "--brokers", "1")
+    assert "is to have 3 replicas" in done.stderr
+    assert shell.here("partitions", "reassign").returncode == 2
+    assert shell.here("partitions", "reassign", "-r", "t=1").returncode == 2
+    assert shell.here("partitions", "reassign", "-r", f"{shell.topic}:9=1").returncode == 2
+    done = shell.here("partitions", "reassign", "--file", "-", stdin="{}")
+    assert (done.returncode, "partitions" in done.stderr) == (2, True)
+
+
+def test_the_preferred_replica_leads_after_an_election(shell: Shell) -> None:
+    first, second, third = replicas(shell)
+    spec = f"{shell.topic}:0={second},{third},{first}"
+    ok(shell, "partitions", "reassign", "-r", spec, "--execute")
+    shown = shell.json("partitions", "show", shell.topic)[0]
+    assert (shown["leader"], shown["marks"]) == (first, ["not-preferred"])
+    elected = ok(shell, "partitions", "elect", f"{shell.topic}:0")
+    assert elected.startswith(f"{shell.topic}-0: ")
+    await_leader(shell, second)
+    assert "no election needed" in ok(shell, "partitions", "elect", f"{shell.topic}:0")
+    assert shell.here("partitions", "elect", "--unclean").returncode == 2
+    words = ["partitions", "elect", f"{shell.topic}:0", "--unclean", "--yes"]
+    assert "no election needed" in ok(shell, *words)
+
+
+def test_the_quorum_is_described(shell: Shell) -> None:
+    found = shell.json("quorum", "describe")
+    assert found["leader"] in (1, 2, 3)
+    assert [voter["node"] for voter in found["voters"]] == [1, 2, 3]
+    assert all(voter["endpoints"][0].startswith("CONTROLLER://127") for voter in found["voters"])
+    assert not any(voter["stale"] for voter in found["voters"])
+    assert found["observers"] == []
+
+
+def test_voters_of_a_static_quorum_are_not_changed(shell: Shell) -> None:
+    refused = shell.here("quorum", "remove", "3", "--yes")
+    assert refused.returncode == 1
+    assert "UNSUPPORTED_VERSION" in refused.stderr
+    refused = shell.here("quorum", "remove", "9", "--yes")
+    assert (refused.returncode, "no voter 9; voters: 1, 2, 3" in refused.stderr) == (1, True)
+    refused = shell.here("quorum", "add", "9", "--endpoint", "CONTROLLER://127.0.0.1:1")
+    assert (refused.returncode, "no observer 9" in refused.stderr) == (1, True)
+    assert shell.here("quorum", "add", "9", "--endpoint", "there").returncode == 2
