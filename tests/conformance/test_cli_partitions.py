@@ -137,14 +137,17 @@ def test_a_move_to_a_broker_that_hangs_is_seen_and_taken_back(
     before = f"{shell.topic}:0={others[0]},{others[1]}"
     ok(shell, "partitions", "reassign", "-r", before, "--execute")
     three_brokers.node(target).pause()
+    soon = ("-X", "request.timeout.ms=1000")
     try:
-        words = ["-r", f"{shell.topic}:0={others[0]},{target}", "--execute", "--no-wait"]
+        words = ["-r", f"{shell.topic}:0={others[0]},{target}", "--execute", "--no-wait", *soon]
         ok(shell, "partitions", "reassign", *words)
-        (moving,) = shell.json("partitions", "reassign", shell.topic, "--status")
+        (moving,) = shell.json("partitions", "reassign", shell.topic, "--status", *soon)
         assert moving["adding"] == [target]
         assert moving["removing"] == [others[1]]
-        assert ok(shell, "partitions", "reassign", shell.topic, "--cancel").startswith("cancelled")
-        assert ok(shell, "partitions", "reassign", "--cancel") == "nothing moves\n"
+        assert ok(shell, "partitions", "reassign", shell.topic, "--cancel", *soon).startswith(
+            "cancelled"
+        )
+        assert ok(shell, "partitions", "reassign", "--cancel", *soon) == "nothing moves\n"
         assert replicas(shell) == others
     finally:
         three_brokers.node(target).resume()

@@ -1,0 +1,274 @@
+"""`barnabas why` with three brokers of each kind: the facts come from their answers alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from barnabas.client.facade import Client
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.testing.cluster_process import ClusterProcess
+from conformance.cli_shell import Shell
+from jvm.kafka_node import KafkaNode
+
+pytestmark = pytest.mark.conformance
+
+SECONDS = 60
+
+
+@pytest.fixture
+def shell(three_brokers: ClusterProcess) -> Shell:
+    """A shell whose topic has three partitions of three replicas, with ten records each."""
+    made = Shell(three_brokers.bootstrap)
+    with Client(three_brokers.bootstrap) as client:
+        client.create_topic(made.topic, 3, 3, {"min.insync.replicas": "2"})
+        with client.producer() as producer:
+            for number in range(3):
+                producer.send_batch(made.topic, [(None, b"x", [], None)] * 10, number)
+    return made
+
+
+def why(shell: Shell, *words: str) -> dict[str, list[dict[str, Any]]]:
+    """Reasons by subject."""
+    done = shell.here("why", *words, "--json", "--seconds", "0.5")
+    found = json.loads(done.stdout)
+    assert done.returncode == (0 if found["well"] else 1)
+    return {answer["subject"]: answer["reasons"] for answer in found["answers"]}
+
+
+def kinds(reasons: list[dict[str, Any]]) -> list[str]:
+    return [reason["kind"] for reason in reasons]
+
+
+def await_reason(look: Callable[[], list[str]], kind: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while kind not in (found := look()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+
+
+def test_what_is_well_is_said_to_be(shell: Shell) -> None:
+    found = why(shell, "--topic", shell.topic)
+    assert list(found) == [f"{shell.topic}-{number}" for number in range(3)]
+    assert all("well" in kinds(reasons) for reasons in found.values())
+
+
+@pytest.mark.parametrize(
+    ("offset", "kind"), [(0, "below-log-start"), (7, "readable"), (10, "not-written")]
+)
+def test_an_offset_is_gone_readable_or_to_come(shell: Shell, offset: int, kind: str) -> None:
+    with Client(shell.environment["BARNABAS_BOOTSTRAP"]) as client:
+        client.admin.delete_records({TopicPartition(shell.topic, 0): 3})
+    (reasons,) = why(shell, f"{shell.topic}:0@{offset}").values()
+    assert kinds(reasons) == [kind]
+
+
+def test_a_follower_that_hangs_holds_the_watermark_then_leaves_the_isr(
+    shell: Shell, three_brokers: ClusterProcess
+) -> None:
+    with Client(three_brokers.bootstrap, acks="1", enable_idempotence=False) as client:
+        controller = client.admin.describe_quorum().leader_id
+        partitions = client.describe_topics([shell.topic])[shell.topic].partitions
+        hanging = next(n for n in (1, 2, 3) if n != controller and n != partitions[0].leader)
+        producer = client.producer()
+        three_brokers.node(hanging).pause()
+        try:
+            producer.send_batch(shell.topic, [(None, b"x", [], None)] * 5, 0)
+            producer.flush()
+            words = (f"{shell.topic}:0", "-X", "request.timeout.ms=500")
+            await_reason(lambda: kinds(why(shell, *words)[f"{shell.topic}-0"]), "replica-fenced")
+            shown = shell.json("partitions", "show", shell.topic)[0]
+            assert hanging not in shown["isr"]
+            assert shown["high_watermark"] == 15
+        finally:
+            three_brokers.node(hanging).resume()
+        await_reason(lambda: kinds(why(shell, words[0])[f"{shell.topic}-0"]), "well")
+
+
+def test_a_watermark_that_stands_is_explained_while_it_does(
+    shell: Shell, three_brokers: ClusterProcess
+) -> None:
+    """The facts are taken in this process: a hanging broker stays in the ISR for seconds only."""
+    from barnabas.cli.why.gather import gather_partitions
+    from barnabas.cli.why.metric_facts import MetricFacts
+    from barnabas.cli.why.partition_reasons import partition_reasons
+
+    tp = TopicPartition(shell.topic, 0)
+    limits = {"request_timeout_ms": 500, "acks": "1", "enable_idempotence": False}
+    with Client(three_brokers.bootstrap, **limits) as client:
+        controller = client.admin.describe_quorum().leader_id
+        leader = client.describe_topics([tp.topic])[tp.topic].partitions[0].leader
+        hanging = next(n for n in (1, 2, 3) if n not in (controller, leader))
+        producer = client.producer()
+        producer.send_batch(tp.topic, [(None, b"x", [], None)], 0)
+        producer.flush()
+        await_reason(lambda: [str(client.list_offsets({tp: "latest"})[tp].offset)], "11")
+        three_brokers.node(hanging).pause()
+        try:
+            producer.send_batch(tp.topic, [(None, b"x", [], None)] * 5, 0)
+            producer.flush()
+            time.sleep(0.3)
+            (facts,) = gather_partitions(client, [tp.topic], [tp], 0.2, MetricFacts())
+        finally:
+            three_brokers.node(hanging).resume()
+    reasons = {reason.kind: reason for reason in partition_reasons(facts)}
+    reason = reasons["isr-member-away"]
+    assert f"broker {hanging} is in the ISR" in reason.what
+    assert "5 records are not committed, the oldest was written" in reason.what
+    assert facts.end == 16
+    assert facts.high_watermark == 11
+    await_reason(lambda: kinds(why(shell, f"{tp.topic}:0")[str(tp)]), "well")
+
+
+def test_a_partition_whose_only_replica_is_gone(
+    shell: Shell, three_brokers: ClusterProcess
+) -> None:
+    controller = shell.json("quorum", "describe")["leader"]
+    node = three_brokers.node(next(n for n in (1, 2, 3) if n != controller))
+    single = f"{shell.topic}-single"
+    assert shell.here("topics", "create", single, "-r", "1").returncode == 0
+    spec = f"{single}:0={node.node_id}"
+    assert shell.here("partitions", "reassign", "-r", spec, "--execute").returncode == 0
+    node.kill()
+    try:
+        await_reason(lambda: kinds(why(shell, f"{single}:0")[f"{single}-0"]), "no-leader")
+        found = why(shell, f"{single}:0")
+        (reason,) = found[f"{single}-0"]
+        assert f"start broker {node.node_id}" in reason["remedy"]
+        assert kinds(found["the cluster"]) == ["brokers-fenced"]
+        assert "no-leader" in kinds(why(shell, f"{single}:0@5")[f"{single}-0 at 5"])
+    finally:
+        node.start()
+    await_reason(lambda: kinds(why(shell, f"{single}:0")[f"{single}-0"]), "well")
+
+
+# Groups
+
+
+def consumer(shell: Shell, **config: Any) -> Consumer:
+    given = {
+        "bootstrap.servers": shell.environment["BARNABAS_BOOTSTRAP"],
+        "group.id": shell.topic,
+        "auto.offset.reset": "earliest",
+        "client.id": "reader",
+        "enable.auto.commit": False,
+        **{key.replace("_", "."): value for key, value in config.items()},
+    }
+    return Consumer(given)
+
+
+def read_some(reader: Consumer, count: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while count:
+        assert time.monotonic() < deadline
+        message = reader.poll(0.5)
+        count -= message is not None and message.error() is None
+
+
+def test_a_group_is_not_there_empty_or_done(shell: Shell) -> None:
+    subject = f"group {shell.topic}"
+    assert kinds(why(shell, "--group", shell.topic)[subject]) == ["no-such-group"]
+    partitions = [TopicPartition(shell.topic, number) for number in range(3)]
+    with Client(shell.environment["BARNABAS_BOOTSTRAP"]) as client:
+        client.commit_offsets(shell.topic, dict.fromkeys(partitions, 4))
+        assert kinds(why(shell, "--group", shell.topic)[subject]) == ["no-members"]
+        # A name of both kinds is asked about as both.
+        assert subject in why(shell, shell.topic)
+        assert f"{shell.topic}-0" in why(shell, shell.topic)
+        client.commit_offsets(shell.topic, dict.fromkeys(partitions, 10))
+        found = why(shell, "--group", shell.topic)[subject]
+        assert [reason["verdict"] for reason in found] == ["note", "ok"]
+        client.commit_offsets(shell.topic, dict.fromkeys(partitions, 99))
+        assert kinds(why(shell, "--group", shell.topic)[subject])[1:] == ["beyond-end"] * 3
+        client.admin.delete_records({partitions[0]: 5})
+        client.commit_offsets(shell.topic, dict.fromkeys(partitions, 4))
+        assert "below-log-start" in kinds(why(shell, "--group", shell.topic)[subject])
+
+
+def test_a_member_that_does_not_commit_is_named(shell: Shell) -> None:
+    reader = consumer(shell)
+    try:
+        reader.subscribe([shell.topic, f"{shell.topic}-missing"])
+        read_some(reader, 5)
+        subject = f"group {shell.topic}"
+        found = kinds(why(shell, "--group", shell.topic)[subject])
+        assert "never-committed" in found
+        reader.commit(asynchronous=False)
+        reasons = why(shell, "--group", shell.topic)[subject]
+        stands = [reason for reason in reasons if reason["kind"] == "reader-stands-still"]
+        assert stands
+        assert "reader at 127.0.0.1" in stands[0]["what"]
+    finally:
+        reader.close()
+
+
+def test_a_rebalance_that_waits_for_a_member_is_seen(shell: Shell) -> None:
+    subject = f"group {shell.topic}"
+    first = consumer(shell)
+    second = consumer(shell)
+    try:
+        first.subscribe([shell.topic])
+        read_some(first, 1)
+        # The first has to join again for that, and does so when it polls.
+        second.subscribe([shell.topic])
+        deadline = time.monotonic() + SECONDS
+        while "rebalance-preparing" not in kinds(why(shell, "--group", shell.topic)[subject]):
+            assert time.monotonic() < deadline
+            second.poll(0.1)
+        while kinds(why(shell, "--group", shell.topic)[subject])[0].startswith("rebalance"):
+            assert time.monotonic() < deadline
+            first.poll(0.1)
+            second.poll(0.1)
+    finally:
+        second.close()
+        first.close()
+
+
+def test_an_open_transaction_is_named(shell: Shell, three_brokers: ClusterProcess) -> None:
+    if not isinstance(three_brokers.node(1), KafkaNode):
+        with Client(three_brokers.bootstrap) as client:
+            assert 66 not in client.admin.describe_versions(1).apis, "transactions are served"
+        return
+    name = f"{shell.topic}-{os.getpid()}"
+    producer = Producer({"bootstrap.servers": three_brokers.bootstrap, "transactional.id": name})
+    producer.init_transactions(SECONDS)
+    producer.begin_transaction()
+    producer.produce(shell.topic, b"x", partition=0)
+    producer.flush(SECONDS)
+    subject = f"{shell.topic}-0"
+    try:
+        (reason,) = [
+            each for each in why(shell, f"{shell.topic}:0")[subject]
+            if each["kind"] == "transaction-open"
+        ]  # fmt: skip
+        assert "read_committed consumers see nothing from 10 on" in reason["what"]
+        assert f"transactional id {name}" in reason["what"]
+        found = why(shell, f"{shell.topic}:0@10")[f"{subject} at 10"]
+        assert kinds(found) == ["readable", "transaction-open"]
+    finally:
+        producer.abort_transaction(SECONDS)
+    await_reason(lambda: kinds(why(shell, f"{shell.topic}:0")[subject]), "well")
+
+
+# On a terminal
+
+
+def test_reasons_are_words_with_a_remedy(shell: Shell) -> None:
+    done = shell.run("why", f"{shell.topic}:0@0")
+    assert done.stdout.splitlines()[0] == f"{shell.topic}-0 at 0"
+    assert done.returncode == 0
+    done = shell.here("why", f"{shell.topic}:7")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"error: {shell.topic} has partitions 0 to 2\n",
+    )
+    assert shell.here("why", "orders@5").returncode == 2
+    assert shell.here("why", "--group", "--topic", "x").returncode == 2
+    unreachable = shell.here("why", "-m", "127.0.0.1:1", shell.topic)
+    assert (unreachable.returncode, "metrics.listener" in unreachable.stderr) == (1, True)
