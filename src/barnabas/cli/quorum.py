@@ -11,6 +11,7 @@ import click
 
 from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.tables import dim, echo_line, echo_table, good, strong, warn
+from barnabas.client.admin.quorum import NO_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -212,6 +213,7 @@ def add_voter(
         parsed.append(VoterEndpoint(found["name"], found["host"], int(found["port"])))
     with connected(bootstrap, properties, _DEFAULTS) as client:
         known = client.admin.describe_quorum()
+        _refuse_static(known)
         directory = _directory(known.observers, node, directory_id, "observer")
         client.admin.add_voter(node, directory, parsed)
         _say(client, "added", node, as_json=as_json)
@@ -235,9 +237,20 @@ def remove_voter(
         click.confirm(f"Remove voter {node} from the metadata quorum?", abort=True, err=True)
     with connected(bootstrap, properties, _DEFAULTS) as client:
         known = client.admin.describe_quorum()
+        _refuse_static(known)
         directory = _directory(known.voters, node, directory_id, "voter")
         client.admin.remove_voter(node, directory)
         _say(client, "removed", node, as_json=as_json)
+
+
+def _refuse_static(found: QuorumDescription) -> None:
+    """Voters that are named by their configuration have no directory ids, and stay."""
+    if all(voter.directory_id == NO_DIRECTORY for voter in found.voters):
+        problem(
+            "the quorum is static: its voters are those of controller.quorum.voters. Change that "
+            "key on all nodes while they are stopped, or make the quorum a dynamic one (KIP-853)"
+        )
+        sys.exit(EXIT_FAILED)
 
 
 def _directory(replicas: Sequence[QuorumReplica], node: int, given: str | None, role: str) -> bytes:

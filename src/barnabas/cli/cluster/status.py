@@ -71,9 +71,11 @@ def echo_status(layout: Layout, nodes: Sequence[Node], *, as_json: bool) -> bool
         return well
     _echo_head(layout, told)
     echo_table(
-        ("node", "roles", "state", "pid", "listens at", "leads", "replicas", "behind", "up"),
+        ("node", "role", "state", "pid", "port", "leads", "replicas", "behind", "up"),
         [_row(row) for row in rows],
     )
+    if sys.stdout.isatty() and told is not None:
+        echo_line(dim(f"* acts as controller; clients: {layout.bootstrap}"))
     return well
 
 
@@ -85,9 +87,9 @@ def _echo_head(layout: Layout, told: _Told | None) -> None:
     offline: object = good(0) if not told.offline else bad(told.offline)
     echo_line(
         strong(f"cluster {layout.cluster_id}"),
-        ": active controller ",
+        ": controller ",
         controller,
-        f", {len(told.serving)} of {layout.brokers} brokers serve, partitions without leader ",
+        f", {len(told.serving)} of {layout.brokers} brokers serve, leaderless ",
         offline,
     )
 
@@ -113,6 +115,7 @@ def _node_json(node: Node, state: NodeState, told: _Told | None) -> dict[str, An
         "pid": state.pid,
         "since_ms": state.since_ms,
         "address": plan.address,
+        "port": plan.port or plan.controller_port,
         "metrics": plan.metrics_address or None,
         "active_controller": told is not None and told.controller == node.id,
         "broker": broker,
@@ -121,7 +124,7 @@ def _node_json(node: Node, state: NodeState, told: _Told | None) -> dict[str, An
 
 
 def _row(row: dict[str, Any]) -> list[object]:
-    roles = "+".join(row["roles"])
+    roles = "both" if len(row["roles"]) > 1 else row["roles"][0]
     # The one of the controllers that acts.
     controllers = f"{roles}*" if row["active_controller"] else roles
     state: object = _STATES.get(row["state"], bad)(row["state"])
@@ -129,7 +132,7 @@ def _row(row: dict[str, Any]) -> list[object]:
     if row["state"] == "running" and broker is not None and not broker["serving"]:
         state = bad("fenced" if broker["fenced"] else "unregistered")
     up = None if row["since_ms"] is None else _span(time.time() * 1000 - row["since_ms"])
-    cells: list[object] = [row["node"], controllers, state, row["pid"], row["address"]]
+    cells: list[object] = [row["node"], controllers, state, row["pid"], row["port"]]
     if broker is None:
         cells += [dim(None)] * 3
     else:

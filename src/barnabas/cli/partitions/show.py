@@ -74,7 +74,7 @@ def show_partitions(
         if as_json:
             echo_json([snapshot_json(each) for each in shown])
         elif shown:
-            echo_table(*rows(shown))
+            echo_table(*rows(shown, compact=sys.stdout.isatty()))
         if not as_json:
             _echo_sum(found)
         if unwell and shown:
@@ -98,68 +98,86 @@ def _echo_sum(found: Sequence[PartitionSnapshot]) -> None:
 
 
 def rows(
-    shown: Sequence[PartitionSnapshot], rates: Mapping[TopicPartition, float] | None = None
+    shown: Sequence[PartitionSnapshot],
+    rates: Mapping[TopicPartition, float] | None = None,
+    *,
+    compact: bool = True,
 ) -> tuple[list[str], list[list[object]]]:
-    """Columns and rows of the table; a column of which nothing is to be told is left out."""
-    with_elr = any(each.state.elr for each in shown)
-    columns = ["topic", "#", "leader", "epoch", "end", "hw", "replicas", "isr"]
+    """Columns and rows of the table.
+
+    Args:
+        shown: what is shown.
+        rates: records per second, if they are known.
+        compact: for eyes: columns of which nothing is to be told are left out, and lags of 0. For
+            programs all are there.
+    """
+    with_elr = not compact or any(each.state.elr for each in shown)
+    with_watermark = not compact or any(each.high_watermark != each.end for each in shown)
+    columns = ["topic", "#", "leader", "epoch"]
+    columns += ["end", "hw"] if with_watermark else ["end=hw"]
+    columns += ["replicas", "isr"]
     columns += ["elr"] if with_elr else []
     columns += ["lag"]
     columns += ["rec/s"] if rates is not None else []
     columns += ["state"]
-    return columns, [_row(each, rates, with_elr=with_elr) for each in shown]
+    table_rows = []
+    for each in shown:
+        row = _place(each)
+        row += _offsets(each) if with_watermark else [each.end]
+        row += _replicas(each)
+        row += [_nodes(each.state.elr or ()) or None] if with_elr else []
+        row += [_lags(each, compact=compact)]
+        row += [_rate(rates.get(each.partition))] if rates is not None else []
+        row += [_marks(each)]
+        table_rows.append(row)
+    return columns, table_rows
 
 
-def _row(
-    shown: PartitionSnapshot, rates: Mapping[TopicPartition, float] | None, *, with_elr: bool
-) -> list[object]:
-    from barnabas.cli.top.screen import amount
-
+def _place(shown: PartitionSnapshot) -> list[object]:
     state = shown.state
     leader: object = state.leader if state.leader >= 0 else bad("none")
+    return [*shown.partition, leader, state.leader_epoch if state.leader_epoch >= 0 else None]
+
+
+def _offsets(shown: PartitionSnapshot) -> list[object]:
     watermark = shown.high_watermark
-    behind = shown.end is not None and isinstance(watermark, int) and watermark < shown.end
-    isr = _nodes(state.isr)
-    row: list[object] = [
-        *shown.partition,
-        leader,
-        state.leader_epoch if state.leader_epoch >= 0 else None,
-        shown.end,
-        (warn(watermark) if behind else watermark) if isinstance(watermark, int) else None,
-        _nodes(state.replicas),
-        warn(isr) if shown.out_of_sync else isr,
-    ]
-    if with_elr:
-        row.append(_nodes(state.elr or ()) or None)
-    row.append(_lags(shown))
-    if rates is not None:
-        row.append(amount(rates.get(shown.partition)))
-    row.append(_marks(shown))
-    return row
+    if not isinstance(watermark, int):
+        return [shown.end, None]
+    behind = shown.end is not None and watermark < shown.end
+    return [shown.end, warn(watermark) if behind else watermark]
+
+
+def _replicas(shown: PartitionSnapshot) -> list[object]:
+    isr = _nodes(shown.state.isr)
+    return [_nodes(shown.state.replicas), warn(isr) if shown.out_of_sync else isr]
+
+
+def _rate(rate: float | None) -> str:
+    from barnabas.cli.top.screen import amount
+
+    return amount(rate)
 
 
 def _nodes(nodes: Sequence[int]) -> str:
     return ",".join(map(str, nodes))
 
 
-def _lags(shown: PartitionSnapshot) -> object:
+def _lags(shown: PartitionSnapshot, *, compact: bool) -> object:
     """NODE:LAG of each follower; "?" if it did not tell, "gone" if it is not there."""
     words = []
-    worst = 0
-    for node in shown.state.replicas:
-        if node == shown.state.leader:
-            continue
+    behind = False
+    followers = [node for node in shown.state.replicas if node != shown.state.leader]
+    for node in followers:
         lag = shown.lag_of(node)
-        if lag is not None:
-            words.append(f"{node}:{lag}")
-            worst = max(worst, lag)
-        else:
-            words.append(f"{node}:{'?' if node in shown.ends else 'gone'}")
-            worst = max(worst, 1)
-    text = " ".join(words) or None
-    if text is None:
+        if lag == 0 and compact:
+            continue
+        behind = behind or lag != 0
+        unknown = "?" if node in shown.ends else "gone"
+        words.append(f"{node}:{unknown if lag is None else lag}")
+    if not followers:
         return dim(None)
-    return warn(text) if worst else good(text)
+    text = " ".join(words) or "0"
+    return warn(text) if behind else good(text)
 
 
 def _marks(shown: PartitionSnapshot) -> Styled:

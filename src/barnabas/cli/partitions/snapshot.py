@@ -33,7 +33,8 @@ class PartitionSnapshot:
     partition: TopicPartition
     state: PartitionState
     is_internal: bool
-    # The topic's min.insync.replicas; None where it was not to be had.
+    # The topic's min.insync.replicas, but no more than there are replicas, as leaders have it
+    # (KIP-966); None where it was not to be had.
     min_isr: int | None
     high_watermark: int | ClientError
     # The log end offset of each replica whose broker is there.
@@ -121,7 +122,7 @@ def take_snapshots(
             tp,
             state,
             topics[tp.topic].is_internal,
-            minima.get(tp.topic),
+            min(minima[tp.topic], len(state.replicas)) if tp.topic in minima else None,
             _watermark(high_watermarks.get(tp), told[tp]),
             {node: ends[node][tp] for node in state.replicas if tp in ends.get(node, {})},
             moving.get(tp),

@@ -1,0 +1,118 @@
+"""Describing and changing a quorum, from what its leader says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli import quorum as command
+from barnabas.client.admin.quorum import QuorumDescription, QuorumReplica, VoterEndpoint
+
+NOW_MS = 1_700_000_000_000
+
+
+def replica(node: int, end: int, fetched_ms_ago: int | None, directory: int = 0) -> QuorumReplica:
+    at = -1 if fetched_ms_ago is None else NOW_MS - fetched_ms_ago
+    return QuorumReplica(node, end, at, at, bytes([directory] * 16))
+
+
+class Quorum:
+    """Stands for a client whose cluster has this quorum."""
+
+    def __init__(self, described: QuorumDescription) -> None:
+        self.described = described
+        self.changes: list[tuple[Any, ...]] = []
+        self.admin = SimpleNamespace(
+            describe_quorum=lambda: self.described,
+            add_voter=lambda *words: self.changes.append(("add", *words)),
+            remove_voter=lambda *words: self.changes.append(("remove", *words)),
+        )
+
+    def run(self, monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
+        @contextmanager
+        def connected(*_words: Any) -> Iterator[Quorum]:
+            yield self
+
+        monkeypatch.setattr(command, "connected", connected)
+        return CliRunner().invoke(command.quorum, list(words))
+
+
+def three(*voters: QuorumReplica, observers: tuple[QuorumReplica, ...] = ()) -> Quorum:
+    return Quorum(QuorumDescription(1, 7, 100, voters, observers))
+
+
+def test_lags_and_times_are_by_the_leaders_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum = three(
+        replica(1, 100, 0),
+        replica(2, 98, 400),
+        replica(3, 100, 10),
+        observers=(replica(9, 90, 90),),
+    )
+    done = quorum.run(monkeypatch, "describe")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == [
+        "leader 1, epoch 7, high watermark 100, 3 voters, 1 observer",
+        "1\tleader\t100\t0\t-\t-\t-",
+        "2\tvoter\t98\t2\t0.4 s ago\t0.4 s ago\t-",
+        "3\tvoter\t100\t0\t0.0 s ago\t0.0 s ago\t-",
+        "9\tobserver\t90\t10\t0.1 s ago\t0.1 s ago\t-",
+    ]
+
+
+def test_a_voter_that_does_not_fetch_puts_three_in_danger(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum = three(replica(1, 100, 0), replica(2, 60, 120_000), replica(3, 100, 10))
+    done = quorum.run(monkeypatch, "describe")
+    assert done.exit_code == 1
+    assert "voter 2 does not fetch; 2 of 3 have to be there, so none may be lost" in done.stdout
+    assert "2 m ago" in done.stdout
+    listed = json.loads(quorum.run(monkeypatch, "describe", "--json").stdout)
+    assert [voter["stale"] for voter in listed["voters"]] == [False, True, False]
+    assert [voter["lag"] for voter in listed["voters"]] == [0, 40, 0]
+
+
+def test_of_five_one_may_be_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [replica(node, 100, 10) for node in (2, 3, 4)]
+    quorum = three(replica(1, 100, 0), *others, replica(5, -1, None))
+    done = quorum.run(monkeypatch, "describe")
+    assert done.exit_code == 0
+    assert "5\tvoter\t-\t-\tnever\tnever" in done.stdout
+    assert done.stdout.endswith("voter 5 does not fetch; 3 of 5 have to be there\n")
+
+
+def test_an_observer_becomes_a_voter_with_the_directory_that_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quorum = three(replica(1, 100, 0, 1), observers=(replica(4, 100, 10, 4),))
+    words = ["add", "4", "-e", "CONTROLLER://h:9093", "-e", "OTHER://[::1]:9094"]
+    assert quorum.run(monkeypatch, *words).exit_code == 0
+    endpoints = [VoterEndpoint("CONTROLLER", "h", 9093), VoterEndpoint("OTHER", "::1", 9094)]
+    assert quorum.changes == [("add", 4, bytes([4] * 16), endpoints)]
+    absent = quorum.run(monkeypatch, "add", "5", "-e", "CONTROLLER://h:9093")
+    assert (absent.exit_code, absent.stderr) == (
+        1,
+        "error: the quorum has no observer 5; observers: 4\n",
+    )
+
+
+def test_a_voter_is_removed_by_its_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum = three(replica(1, 100, 0, 1), replica(2, 100, 0, 2))
+    done = quorum.run(monkeypatch, "remove", "2")
+    assert done.stdout == "removed voter 2; voters: 1, 2\n"
+    other = "AQIDBAUGBwgJCgsMDQ4PEA"
+    quorum.run(monkeypatch, "remove", "2", "--directory-id", other)
+    assert quorum.changes == [("remove", 2, bytes([2] * 16)), ("remove", 2, bytes(range(1, 17)))]
+    assert quorum.run(monkeypatch, "remove", "2", "--directory-id", "x").exit_code == 2
+
+
+def test_a_static_quorum_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum = three(replica(1, 100, 0), replica(2, 100, 0))
+    done = quorum.run(monkeypatch, "remove", "2")
+    assert done.exit_code == 1
+    assert "the quorum is static" in done.stderr
+    assert not quorum.changes
