@@ -50,7 +50,7 @@ def capabilities() -> list[str]:
         part.strip()
         for part in re.split(r"\n(?=- \*|\*\*)", text)[1:]
         # Headings of lists name no tests themselves.
-        if "\n- *" not in part and not part.startswith("**A broker.**")
+        if "\n- *" not in part and not part.startswith(("**A broker.**", "**A cluster.**"))
     ]
 
 
