@@ -102,6 +102,11 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
             ),
         )
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it gives its leaderships away, and waits to be let go."""
+        return self.in_controlled_shutdown and not self.fenced
+
     def has_online(self, directory: bytes) -> bool:
         """Whether what is assigned to that directory can be used (KIP-858)."""
         if directory == DIRECTORY_LOST:

@@ -114,6 +114,13 @@ class BrokerServer:
     def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self.follower.on_image(delta, image)
         self._maybe_open_logs()
+        own_id = self._shared.node_id
+        if any(
+            broker is not None and broker.is_leaving and broker.id != own_id
+            for broker in delta.broker_changes.values()
+        ):
+            # It is let go when the controller hears that everybody knows its new leaders.
+            self.registration.heartbeat_now()
 
     def _maybe_open_logs(self) -> None:
         awaited = self._awaited_epoch
