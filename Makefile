@@ -2,6 +2,7 @@
 # make demo   the pipeline over real data, with kills        make test   all tests
 # make fuzz   minutes of hostile requests                   make kills  kill -9 under load, KILLS=100 times
 # make check  format, lint, types, layers, tidy, tests       make bench  numbers beside other brokers
+# make chaos  half an hour of faults on three brokers
 
 PYTHON ?= python3
 VENV   := .venv
@@ -72,3 +73,8 @@ FIRST ?= 1
 .PHONY: power-loss
 power-loss: setup
 	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.power_loss --seeds $(SEEDS) --first $(FIRST)
+
+# Faults by chance under load on three brokers, judged by the checker: CHAOS='--minutes 30 --seed N --result FILE.json'
+.PHONY: chaos
+chaos: setup
+	PYTHONPATH=tests $(BIN)/python -m chaos.campaign $(CHAOS)

@@ -77,8 +77,8 @@ class Event:
     detail: str
     # Seconds since the load began.
     at: float
-    # From the fault to the first acknowledgement of a record sent after it: of the last partition
-    # and producer to have one, and of the median of them.
+    # Seconds from the fault to the first acknowledgement of a record sent behind it: of the last
+    # partition and producer to have one, and of the median of them.
     recovery: float
     recovery_median: float
     # From healing until every replica was in sync.
@@ -117,7 +117,7 @@ def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
         machine=_machine(),
         server="Apache Kafka 4.4.0" if options.kafka else "Barnabas",
     )
-    with _stressed(options, directory) as stress:
+    with stressed(options, directory) as stress:
         started = time.monotonic()
         try:
             _do_faults(stress, options, outcome, tell)
@@ -127,12 +127,12 @@ def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
         outcome.errors = dict(stress.load.errors.counts.most_common())
         if not outcome.problems:
             _judge(stress, outcome)
-        outcome.problems += _unexpected(stress.cluster)
+        outcome.problems += unexpected_errors(stress.cluster)
     return outcome
 
 
 @contextmanager
-def _stressed(options: Options, directory: Path) -> Iterator[Stress]:
+def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     relays = Relays() if options.relays else None
     cluster = ClusterProcess(
         options.brokers,
@@ -188,8 +188,10 @@ def _do(stress: Stress, fault: Fault, at: float) -> Event:
     load = stress.load
     before, controller_before = stress.state()
     errors_before, failures_before = load.errors.total(), load.failures()
-    began = load.mark()
+    began = time.monotonic()
     detail = fault.do(stress)
+    # Not before: a record sent just ahead of the fault may still be acknowledged behind it.
+    load.mark()
     recovered = await_that(
         lambda: (stress.check_alive(), load.recovered())[1],
         lambda times: times is not None,
@@ -262,7 +264,7 @@ def compare_replicas(cluster: ClusterProcess, partitions: int) -> list[str]:
     return found
 
 
-def _unexpected(cluster: ClusterProcess) -> list[str]:
+def unexpected_errors(cluster: ClusterProcess) -> list[str]:
     """Errors in the logs of our nodes that nobody expected."""
     found = []
     for number, node in cluster.nodes.items():

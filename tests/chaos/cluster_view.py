@@ -26,7 +26,8 @@ from barnabas.protocol.schema import Message
 from barnabas.testing.cluster_process import ClusterProcess
 
 # Of one request: a node that stands still costs this much each time.
-ASK_TIMEOUT_S = 1.0
+ASK_TIMEOUT_S = 2.0
+ORDER_TIMEOUT_S = 10.0
 POLL_S = 0.02
 T = TypeVar("T")
 
@@ -155,15 +156,25 @@ class ClusterView:
                 return False
         return True
 
-    def ask(self, node: int, request: Message, version: int) -> Message:
+    def order(self, request: Message, version: int) -> Message:
+        """Send an operator's request to a broker that answers: it may take its time.
+
+        Raises:
+            OSError: it does not answer.
+        """
+        return self.ask(self.answering()[0], request, version, ORDER_TIMEOUT_S)
+
+    def ask(
+        self, node: int, request: Message, version: int, timeout_s: float = ASK_TIMEOUT_S
+    ) -> Message:
         """Send a request to a node, on a connection of its own.
 
         Raises:
             OSError: it does not answer.
         """
         host, _, port = self._cluster.node(node).address.rpartition(":")
-        with socket.create_connection((host, int(port)), ASK_TIMEOUT_S) as connection:
-            connection.settimeout(ASK_TIMEOUT_S)
+        with socket.create_connection((host, int(port)), timeout_s) as connection:
+            connection.settimeout(timeout_s)
             chunks = encode_request(1, "view", request, version)
             connection.sendall(b"".join(bytes(chunk) for chunk in chunks))
             (length,) = struct.unpack(">i", _receive(connection, 4))

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from barnabas.testing.node_process import NodeProcess
 from chaos.cluster_view import await_that
-from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress
-
-# Room that a full disk leaves.
-ROOM_BYTES = 32 * 1024
+from chaos.small_disk import limit_file_sizes
+from chaos.stress import HEAL_TIMEOUT_S, Stress
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ def fill_disk(stress: Stress) -> str:
     """A broker's files cannot grow: it has no other directory, and ends."""
     node = stress.leader()
     stress.may_end.add(node.node_id)
-    fill(node, TOPIC)
+    limit_file_sizes(node)
     await_that(lambda: node.is_running, lambda alive: not alive, HEAL_TIMEOUT_S, "its end")
     return f"node {node.node_id}"
 
@@ -152,20 +149,6 @@ FAULTS = (
 )
 
 
-def fill(node: NodeProcess, topic: str) -> None:
-    """Let a process's files grow no more than a little over the topic's largest.
-
-    A limit of the process stands for the full disk: every machine allows it.
-    """
-    sizes = [
-        path.stat().st_size
-        for path in Path(node.data_directory).glob(f"{topic}-*/*.log")
-        if path.exists()
-    ]
-    limit = max(sizes, default=0) + ROOM_BYTES
-    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (limit, limit))
-
-
 def _kill(stress: Stress, nodes: list[NodeProcess]) -> str:
     stress.may_end.update(node.node_id for node in nodes)
     for node in nodes:
@@ -179,7 +162,5 @@ def _kill(stress: Stress, nodes: list[NodeProcess]) -> str:
 
 def _let_pass(stress: Stress, seconds: float) -> None:
     """Time with the load going on: the fault is how long it lasts."""
-    import time
-
     time.sleep(seconds)
     stress.load.check_alive()

@@ -25,6 +25,8 @@ PADDING = b"." * 100
 # A record stays undecided for no longer, so that a history has an end.
 DELIVERY_TIMEOUT_MS = 120_000
 # Clients retry soon: what is measured is the cluster, not their patience.
+# A broker that stands still holds an answer back for as long as the client waits for it.
+ANSWER_TIMEOUT_MS = 3000
 QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 
 
@@ -140,6 +142,8 @@ class LibrdkafkaProducing(_Producing):
                 "acks": "all",
                 "linger.ms": 2,
                 "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "socket.timeout.ms": ANSWER_TIMEOUT_MS,
+                "request.timeout.ms": ANSWER_TIMEOUT_MS - 500,
                 "retry.backoff.max.ms": 100,
                 "topic.metadata.refresh.fast.interval.ms": 50,
                 "error_cb": lambda error: errors.add(f"librdkafka: {error.name()}"),
@@ -194,6 +198,7 @@ class OwnProducing(_Producing):
     def _open(self) -> None:
         config = {**QUICK, "retry.backoff.max.ms": 100, "linger.ms": 2}
         config["delivery.timeout.ms"] = DELIVERY_TIMEOUT_MS
+        config["request.timeout.ms"] = ANSWER_TIMEOUT_MS
         self._client = Client(self._bootstrap, **config)
         self._producer = self._client.producer()
 
@@ -238,6 +243,7 @@ class OwnReading(_Worker):
 
     def _run(self) -> None:
         config = {**QUICK, "retry.backoff.max.ms": 100, "default.api.timeout.ms": 120_000}
+        config["request.timeout.ms"] = ANSWER_TIMEOUT_MS
         with Client(self._bootstrap, **config) as client:
             ranges = {(self._options.topic, each.partition): (0, None) for each in self.runs}
             with client.stream(ranges) as stream:
@@ -267,6 +273,7 @@ class GroupReading(_Worker):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": 6000,
+                "socket.timeout.ms": ANSWER_TIMEOUT_MS,
                 "heartbeat.interval.ms": 500,
                 "topic.metadata.refresh.fast.interval.ms": 50,
                 "fetch.error.backoff.ms": 20,

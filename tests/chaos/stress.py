@@ -41,17 +41,19 @@ class Stress:
 
     def state(self) -> tuple[dict[int, PartitionView], tuple[int, int]]:
         """All partitions; the controller and its epoch."""
-        view = self.view
-        return view.partitions(TOPIC), view.controller()
+        return (
+            await_that(lambda: self.view.partitions(TOPIC), bool, HEAL_TIMEOUT_S, "partitions"),
+            await_that(self.view.controller, bool, HEAL_TIMEOUT_S, "a controller"),
+        )
 
     def leader(self) -> NodeProcess:
         """The leader of a partition by chance."""
-        found = self.view.partitions(TOPIC)
+        found, _ = self.state()
         return self.cluster.node(self.rng.choice(list(found.values())).leader)
 
     def controller(self) -> NodeProcess:
         """The node whose controller is active."""
-        return self.cluster.node(self.view.controller()[0])
+        return self.cluster.node(self.state()[1][0])
 
     def any_broker(self) -> NodeProcess:
         """A broker by chance."""
@@ -102,7 +104,7 @@ class Stress:
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=10_000)
 
         def elect() -> int:
-            return int(self.view.ask(self.view.answering()[0], request, 2).error_code)
+            return int(self.view.order(request, 2).error_code)
 
         await_that(elect, lambda code: code == ErrorCode.NONE, HEAL_TIMEOUT_S, "preferred leaders")
 
@@ -114,12 +116,13 @@ def make_topic(cluster: ClusterProcess, partitions: int, min_isr: int = 2) -> No
         name=TOPIC,
         num_partitions=partitions,
         replication_factor=min(3, len(cluster.brokers)),
+        assignments=[],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     request = CreateTopicsRequest(topics=[new], timeout_ms=10_000, validate_only=False)
     view = ClusterView(cluster)
     everybody = {node.node_id for node in cluster.brokers}
     await_that(view.live_brokers, lambda found: found == everybody, HEAL_TIMEOUT_S, "all brokers")
-    answer = view.ask(view.answering()[0], request, 7).topics[0]
+    answer = view.order(request, 7).topics[0]
     assert answer.error_code == ErrorCode.NONE, (answer.error_code, answer.error_message)
     await_that(lambda: view.has_topic(TOPIC, partitions), bool, HEAL_TIMEOUT_S, "the new topic")

@@ -39,11 +39,13 @@ COMMANDS = {
     "{n} brokers": "start that many processes, brokers and controllers",
     "{n} brokers {m_n} controllers": "start brokers 1, 2... and controllers 101, 102...",
     "setting {word} = {rest}": "a broker key, before the brokers start",
+    "disk of {n} MB for broker {m_n}": "data on a small file system; before the brokers start",
     "relays": "nodes reach each other through relays; before the brokers start",
     "records may be lost": "the story is about a loss: acknowledged records need not survive",
     "topic {topic} replicas {ids}": "make a topic with one partition, placed there",
     "topic {topic} replicas {ids} min-isr {n}": "the same, with min.insync.replicas",
     "topic {topic} replicas {ids} with {keys}": "the same, with other configs",
+    "topic {topic} replicas {ids} min-isr {n} while nodes are down": "with fewer in sync",
     # What clients do.
     "produce {topic} {n}": "send records with acks=all: all must be acknowledged",
     "produce {topic} {n} acks {acks}": "the same with other acks",
@@ -63,6 +65,9 @@ COMMANDS = {
     "pause {node}": "SIGSTOP",
     "resume {node}": "SIGCONT",
     "wipe {node}": "delete all it has stored; it must be down",
+    "fill disk of {node}": "until nothing can be written",
+    "free disk of {node}": "there is room again",
+    "expect {node} down": "it has ended by itself",
     "{node} loses the last {n} records of {topic}": "as a loss of power takes them; while down",
     # What happens to links; they need relays.
     "cut {who} from {b_who}": "connections end, new ones too",

@@ -27,6 +27,7 @@ from chaos.checker import Verdict, check
 from chaos.cluster_view import ClusterView, PartitionView, await_that
 from chaos.history import PartitionLog
 from chaos.relays import Relays
+from chaos.small_disk import SmallDisk
 from jvm.kafka_node import KafkaNode
 from scenario.actors import Actors
 from scenario.language import Step, Story, numbers, pairs
@@ -67,6 +68,9 @@ class Stage:
         self._actors: Actors | None = None
         self._topics: list[str] = []
         self._may_lose = False
+        # Megabytes by broker, until there are brokers; then their disks.
+        self._disk_sizes: dict[int, int] = {}
+        self._disks: dict[int, SmallDisk] = {}
         # Who "it" is.
         self._last: list[NodeProcess] = []
         self._within_s = 0.0
@@ -100,6 +104,8 @@ class Stage:
             self._actors.close()
         if self._cluster is not None:
             self._cluster.close()
+        for disk in self._disks.values():
+            disk.close()
         if self._relays is not None:
             self._relays.close()
 
@@ -145,6 +151,8 @@ class Stage:
         if self._relays is not None:
             nodes = self._cluster.nodes
             self._relays.pids = lambda: {i: n.pid for i, n in nodes.items() if n.is_running}
+        for number, size_mb in self._disk_sizes.items():
+            self._disks[number] = SmallDisk(self._cluster.node(number), size_mb)
         self._cluster.start()
         self._actors = Actors(self._cluster.bootstrap, self._patience)
         everybody = {node.node_id for node in self._cluster.brokers}
@@ -153,6 +161,10 @@ class Stage:
     def setting(self, word: str, rest: str) -> None:
         assert self._cluster is None, "settings come before the brokers"
         self._settings[word] = rest
+
+    def small_disk(self, n: str, m_n: str) -> None:
+        assert self._cluster is None, "disks come before the brokers"
+        self._disk_sizes[int(m_n)] = int(n)
 
     def make_relays(self) -> None:
         assert self._cluster is None, "relays come before the brokers"
@@ -174,14 +186,20 @@ class Stage:
             configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
         )
         request = CreateTopicsRequest(topics=[new], timeout_ms=10_000, validate_only=False)
-        answer = self.view.ask(self.view.answering()[0], request, 7).topics[0]
+        answer = self.view.order(request, 7).topics[0]
         assert answer.error_code == ErrorCode.NONE, (answer.error_code, answer.error_message)
-        isr = tuple(sorted(numbers(ids)))
+        up = {node.node_id for node in self.cluster.brokers if node.is_running}
+        isr = tuple(sorted(up.intersection(numbers(ids))))
         await_that(
             lambda: self.view.partition(topic), lambda found: found.isr == isr, 20, "the new topic"
         )
         await_that(lambda: self.view.has_topic(topic, 1), bool, 20, "the new topic everywhere")
         self._topics.append(topic)
+
+    def topic_anyway(self, topic: str, ids: str, n: str) -> None:
+        """A cluster that has lost its controller a moment ago is asked again."""
+        self._await(self.view.controller, lambda _: True, "a controller")
+        self.topic(topic, ids, n)
 
     # Clients
 
@@ -278,6 +296,20 @@ class Stage:
         for each in self._nodes(node):
             each.wipe()
 
+    def fill_disk(self, node: str) -> None:
+        for each in self._nodes(node):
+            self._disks[each.node_id].fill()
+
+    def free_disk(self, node: str) -> None:
+        for each in self._nodes(node):
+            self._disks[each.node_id].free()
+
+    def expect_down(self, node: str) -> None:
+        for each in self._nodes(node):
+            self._await(
+                lambda each=each: each.is_running, lambda runs: not runs, f"the end of {node}"
+            )
+
     def lose(self, node: str, n: str, topic: str) -> None:
         for each in self._nodes(node):
             assert not each.is_running, "only a node that is down loses what it had not synced"
@@ -346,7 +378,7 @@ class Stage:
         """An operator tries again while there is no controller to do it."""
         retried = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
         return self._await(
-            lambda: self.view.ask(self.view.answering()[0], request, version),
+            lambda: self.view.order(request, version),
             lambda answer: answer.error_code not in retried,
             type(request).__name__,
         )
@@ -445,11 +477,13 @@ _METHODS: dict[str, Callable[..., None]] = {
     "{n} brokers": Stage.start_brokers,
     "{n} brokers {m_n} controllers": Stage.start_brokers,
     "setting {word} = {rest}": Stage.setting,
+    "disk of {n} MB for broker {m_n}": Stage.small_disk,
     "relays": Stage.make_relays,
     "records may be lost": Stage.may_lose,
     "topic {topic} replicas {ids}": Stage.topic,
     "topic {topic} replicas {ids} min-isr {n}": Stage.topic,
     "topic {topic} replicas {ids} with {keys}": Stage.topic,
+    "topic {topic} replicas {ids} min-isr {n} while nodes are down": Stage.topic_anyway,
     "produce {topic} {n}": Stage.produce,
     "produce {topic} {n} acks {acks}": Stage.produce,
     "produce {topic} {n} acks {acks} fails": Stage.produce_fails,
@@ -467,6 +501,9 @@ _METHODS: dict[str, Callable[..., None]] = {
     "pause {node}": Stage.pause,
     "resume {node}": Stage.resume,
     "wipe {node}": Stage.wipe,
+    "fill disk of {node}": Stage.fill_disk,
+    "free disk of {node}": Stage.free_disk,
+    "expect {node} down": Stage.expect_down,
     "{node} loses the last {n} records of {topic}": Stage.lose,
     "cut {who} from {b_who}": Stage.cut,
     "stall {who} from {b_who}": Stage.stall,

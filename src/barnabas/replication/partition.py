@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.metadata.partition_registration import RECOVERED
 from barnabas.replication.follower_side import FollowerSide
 from barnabas.replication.isr import IsrState
 from barnabas.replication.leader_side import LeaderSide
@@ -39,6 +40,9 @@ class Partition(LeaderSide, FollowerSide):
         assert set(registration.isr) <= set(registration.replicas), "IsrSubsetOfReplicas"
         was_leader = self.is_leader
         self._take_assignment(registration)
+        # After an unclean election there is nothing more to recover than opening the log did: to
+        # lead is to have recovered, which the next proposal says (as Kafka's brokers do).
+        self.leader_recovery_state = RECOVERED
         self.isr_state = IsrState.committed(registration.isr)
         others = [each for each in registration.replicas if each != self._settings.node_id]
         kept = self.remote_replicas

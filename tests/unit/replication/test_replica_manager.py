@@ -295,6 +295,16 @@ def test_a_follower_that_has_all_that_is_committed_joins_the_isr(three) -> None:
     assert three.manager.metrics.isr_expands == 1
 
 
+def test_a_leader_by_unclean_election_says_with_its_next_proposal_that_it_has_recovered(
+    three,
+) -> None:
+    three.change(isr=[1], leader=1, leader_recovery_state=1)
+    three.follow(3, 0)
+    ((proposal, _),) = three.sender.sent
+    assert proposal.broker_ids == (1, 3)
+    assert proposal.leader_recovery_state == 0
+
+
 def test_a_fenced_follower_does_not_join(three) -> None:
     three.change(isr=[1, 2])
     fenced = dict(three.image.brokers)

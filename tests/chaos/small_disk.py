@@ -1,0 +1,69 @@
+"""A small file system for one node, which a test fills and empties; where mounting is allowed.
+
+Elsewhere a limit of the process's file sizes stands for the full disk: files cannot grow either.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+from barnabas.testing.node_process import NodeProcess
+
+# Room that the limit of file sizes leaves.
+ROOM_BYTES = 32 * 1024
+_PIECE = bytes(64 * 1024)
+
+
+class SmallDisk:
+    """A tmpfs of its own below a node's directory.
+
+    Args:
+        node: not started yet; its data goes there.
+        size_mb: how much it holds.
+    """
+
+    def __init__(self, node: NodeProcess, size_mb: int) -> None:
+        self._node = node
+        self._root = node.directory / "disk"
+        self._root.mkdir(parents=True)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", str(self._root)],
+            capture_output=True,
+            check=False,
+        )
+        self.is_mounted = done.returncode == 0
+        node.data_directory = self._root / "data"
+        node.settings["log.dirs"] = str(node.data_directory)
+
+    def fill(self) -> None:
+        """Take all room there is; the node runs."""
+        if not self.is_mounted:
+            limit_file_sizes(self._node)
+            return
+        with (self._root / "filler").open("wb", buffering=0) as filler:
+            for size in (len(_PIECE), 512):
+                try:
+                    while True:
+                        filler.write(_PIECE[:size])
+                        os.fsync(filler.fileno())
+                except OSError:
+                    continue
+
+    def free(self) -> None:
+        """Give the room back. The limit of a process ends with it."""
+        (self._root / "filler").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Unmount; the node must have ended."""
+        if self.is_mounted:
+            subprocess.run(["umount", str(self._root)], capture_output=True, check=False)
+
+
+def limit_file_sizes(node: NodeProcess) -> None:
+    """Let a process's files grow no more than a little over its largest log."""
+    logs = Path(node.data_directory).glob("*/*.log")
+    limit = max((path.stat().st_size for path in logs), default=0) + ROOM_BYTES
+    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (limit, limit))
