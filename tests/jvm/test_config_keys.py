@@ -22,6 +22,7 @@ NOT_IN_KAFKA = {
     "barnabas.client.telemetry",
     "barnabas.log.format",
     "barnabas.log.level",
+    "cluster.id",
     "log.message.downconversion.enable",
     "message.downconversion.enable",
     "metrics.listener",
@@ -42,6 +43,7 @@ NARROWER = {
     "controller.quorum.election.timeout.ms",
     "controller.quorum.fetch.timeout.ms",
     "controller.quorum.request.timeout.ms",
+    "controller.quorum.retry.backoff.ms",
     "log.cleaner.threads",
     "max.connection.creation.rate",
 }

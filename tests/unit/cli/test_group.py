@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from barnabas.cli.group import COMMANDS, group
 
-# One prints an address, the other a script: there is nothing to put into JSON.
-WITHOUT_JSON = {"start", "completion"}
+# They print addresses, or a script: there is nothing to put into JSON.
+WITHOUT_JSON = {"start", "cluster start", "completion"}
 
 
 def leaves(command: click.Command, words: tuple[str, ...], above: click.Context | None) -> Iterator:
