@@ -47,6 +47,8 @@ class Load:
         self._producer = Producer(
             {
                 "bootstrap.servers": address,
+                # A broker that is gone is what this is about: not worth a line each time.
+                "log_level": 0,
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "batch.num.messages": 50,
@@ -113,6 +115,8 @@ class Reader:
         consumer = Consumer(
             {
                 "bootstrap.servers": self._address,
+                # A broker that is gone is what this is about: not worth a line each time.
+                "log_level": 0,
                 "group.id": GROUP,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -70,3 +71,12 @@ def test_every_kip_that_the_code_names_has_its_row() -> None:
             named.setdefault(number, path.relative_to(ROOT).as_posix())
     assert named
     assert not {number: where for number, where in named.items() if number not in listed}
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["spark"], *extras["delta"]]
+    names = {re.split(r"[\[<>=]", each)[0] for each in wanted} - {"barnabas"}
+    reasons = (ROOT / "ARCHITECTURE.md").read_text().partition("**Dependencies**")[2]
+    assert not sorted(name for name in names if f"`{name}" not in reasons)
