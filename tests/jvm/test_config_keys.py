@@ -23,6 +23,7 @@ NOT_IN_KAFKA = {
     "barnabas.log.format",
     "barnabas.log.level",
     "cluster.id",
+    "cluster.standalone",
     "log.message.downconversion.enable",
     "message.downconversion.enable",
     "metrics.listener",

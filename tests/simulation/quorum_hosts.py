@@ -31,6 +31,7 @@ from barnabas.raft.config import RaftConfig
 from barnabas.raft.errors import NotLeaderError, RaftError
 from barnabas.raft.opening import RaftOpening, open_raft
 from barnabas.raft.rpc import RaftRpc
+from barnabas.sim.executor import SimExecutor
 from barnabas.sim.world import SimHost, SimWorld
 from barnabas.storage.doors import LogDoors
 from barnabas.storage.read_result import FetchIsolation
@@ -261,6 +262,12 @@ class QuorumHosts:
         host.disk.sync_directory("/")
         replica = self.replicas[node_id] = self.replica_class(self, self.config(node_id))
         return replica
+
+    def slow_disk(self, node_id: int, delay_max_ms: int) -> None:
+        """Let syncs take up to so long, until the process dies."""
+        executor = self.host(node_id).runtime.executor
+        assert isinstance(executor, SimExecutor)
+        executor.delay_max_ms = delay_max_ms
 
     def kill(self, node_id: int) -> None:
         self.replicas[node_id] = None

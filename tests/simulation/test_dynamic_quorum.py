@@ -297,6 +297,7 @@ def storm(hosts: DynamicHosts, rounds: int) -> None:
             hosts.append()
         node_id = hosts.ids[rng.randint(0, len(hosts.ids) - 1)]
         is_up = hosts.replicas[node_id] is not None
+        hosts.slow_disk(node_id, rng.randint(1, 300))
         match rng.randint(0, 11):
             case 0 if is_up:
                 hosts.kill(node_id)
@@ -313,6 +314,8 @@ def storm(hosts: DynamicHosts, rounds: int) -> None:
         hosts.check()
     network.heal()
     network.weather = NetworkWeather()
+    for node_id in hosts.ids:
+        hosts.slow_disk(node_id, 5)
     hosts.start_all()
 
 

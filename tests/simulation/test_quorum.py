@@ -160,6 +160,7 @@ def storm(hosts: QuorumHosts, rounds: int) -> None:
             hosts.append()
         node_id = hosts.ids[rng.randint(0, len(hosts.ids) - 1)]
         is_up = hosts.replicas[node_id] is not None
+        hosts.slow_disk(node_id, rng.randint(1, 300))
         match rng.randint(0, 8):
             case 0 if is_up:
                 hosts.kill(node_id)
@@ -182,6 +183,8 @@ def storm(hosts: QuorumHosts, rounds: int) -> None:
         hosts.check()
     network.heal()
     network.weather = NetworkWeather()
+    for node_id in hosts.ids:
+        hosts.slow_disk(node_id, 5)
     hosts.start_all()
 
 

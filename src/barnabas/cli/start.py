@@ -16,6 +16,7 @@ Examples:
   barnabas start server.properties --set num.partitions=3
   barnabas start --metrics 127.0.0.1:9308 --log-format json
   barnabas start --set log.retention.hours=24 --set auto.create.topics.enable=false
+  barnabas start node-1.properties --set cluster.id=MkU3OEVBNTcwNTJENDM2Qg
 
 \b
 Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start or run,
@@ -68,7 +69,8 @@ def start(
     log_format: str | None,
     log_level: str | None,
 ) -> None:
-    """Run one broker, which is its own controller, until SIGTERM or SIGINT.
+    """Run one node until SIGTERM or SIGINT: a broker that is its own controller, unless the file
+    says that it is one of a cluster.
 
     Prints one line "ready HOST:PORT" on standard output once it answers, and a second one
     "metrics HOST:PORT" with --metrics; the log goes to standard error. Keys and defaults are

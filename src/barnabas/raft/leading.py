@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # An observer that has not fetched for so long is forgotten.
 _OBSERVER_SESSION_MS = 300_000
+# Whoever fetches counts as an observer: there is a limit to how many are remembered.
+_OBSERVERS_MAX = 10_000
 
 
 class Leading:
@@ -143,6 +145,9 @@ class Leading:
         )
 
     def _note_fetch(self, now_ms: float, role: Leader, request: FetchRequest) -> None:
+        if request.source.id < 0:
+            # Nobody's replica; Apache Kafka lets it read too.
+            return
         state = self.state_of(role, request.source)
         log_end = self._replica.log.end_offset
         if request.fetch_offset >= log_end:
@@ -157,7 +162,10 @@ class Leading:
         """What is known of a replica that fetches: of a voter, or of an observer."""
         if key.id in role.voters and self._replica.voters.is_voter(key):
             return role.voters[key.id]
-        return role.observers.setdefault(key, ReplicaState(key))
+        observers = role.observers
+        if key not in observers and len(observers) >= _OBSERVERS_MAX:
+            del observers[min(observers, key=lambda each: observers[each].last_fetch_ms)]
+        return observers.setdefault(key, ReplicaState(key))
 
     def _forget_silent_observers(self, now_ms: float, role: Leader) -> None:
         """Who has not fetched for minutes is gone."""
@@ -170,7 +178,8 @@ class Leading:
         replica = self._replica
         error = self.check_leader_only(request.epoch)
         role = replica.role
-        if error is ErrorCode.NONE and isinstance(role, Leader):
+        is_replica = request.source.id >= 0
+        if error is ErrorCode.NONE and isinstance(role, Leader) and is_replica:
             self.state_of(role, request.source).last_fetch_ms = now_ms
         replica.answer(request, FetchSnapshotResponse(error=error, snapshot_id=request.snapshot_id))
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BROKER, CONTROLLER = "broker", "controller"
 _VOTERS, _BOOTSTRAP = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
 _CLUSTER_ID = "cluster.id"
+_STANDALONE = "cluster.standalone"
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
@@ -38,6 +39,8 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     controller_listeners: tuple[str, ...]
     # What an empty directory is formatted for; None where a lone node may choose.
     cluster_id: str | None
+    # Whether it is formatted as the first voter of a dynamic quorum.
+    is_standalone: bool = False
 
     @property
     def is_alone(self) -> bool:
@@ -63,6 +66,7 @@ def cluster_settings(config: ParsedConfig) -> ClusterSettings:
             name.upper() for name in config.strings("controller.listener.names")
         ),
         cluster_id=_cluster_id(config),
+        is_standalone=config.boolean(_STANDALONE),
     )
     _check_voters(config, settings)
     return settings
@@ -105,6 +109,9 @@ def _cluster_id(config: ParsedConfig) -> str | None:
 
 def _check_voters(config: ParsedConfig, settings: ClusterSettings) -> None:
     node_id, voters = settings.node_id, settings.voters
+    if settings.is_standalone and (voters or not settings.is_controller):
+        allowed = f"false, unless the node is a controller and {_VOTERS} is empty"
+        raise ConfigError(_STANDALONE, "true", allowed)
     given = ",".join(config.strings(_VOTERS))
     if voters:
         if settings.bootstrap_servers:

@@ -65,6 +65,13 @@ NODE_KEYS = [
         None,
         "The cluster that an empty data directory is formatted for; a lone node chooses one.",
     ),
+    ConfigKey(
+        "cluster.standalone",
+        ConfigType.BOOLEAN,
+        False,
+        "Whether an empty data directory is formatted as the first voter of a dynamic quorum"
+        " (Kafka: `kafka-storage format --standalone`).",
+    ),
     ConfigKey("node.id", I, 1, "The number of this node in its cluster.", at_least(0)),
     ConfigKey("broker.rack", S, None, "The rack or zone of this broker."),
     ConfigKey(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.network.channel import ChannelDoors
     from barnabas.raft.transport import RaftTransport
+    from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.loop import Runtime
     from barnabas.server.configuration import Configuration
     from barnabas.server.controller_channel import ControllerAddress
@@ -102,6 +103,7 @@ class SharedServer:
                 self.fail,
                 BOOTSTRAP_FEATURES,
                 self._transport(),
+                self._first_voters(),
             ),
         )
         self.publisher = MetadataPublisher()
@@ -161,6 +163,18 @@ class SharedServer:
         self.cluster.image = image
         if any(resource_type == BROKER for resource_type, _ in delta.config_changes):
             self.dynamic.take(image)
+
+    def _first_voters(self) -> VoterSet | None:
+        """Of a dynamic quorum that begins with this node."""
+        if not self.configuration.cluster.is_standalone:
+            return None
+        # Loaded only where somebody asks for it.
+        from barnabas.raft.replica_key import Address
+        from barnabas.raft.voter_set import Voter, VoterSet
+
+        config = self._raft_config
+        endpoints = tuple((name, Address(*at)) for name, at in config.advertised.items())
+        return VoterSet([Voter(config.key, endpoints)])
 
     def _transport(self) -> RaftTransport | None:
         if self.configuration.cluster.is_alone:

@@ -16,12 +16,13 @@ T = TypeVar("T")
 class SimExecutor:
     """Delays come from the seed, so that answers may overtake each other as with threads."""
 
-    __slots__ = ("_delay_max_ms", "_rng", "_timer")
+    __slots__ = ("_rng", "_timer", "delay_max_ms")
 
     def __init__(self, timer: Timer, rng: Rng, delay_max_ms: float = 5.0) -> None:
         self._timer = timer
         self._rng = rng
-        self._delay_max_ms = delay_max_ms
+        # How slow the disk and the threads are; may be changed at any time.
+        self.delay_max_ms = delay_max_ms
 
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
@@ -40,4 +41,4 @@ class SimExecutor:
         self._timer.call_later(self._delay(), run)
 
     def _delay(self) -> float:
-        return self._rng.random() * self._delay_max_ms
+        return self._rng.random() * self.delay_max_ms

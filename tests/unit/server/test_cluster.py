@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.protocol.api_table import API_ROWS, ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from barnabas.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityDataRequest,
@@ -29,6 +30,8 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.protocol.messages.unregister_controller import UnregisterControllerRequest
 from barnabas.server.handlers.controller_table import CONTROLLER_APIS
 from barnabas.storage.errors import InconsistentDirectoryError
 from unit.server.simulated_cluster import (
@@ -424,3 +427,27 @@ def test_a_broker_that_stops_hands_its_partitions_over_first() -> None:
     assert not stopped
     cluster.until(lambda: bool(stopped))
     assert stopping not in cluster.live_brokers(stayer)
+
+
+def test_static_voters_are_not_changed_and_controllers_at_work_not_forgotten() -> None:
+    cluster = three_nodes()
+    cluster.until(lambda: set(cluster.image(1).controllers) == {1, 2, 3})
+    add = AddRaftVoterRequest(
+        cluster_id=None,
+        timeout_ms=ENOUGH_MS,
+        voter_id=4,
+        voter_directory_id=bytes(15) + b"4",
+        listeners=[Listener(name="CONTROLLER", host="node-4", port=CONTROLLER_PORT)],
+        ack_when_committed=True,
+    )
+    remove = RemoveRaftVoterRequest(
+        cluster_id=None, voter_id=3, voter_directory_id=bytes(15) + b"3"
+    )
+    for node_id in (1, 2, 3):
+        # kraft.version is 0, as static voters have it.
+        assert cluster.ask(node_id, add, 1).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert cluster.ask(node_id, remove, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
+        forget = UnregisterControllerRequest(controller_id=9)
+        refused = cluster.ask(node_id, forget, 0)
+        assert refused.error_code != ErrorCode.NONE
+        assert "controller 9" in refused.error_message
