@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from conformance.cli_shell import Shell
+from conformance.raw_client import RawClient
 
 pytestmark = pytest.mark.conformance
 
@@ -38,8 +41,14 @@ def started(shell: Shell) -> Shell:
     return shell
 
 
+def ok(shell: Shell, *words: str) -> str:
+    done = shell.here(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def state(shell: Shell) -> str:
-    done = shell.run("cluster", "status", "--json")
+    done = shell.here("cluster", "status", "--json")
     found = json.loads(done.stdout)
     assert done.returncode == (0 if found["well"] else 1)
     name: str = found["nodes"][0]["state"]
@@ -54,23 +63,23 @@ def pid_of(shell: Shell) -> int:
 
 def test_a_detached_cluster_is_disturbed_and_stopped_from_elsewhere(started: Shell) -> None:
     assert state(started) == "running"
-    started.ok("topics", "create", started.topic)
+    ok(started, "topics", "create", started.topic)
     assert len(started.json("topics", "describe", started.topic)["partitions"]) == 4
-    assert started.ok("cluster", "pause", "1") == "paused node 1\n"
+    assert ok(started, "cluster", "pause", "1") == "paused node 1\n"
     assert state(started) == "paused"
-    assert started.ok("cluster", "resume") == "resumed node 1\n"
+    assert ok(started, "cluster", "resume") == "resumed node 1\n"
     assert state(started) == "running"
-    started.ok("cluster", "kill", "--leader-of", f"{started.topic}:0")
+    ok(started, "cluster", "kill", "--leader-of", f"{started.topic}:0")
     assert state(started) == "killed"
-    again = started.run("cluster", "kill", "1")
+    again = started.here("cluster", "kill", "1")
     assert (again.returncode, again.stderr) == (1, "error: node 1 does not run\n")
-    assert started.ok("cluster", "restart", "1") == "started node 1\n"
+    assert ok(started, "cluster", "restart", "1") == "started node 1\n"
     first = pid_of(started)
-    assert started.ok("cluster", "restart") == "restarted node 1\n"
+    assert ok(started, "cluster", "restart") == "restarted node 1\n"
     assert pid_of(started) != first
-    assert started.ok("cluster", "stop") == "stopped node 1\n"
+    assert ok(started, "cluster", "stop") == "stopped node 1\n"
     assert state(started) == "stopped"
-    assert started.ok("cluster", "stop") == "nothing runs\n"
+    assert ok(started, "cluster", "stop") == "nothing runs\n"
 
 
 def test_a_number_that_stands_for_another_process_is_never_signalled(started: Shell) -> None:
@@ -80,7 +89,7 @@ def test_a_number_that_stands_for_another_process_is_never_signalled(started: Sh
         kept = path.read_text()
         path.write_text(json.dumps({**json.loads(kept), "pid": other.pid}))
         assert state(started) == "died"
-        assert started.run("cluster", "kill", "1").returncode == 1
+        assert started.here("cluster", "kill", "1").returncode == 1
         assert other.poll() is None
         path.write_text(kept)
     finally:
@@ -89,8 +98,8 @@ def test_a_number_that_stands_for_another_process_is_never_signalled(started: Sh
 
 
 def test_a_paused_node_is_stopped_cleanly(started: Shell) -> None:
-    started.ok("cluster", "pause", "1")
-    assert started.ok("cluster", "stop") == "stopped node 1\n"
+    ok(started, "cluster", "pause", "1")
+    assert ok(started, "cluster", "stop") == "stopped node 1\n"
 
 
 def test_in_the_foreground_logs_are_shown_and_a_signal_stops_all(shell: Shell) -> None:
@@ -118,10 +127,10 @@ def test_in_the_foreground_logs_are_shown_and_a_signal_stops_all(shell: Shell) -
 
 
 def test_a_directory_keeps_its_cluster(started: Shell) -> None:
-    done = started.run("cluster", "start", "-n", "3")
+    done = started.here("cluster", "start", "-n", "3")
     assert done.returncode == 2
     assert "holds a cluster with 1" in done.stderr
-    started.ok("cluster", "stop")
+    ok(started, "cluster", "stop")
     before = started.environment["BARNABAS_BOOTSTRAP"]
     assert started.ok("cluster", "start", "--detach") == f"ready {before}\n"
 
@@ -134,11 +143,11 @@ def test_a_node_that_cannot_start_says_why(shell: Shell) -> None:
 
 
 def test_nodes_that_are_not_there_are_named(started: Shell) -> None:
-    done = started.run("cluster", "pause", "7")
+    done = started.here("cluster", "pause", "7")
     assert done.returncode == 2
     assert "there is no node 7; the nodes are 1" in done.stderr
-    assert "name nodes" in started.run("cluster", "kill").stderr
-    elsewhere = started.run("cluster", "status", "-d", "/nowhere")
+    assert "name nodes" in started.here("cluster", "kill").stderr
+    elsewhere = started.here("cluster", "status", "-d", "/nowhere")
     assert elsewhere.returncode == 1
     assert "barnabas cluster start" in elsewhere.stderr
 
@@ -181,3 +190,91 @@ def test_the_end_of_the_terminal_ends_the_cluster(shell: Shell) -> None:
         time.sleep(0.02)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+# Three nodes
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A cluster of three, with a topic."""
+    made = Shell("127.0.0.1:1")
+    made.environment["BARNABAS_CLUSTER"] = str(tmp_path_factory.mktemp("three"))
+    out = made.ok("cluster", "start", "-n", "3", "-p", "0", "--detach")
+    made.environment["BARNABAS_BOOTSTRAP"] = out.removeprefix("ready ").strip()
+    made.ok("topics", "create", made.topic, "-p", "6")
+    made.ok("produce", made.topic, stdin="x\n" * 100)
+    yield made
+    made.run("cluster", "kill", "1", "2", "3")
+
+
+def status(shell: Shell) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(shell.here("cluster", "status", "--json").stdout)
+    return found
+
+
+def await_status(shell: Shell, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    deadline = time.monotonic() + SECONDS
+    while not wanted(found := status(shell)):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    return found
+
+
+def records(shell: Shell) -> int:
+    shown = shell.json("partitions", "show", shell.topic)
+    return sum(each["high_watermark"] for each in shown)
+
+
+def test_three_nodes_replicate_three_times(three: Shell) -> None:
+    found = await_status(three, lambda found: bool(found["well"]))
+    assert [node["roles"] for node in found["nodes"]] == [["broker", "controller"]] * 3
+    shown = three.json("partitions", "show", three.topic)
+    assert {len(each["isr"]) for each in shown} == {3}
+    assert {each["min_insync_replicas"] for each in shown} == {2}
+
+
+def test_a_killed_controller_has_a_successor_and_comes_back(three: Shell) -> None:
+    first = await_status(three, lambda found: bool(found["well"]))["controller"]
+    assert three.here("cluster", "kill", "--controller").stdout == f"killed node {first}\n"
+    found = await_status(three, lambda found: found["controller"] not in (None, first))
+    assert {node["node"]: node["state"] for node in found["nodes"]}[first] == "killed"
+    await_status(three, lambda found: found["offline_partitions"] == 0)
+    assert three.here("cluster", "restart", str(first)).stdout == f"started node {first}\n"
+    await_status(three, lambda found: bool(found["well"]))
+    assert records(three) == 100
+
+
+def test_all_are_restarted_one_by_one(three: Shell) -> None:
+    before = await_status(three, lambda found: bool(found["well"]))
+    done = three.here("cluster", "restart")
+    assert done.stdout == "restarted node 1\nrestarted node 2\nrestarted node 3\n"
+    after = await_status(three, lambda found: bool(found["well"]))
+    pids = [{node["pid"] for node in found["nodes"]} for found in (before, after)]
+    assert not pids[0] & pids[1]
+    assert records(three) == 100
+
+
+def test_voters_of_a_dynamic_quorum_are_removed_and_added(three: Shell) -> None:
+    await_status(three, lambda found: bool(found["well"]))
+    raw = RawClient(three.environment["BARNABAS_BOOTSTRAP"].split(",")[0])
+    update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+    request = UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update])
+    deadline = time.monotonic() + SECONDS
+    # Not before each voter has told its directory.
+    while raw.ask(request, 1).error_code:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    raw.close()
+    known = three.json("quorum", "describe")
+    leaves = next(each for each in known["voters"] if each["node"] != known["leader"])
+    node = str(leaves["node"])
+    removed = three.json("quorum", "remove", node, "--yes")
+    assert leaves["node"] not in removed["voters"]
+    while leaves["node"] not in [
+        each["node"] for each in three.json("quorum", "describe")["observers"]
+    ]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    added = three.json("quorum", "add", node, "--endpoint", leaves["endpoints"][0])
+    assert sorted(added["voters"]) == [1, 2, 3]

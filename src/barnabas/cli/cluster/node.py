@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Node", "NodeError", "NodeState"]
 
 _POLL_S = 0.05
+_SIGNAL_TIMEOUT_S = 5.0
 _LOG_LINES = 15
 
 
@@ -153,11 +154,20 @@ class Node:
 
     def pause(self) -> bool:
         """Have it stand still: its connections stay, it answers nothing."""
-        return self._signal(signal.SIGSTOP, None)
+        return self._signal(signal.SIGSTOP, None) and self._await_paused(wanted=True)
 
     def resume(self) -> bool:
         """Let it go on."""
-        return self._signal(signal.SIGCONT, None)
+        return self._signal(signal.SIGCONT, None) and self._await_paused(wanted=False)
+
+    def _await_paused(self, *, wanted: bool) -> bool:
+        """Wait until the system has done what the signal says; whether it has."""
+        deadline = time.monotonic() + _SIGNAL_TIMEOUT_S
+        while (self.state().name == "paused") is not wanted:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
 
     def await_end(self, deadline: float) -> bool:
         """Wait until its process has ended; whether it has."""
