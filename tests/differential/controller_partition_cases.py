@@ -9,6 +9,7 @@ from barnabas.metadata.partition_registration import (
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
 )
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -199,10 +200,10 @@ def directories_that_fail(scene: Scene) -> None:
         scene.assign(1, scene.directory(1, index % 2), "t", index)
         scene.assign(2, scene.directory(2), "t", index)
     scene.assign(1, scene.directory(1), "t", 0)
-    scene.beat(1, offline=[scene.directory(1)])
-    scene.beat(1, offline=[scene.directory(1)])
+    scene.beat(1, offline_log_dirs=[scene.directory(1)])
+    scene.beat(1, offline_log_dirs=[scene.directory(1)])
     scene.assign(1, scene.directory(1, 1), "u", 0)
-    scene.beat(2, offline=[scene.directory(2), scene.directory(2, 1)])
+    scene.beat(2, offline_log_dirs=[scene.directory(2), scene.directory(2, 1)])
 
 
 @case
@@ -234,12 +235,44 @@ def assignments_to_directories_with_another_meaning(scene: Scene) -> None:
 
 
 @case
+def directories_that_are_cordoned(scene: Scene) -> None:
+    scene.brokers(1, 2, 3, directories=2)
+    scene.beat(1, cordoned_log_dirs=[])
+    scene.beat(1, cordoned_log_dirs=[scene.directory(1)])
+    scene.beat(1, cordoned_log_dirs=[scene.directory(1)])
+    scene.create("one-of-two", [1, 2])
+    scene.beat(1, cordoned_log_dirs=[scene.directory(1, 1), scene.directory(1)])
+    scene.create("both", [1, 2])
+    scene.create("both-behind", [2, 1])
+    scene.step(_placed(scene, "three", 3), 7)
+    scene.create("elsewhere", [2, 3])
+    scene.reassign("elsewhere", [1, 2])
+    scene.reassign("elsewhere", [2, 1])
+    scene.reassign("one-of-two", [1, 3])
+    scene.beat(1, cordoned_log_dirs=[scene.directory(9)])
+    scene.beat(2, cordoned_log_dirs=[scene.directory(2), scene.directory(2, 1)])
+    scene.beat(1, cordoned_log_dirs=[])
+    scene.create("again", [1, 3])
+
+
+@case
 def an_assignment_while_replicas_are_eligible(scene: Scene) -> None:
     scene.brokers(1, 2, 3, directories=2)
     scene.create("t", [1, 2, 3])
     scene.isr("t", 1, [1])
     scene.assign(1, scene.directory(1), "t", 0)
     scene.assign(2, scene.directory(2), "t", 0)
+
+
+def _placed(scene: Scene, name: str, factor: int) -> Callable[[object], CreateTopicsRequest]:
+    topic = CreatableTopic(
+        name=scene.topic(name),
+        num_partitions=1,
+        replication_factor=factor,
+        assignments=[],
+        configs=[],
+    )
+    return lambda _: CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
 
 
 def _list(scene: Scene, name: str) -> Callable[[object], ListPartitionReassignmentsRequest]:

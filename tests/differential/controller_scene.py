@@ -254,10 +254,15 @@ class Scene:
         offset: int | Callable[[ControllerSide], int] = CAUGHT_UP,
         fence: bool = False,
         shut_down: bool = False,
-        offline: Sequence[bytes] = (),
         epoch: int | None = None,
+        **directories: Sequence[bytes],
     ) -> tuple[Any, ...]:
-        """A broker says that it lives."""
+        """A broker says that it lives.
+
+        Args:
+            directories: `offline_log_dirs`, `cordoned_log_dirs`.
+        """
+        given = {name: list(value) for name, value in directories.items()}
         return self.step(
             lambda side: BrokerHeartbeatRequest(
                 broker_id=self.id(broker),
@@ -265,9 +270,9 @@ class Scene:
                 current_metadata_offset=offset(side) if callable(offset) else offset,
                 want_fence=fence,
                 want_shut_down=shut_down,
-                offline_log_dirs=list(offline),
+                **given,
             ),
-            1,
+            2 if "cordoned_log_dirs" in given else 1,
         )
 
     def brokers(self, *brokers: int, directories: int = 1) -> None:

@@ -44,7 +44,7 @@ class NewPartitions:
         brokers = [
             UsableBroker(broker.id, broker.rack, broker.fenced)
             for broker in self._image.brokers.values()
-            if not broker.in_controlled_shutdown
+            if not broker.in_controlled_shutdown and not broker.is_cordoned
         ]
         return placer.place(PlacementSpec(count, factor), brokers)
 
@@ -82,8 +82,11 @@ class NewPartitions:
         if len(set(replicas)) != len(replicas):
             return f"a broker is named twice in replicas {list(replicas)}"
         for broker_id in replicas:
-            if broker_id not in self._image.brokers:
+            broker = self._image.brokers.get(broker_id)
+            if broker is None:
                 return f"broker {broker_id} is not registered"
+            if broker.is_cordoned:
+                return f"all directories of broker {broker_id} are cordoned"
         return None
 
     def _problem_of(self, replicas: Sequence[int], replication_factor: int | None) -> str | None:

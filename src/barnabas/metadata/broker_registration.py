@@ -107,6 +107,12 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
         """Whether it gives its leaderships away, and waits to be let go."""
         return self.in_controlled_shutdown and not self.fenced
 
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether all its directories take no new partitions (KIP-1066)."""
+        cordoned = self.cordoned_directories
+        return bool(cordoned) and set(self.directories).issubset(cordoned or ())
+
     def has_online(self, directory: bytes) -> bool:
         """Whether what is assigned to that directory can be used (KIP-858)."""
         if directory == DIRECTORY_LOST:

@@ -6,10 +6,15 @@ from collections import Counter
 
 import pytest
 
+from barnabas.controller.new_partitions import NewPartitions
 from barnabas.controller.placement import PlacementSpec, StripedPlacer, UsableBroker
 from barnabas.controller.result import Refusal
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.broker_registration_change_record import (
+    BrokerRegistrationChangeRecord,
+)
 from barnabas.runtime.rng import SeededRng
+from unit.metadata.clusters import directory, image_of, three_brokers
 
 
 def brokers(*ids: int, fenced: tuple[int, ...] = ()) -> list[UsableBroker]:
@@ -87,3 +92,18 @@ def test_every_number_of_brokers_racks_and_replicas_is_placed() -> None:
         placed = StripedPlacer(rng).place(PlacementSpec(rng.randint(1, 30), factor), usable)
         live = {each.id for each in usable if not each.fenced}
         assert all(len(set(each)) == factor and each[0] in live for each in placed)
+
+
+def test_brokers_that_leave_or_are_cordoned_get_nothing_new() -> None:
+    leaving = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, in_controlled_shutdown=1)
+    cordoned = BrokerRegistrationChangeRecord(
+        broker_id=2, broker_epoch=5, cordoned_log_dirs=[directory(2)]
+    )
+    new = NewPartitions(image_of(leaving, cordoned, base=three_brokers()))
+    assert new.place(StripedPlacer(SeededRng(1)), 4, 1) == [[3]] * 4
+    with pytest.raises(Refusal) as caught:
+        new.place(StripedPlacer(SeededRng(1)), 1, 2)
+    assert caught.value.error_code is ErrorCode.INVALID_REPLICATION_FACTOR
+    with pytest.raises(Refusal) as caught:
+        new.check_assignments([[3, 2]], None)
+    assert caught.value.error_code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
