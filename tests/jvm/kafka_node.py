@@ -29,6 +29,8 @@ class KafkaNode(NodeProcess):
     format_options: tuple[str, ...] = ()
     start_timeout_s = 90.0
     stop_timeout_s = 30.0
+    # More words for the tool that formats: feature levels, for instance.
+    format_words: tuple[str, ...] = ()
 
     def __init__(self, options: NodeOptions, settings: Mapping[str, str]) -> None:
         super().__init__(options, settings)
@@ -59,7 +61,7 @@ class KafkaNode(NodeProcess):
         words += self.format_options
         with self.log_file.open("ab") as log:
             subprocess.run(
-                [*self._java, *words, "-c", str(self.properties_file)],
+                [*self._java, *words, "-c", str(self.properties_file), *self.format_words],
                 stdout=log,
                 stderr=log,
                 check=True,

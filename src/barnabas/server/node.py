@@ -164,7 +164,10 @@ class Node:
         shared, cluster = self.shared, self._configuration.cluster
         others = {voter: at for voter, at in cluster.voters.items() if voter != cluster.node_id}
         self._waiting = QuorumWait(
-            shared.channel_doors, others, lambda: shared.quorum.leader_and_epoch.leader_id >= 0
+            shared.channel_doors,
+            others,
+            lambda: shared.quorum.leader_and_epoch.leader_id >= 0,
+            is_broker=cluster.is_broker,
         )
         if self.broker is None:
             assert self.controller is not None

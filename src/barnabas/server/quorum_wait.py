@@ -29,10 +29,14 @@ class QuorumWait:
         doors: ChannelDoors,
         voters: Mapping[int, tuple[str, int]],
         has_leader: Callable[[], bool],
+        *,
+        is_broker: bool,
     ) -> None:
         """Args:
         voters: the other ones.
+        is_broker: whether the node, beyond a quorum with a leader, needs to be taken in.
         """
+        self._is_broker = is_broker
         self._doors = doors
         self._voters = voters
         self._has_leader = has_leader
@@ -47,6 +51,9 @@ class QuorumWait:
     def _look(self) -> None:
         self._timer = self._doors.timer.call_later(_NEXT_MS, self._look)
         if self._has_leader():
+            if not self._is_broker:
+                self.finish()
+                return
             _log.warning("Waiting for the active controller to take this node in")
             return
         silent: list[str] = []

@@ -248,7 +248,10 @@ class Registration:
             self._on_registered(self.epoch)
 
     def _complain(self, what: str, error: ErrorCode) -> None:
-        if error is not self._last_refusal:
+        if error is ErrorCode.REQUEST_TIMED_OUT:
+            # Nobody refused: no controller was found. `quorum_wait` says so at a start.
+            _log.info("No controller has taken %s in time", what)
+        elif error is not self._last_refusal:
             self._last_refusal = error
             _log.warning("The controller refuses %s: %s", what, error.name)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+_INT_MIN = -(1 << 31)
+
 
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 code units, as a signed 32-bit number."""
@@ -16,4 +18,6 @@ def java_hash(text: str) -> int:
 
 def partition_for(group_id: str, partition_count: int) -> int:
     """The partition of a group, and with it the coordinator: its leader."""
-    return (java_hash(group_id) & 0x7FFF_FFFF) % partition_count
+    value = java_hash(group_id)
+    # Java's absolute value of the least int is itself; Kafka takes 0 for it.
+    return (0 if value == _INT_MIN else abs(value)) % partition_count

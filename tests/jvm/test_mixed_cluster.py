@@ -1,0 +1,101 @@
+"""One cluster of our nodes and Apache Kafka's: brokers of both under the controller of either."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import NodeOptions, NodeProcess
+from jvm.kafka_node import KafkaNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+SECONDS = 60.0
+OURS, KAFKAS, CONTROLLER = 1, 2, 101
+RECORDS = 400
+SETTINGS = {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
+
+
+class PlainKafkaNode(KafkaNode):
+    """Formatted for a cluster without the features that we do not have yet."""
+
+    format_words = tuple(
+        word
+        for name in ("transaction", "group", "share", "streams")
+        for word in ("--feature", f"{name}.version=0")
+    )
+
+
+@pytest.fixture(params=["our controller", "Apache Kafka's controller"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterProcess]:
+    """Broker 1 is ours, broker 2 is Apache Kafka's."""
+    java = {KAFKAS} if request.param == "our controller" else {KAFKAS, CONTROLLER}
+
+    class EitherNode(NodeProcess):
+        """Whichever it has to be."""
+
+        def __new__(cls, options: NodeOptions, settings: Mapping[str, str]) -> NodeProcess:
+            kind = PlainKafkaNode if options.node_id in java else NodeProcess
+            return kind(options, settings)
+
+    with ClusterProcess(2, 1, tmp_path, SETTINGS, node_type=EitherNode) as made:
+        yield made
+
+
+def test_brokers_of_both_kinds_replicate_and_coordinate(cluster: ClusterProcess) -> None:
+    for node in cluster.brokers:
+        # Whoever is asked hands the request to the controller.
+        admin = AdminClient({"bootstrap.servers": node.address})
+        name = f"asked-{node.node_id}"
+        topic = NewTopic(name, 4, 2, config={"min.insync.replicas": "2"})
+        admin.create_topics([topic])[name].result(SECONDS)
+        produce(cluster, name)
+        # Four groups, so that coordinators of both kinds serve some.
+        for number in range(4):
+            assert len(consume(cluster, name, f"group-{node.node_id}-{number}")) == RECORDS
+        found = admin.list_topics(name, SECONDS)
+        assert set(found.brokers) == {OURS, KAFKAS}
+        partitions = found.topics[name].partitions.values()
+        assert {each.leader for each in partitions} == {OURS, KAFKAS}
+        assert all(sorted(each.isrs) == [OURS, KAFKAS] for each in partitions)
+
+
+def produce(cluster: ClusterProcess, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    failed: list[object] = []
+    for number in range(RECORDS):
+        producer.produce(
+            topic,
+            b"%d" % number,
+            partition=number % 4,
+            on_delivery=lambda error, _: error and failed.append(error),
+        )
+    assert producer.flush(SECONDS) == 0
+    assert not failed
+
+
+def consume(cluster: ClusterProcess, topic: str, group: str) -> set[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    values: set[bytes] = set()
+    deadline = time.monotonic() + SECONDS
+    while len(values) < RECORDS:
+        assert time.monotonic() < deadline, (group, len(values), cluster.log())
+        values.update(each.value() for each in consumer.consume(500, 0.5) if not each.error())
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return values
