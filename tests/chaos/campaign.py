@@ -27,6 +27,7 @@ import psutil
 
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.server_process import BrokerStartError
 from chaos.checker import Verdict, check
 from chaos.cluster_view import await_that
 from chaos.faults import FAULTS, Fault
@@ -121,7 +122,7 @@ def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
         started = time.monotonic()
         try:
             _do_faults(stress, options, outcome, tell)
-        except AssertionError as error:
+        except (AssertionError, BrokerStartError) as error:
             outcome.problems.append(f"{error}\n{stress.cluster.log()}")
         outcome.seconds = time.monotonic() - started
         outcome.errors = dict(stress.load.errors.counts.most_common())
@@ -322,7 +323,11 @@ def _commit() -> str:
 
 def _machine() -> str:
     memory = psutil.virtual_memory().total / 2**30
-    return f"{psutil.cpu_count()} cores, {memory:.0f} GiB, Python {sys.version.split()[0]}"
+    load = psutil.getloadavg()[1]
+    return (
+        f"{psutil.cpu_count()} cores, {memory:.0f} GiB, Python {sys.version.split()[0]}, "
+        f"load average {load:.0f} before it began"
+    )
 
 
 def main() -> None:
