@@ -282,6 +282,10 @@ class _Pair:
         receiver = self._outgoing if to_target else self._incoming
         if receiver is None or receiver.transport is None or flow.is_scheduled:
             return
+        if receiver.transport.is_closing():
+            # It ended while its link was stalled: now its sender hears of it.
+            self.abort()
+            return
         if self._link.is_stalled:
             return
         now = self._loop.time()
@@ -297,7 +301,12 @@ class _Pair:
             self._relays.forget(self)
         if flow.held_bytes <= HELD_BYTES_MAX:
             sender = self._incoming if to_target else self._outgoing
-            if sender is not None and sender.transport is not None and not flow.has_ended:
+            if (
+                sender is not None
+                and sender.transport is not None
+                and not flow.has_ended
+                and not sender.transport.is_closing()
+            ):
                 sender.transport.resume_reading()
 
     def _on_due(self, to_target: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -131,6 +132,21 @@ def test_nothing_passes_a_stalled_link_and_everything_after(
     connection.settimeout(TIMEOUT_S)
     relays.heal()
     assert connection.recv(100) == b"held"
+
+
+def test_a_side_that_ends_while_its_link_is_stalled_ends_the_other_when_it_is_healed(
+    relays: Relays, connection: socket.socket, echo: Echo
+) -> None:
+    other = connect(relays.relayed(THERE, "Y", echo.address))
+    assert ask(other, b"also") == b"also"
+    relays.stall(HERE, THERE)
+    connection.sendall(b"held")
+    other.sendall(b"kept")
+    echo.connections[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    echo.connections[0].shutdown(socket.SHUT_RDWR)
+    relays.heal()
+    assert is_ended(connection)
+    assert other.recv(4) == b"kept"
 
 
 def test_a_delayed_link_keeps_the_order(relays: Relays, connection: socket.socket) -> None:
