@@ -12,6 +12,7 @@ import argparse
 import json
 import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -352,6 +353,8 @@ def main() -> None:
         relays=not given.no_relays,
         settings=tuple(tuple(each.split("=", 1)) for each in given.set),
     )
+    # Whoever ends the campaign ends its processes too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="chaos-") as directory:
         outcome = run(options, Path(directory), lambda line: print(line, flush=True))

@@ -87,6 +87,7 @@ class Stress:
         """Every replica is in sync."""
 
         def look() -> list[str]:
+            self.check_alive()
             found = self.view.partitions(TOPIC)
             behind = [
                 f"{number}: leader {each.leader}, isr {each.isr}"

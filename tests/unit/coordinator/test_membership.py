@@ -271,6 +271,22 @@ def test_an_assignment_that_cannot_be_written_has_all_join_again() -> None:
     assert world.group.state is GroupState.PREPARING_REBALANCE
 
 
+def test_who_was_told_that_nothing_is_committed_is_told_nothing_by_a_later_rebalance() -> None:
+    world = MembersWorld((1, 2), group_initial_rebalance_delay_ms=1_000)
+    waiting = [world.join(world.new_id()) for _ in range(2)]
+    world.run_for(2_100)
+    leader = waiting[0].one.leader
+    (follower,) = {each.one.member_id for each in waiting} - {leader}
+    world.follow(1)
+    world.commit(5, group="other")
+    syncing = world.sync(follower, 1)
+    world.run_for(5_010)
+    assert syncing.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.run_for(SESSION_MS)
+    assert leader not in world.group.members
+    assert len(syncing) == 1
+
+
 def test_a_group_that_cannot_be_written_does_not_exist() -> None:
     world = MembersWorld((1, 2), group_initial_rebalance_delay_ms=8_000)
     waiting = world.join(version=3)
@@ -349,6 +365,8 @@ def test_a_group_that_is_not_known_has_no_member_to_leave(world: MembersWorld) -
 
 def test_who_leaves_while_it_waits_is_answered(world: MembersWorld) -> None:
     leader, follower = (each.member_id for each in world.begin(2))
+    world.follow(1)
+    world.commit(5, group="other")
     syncing = world.sync(follower, 1)
     world.leave(follower)
     assert syncing.error == ErrorCode.UNKNOWN_MEMBER_ID

@@ -152,13 +152,17 @@ class MemberRequests:
 class _Once(Generic[R]):
     """An answer that the group gives when it is ready, unless the write that it rests on fails."""
 
-    __slots__ = ("_is_done", "_respond")
+    __slots__ = ("_has_failed", "_is_done", "_respond")
 
     def __init__(self, respond: Callable[[R], None]) -> None:
         self._respond = respond
         self._is_done = False
+        self._has_failed = False
 
     def __call__(self, response: R) -> None:
+        if self._has_failed:
+            # The asker was told; the group did not know, and answers whoever it thinks waits.
+            return
         assert not self._is_done, "a request is answered once"
         self._is_done = True
         self._respond(response)
@@ -167,6 +171,7 @@ class _Once(Generic[R]):
         """The write is done; had it failed, the group may have answered by itself."""
         if error is not ErrorCode.NONE and not self._is_done:
             self(failed)
+            self._has_failed = True
 
 
 def _respond_join(joining: Joining, response: JoinGroupResponse) -> None:
