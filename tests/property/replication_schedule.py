@@ -9,6 +9,7 @@ step the invariants are checked, and in the end all replicas must be the same.
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
 from typing import TYPE_CHECKING, Any
@@ -341,7 +342,11 @@ def live(seed: int) -> Life:
 
 
 if __name__ == "__main__":
+    # What brokers warn of is what is done to them.
+    logging.disable(logging.CRITICAL)
     begin, count = int(sys.argv[1]), int(sys.argv[2])
     for number in range(begin, begin + count):
         live(number)
+        if number % 100 == 99:
+            print(f"up to seed {number}", flush=True)
     print(f"{count} lives from seed {begin} on")

@@ -145,6 +145,7 @@ class BrokerServer:
 
     def leave(self, on_left: Callable[[], None]) -> None:
         """Have the controller give this broker's partitions other leaders, if that is wanted."""
+        self.replicas.begin_controlled_shutdown()
         if self._config.boolean("controlled.shutdown.enable"):
             self.registration.shut_down(on_left)
         else:
