@@ -12,7 +12,7 @@ from barnabas.replication.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from barnabas.waiting.delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition import Partition
@@ -50,6 +50,12 @@ class WaitingPartition(msgspec.Struct):
     data: FetchPartitionData
     # Where the fetch offset lies, from the first read; None if that is unknown.
     position: LogOffsetMetadata | None
+    # Bytes that could be read when it was looked at last.
+    available: int = 0
+    # What the first read gave; it still holds if there were no bytes and nothing has changed.
+    first_result: FetchResult | None = None
+    # Something has changed since.
+    is_stale: bool = False
 
 
 class DelayedFetch(DelayedOperation):
@@ -71,7 +77,14 @@ class DelayedFetch(DelayedOperation):
     without a known position are skipped: their time will come.
     """
 
-    __slots__ = ("_on_done", "_params", "_partitions", "_source")
+    __slots__ = (
+        "_accumulated",
+        "_by_key",
+        "_on_done",
+        "_params",
+        "_partitions",
+        "_source",
+    )
 
     def __init__(
         self,
@@ -85,31 +98,46 @@ class DelayedFetch(DelayedOperation):
         self._partitions = partitions
         self._source = source
         self._on_done = on_done
+        # Nearly always one each.
+        self._by_key: dict[TopicPartition, list[WaitingPartition]] = {}
+        for each in partitions:
+            self._by_key.setdefault(each.topic_partition, []).append(each)
+        # Bytes of all partitions, as each was looked at last.
+        self._accumulated = sum(each.available for each in partitions)
 
     def try_complete(self) -> bool:
-        """Look at the cases A to H."""
-        accumulated = 0
-        for waiting in self._partitions:
-            if waiting.position is None:
-                continue
-            partition = self._source.partition(waiting.topic_partition)
-            if isinstance(partition, ErrorCode):
-                return self.force_complete()  # B, C, D
-            data = waiting.data
-            error = partition.check_access(
-                data.current_leader_epoch, self._params.fetch_only_leader
-            )
-            if error is not ErrorCode.NONE:
-                return self.force_complete()  # A, E, H
-            available = self._available(partition, waiting, waiting.position)
-            if available is _COMPLETE:
-                return self.force_complete()  # F
-            if data.last_fetched_epoch >= 0 and _has_diverged(partition, data):
-                return self.force_complete()  # H
-            accumulated += available
-        if accumulated >= self._params.min_bytes:
-            return self.force_complete()  # G
-        return False
+        """Look at the cases A to H, of every partition."""
+        return any(map(self._is_decided, self._partitions)) and self.force_complete()
+
+    def try_complete_for(self, key: Hashable) -> bool:
+        """Look at the cases A to H, of the one partition that has changed.
+
+        Those of the others were looked at when they changed: a fetch of a thousand partitions would
+        cost a thousand looks else for each record that comes.
+        """
+        waiting = self._by_key[key]  # type: ignore[index]
+        return any(map(self._is_decided, waiting)) and self.force_complete()
+
+    def _is_decided(self, waiting: WaitingPartition) -> bool:
+        """Whether the fetch is complete, as far as this partition tells."""
+        waiting.is_stale = True
+        if waiting.position is None:
+            return False
+        partition = self._source.partition(waiting.topic_partition)
+        if isinstance(partition, ErrorCode):
+            return True  # B, C, D
+        data = waiting.data
+        error = partition.check_access(data.current_leader_epoch, self._params.fetch_only_leader)
+        if error is not ErrorCode.NONE:
+            return True  # A, E, H
+        available = self._available(partition, waiting, waiting.position)
+        if available is _COMPLETE:
+            return True  # F
+        if data.last_fetched_epoch >= 0 and _has_diverged(partition, data):
+            return True  # H
+        self._accumulated += available - waiting.available
+        waiting.available = available
+        return self._accumulated >= self._params.min_bytes  # G
 
     def _available(
         self, partition: Partition, waiting: WaitingPartition, position: LogOffsetMetadata
@@ -137,9 +165,17 @@ class DelayedFetch(DelayedOperation):
         return max(0, min(end.bytes_since(position), waiting.data.max_bytes))
 
     def on_complete(self) -> None:
-        """Read again and answer with what there is."""
-        asked = [(each.topic_id_partition, each.data) for each in self._partitions]
-        self._on_done(self._source.read_again(self._params, asked))
+        """Read again what has changed, or had anything, and answer with what there is."""
+        results: list[tuple[TopicIdPartition, FetchResult] | None] = []
+        asked: list[tuple[TopicIdPartition, FetchPartitionData]] = []
+        for each in self._partitions:
+            if each.is_stale or each.available or each.first_result is None:
+                asked.append((each.topic_id_partition, each.data))
+                results.append(None)
+            else:
+                results.append((each.topic_id_partition, each.first_result))
+        read = iter(self._source.read_again(self._params, asked))
+        self._on_done([next(read) if each is None else each for each in results])
 
     def on_expiration(self) -> None:
         """Followers' and consumers' expirations are counted apart."""

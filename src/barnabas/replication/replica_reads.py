@@ -97,17 +97,44 @@ class ReplicaReads:
         for where, _ in partitions:
             topics[where.topic].fetch_requests += 1
         results = self._read(params, partitions)
+        moved: list[TopicPartition] = []
         if params.is_from_follower:
-            self._take_follower_states(params, partitions, results)
+            moved = self._take_follower_states(params, partitions, results)
         if params.max_wait_ms <= 0 or not partitions or _answers_at_once(params, results):
+            self._wake_all(moved)
             on_done(results)
             return
+        self._park(params, partitions, results, on_done)
+        # Afterwards, since those who are woken may append to what was just read.
+        self._wake_all(moved)
+
+    def _park(
+        self,
+        params: FetchParams,
+        partitions: list[Asked],
+        results: list[Answered],
+        on_done: Callable[[list[Answered]], None],
+    ) -> None:
+        # What a throttle holds back may be there for the second read.
+        may_be_held_back = self._throttle.is_active and params.is_from_follower
         waiting = [
-            WaitingPartition(where, where.topic_partition, data, result.position)
+            WaitingPartition(
+                where,
+                where.topic_partition,
+                data,
+                result.position,
+                len(result.records),
+                result,
+                may_be_held_back,
+            )
             for (where, data), (_, result) in zip(partitions, results, strict=True)
         ]
         operation = DelayedFetch(params, waiting, self, on_done)
-        self._fetches.try_complete_else_watch(operation, [each.topic_partition for each in waiting])
+        keys = [each.topic_partition for each in waiting]
+        if any(each.available for each in waiting):
+            self._fetches.try_complete_else_watch(operation, keys)
+        else:
+            self._fetches.watch(operation, keys)
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
         """The partition if it is online here, else the error for the asker."""
@@ -183,8 +210,12 @@ class ReplicaReads:
 
     def _take_follower_states(
         self, params: FetchParams, partitions: list[Asked], results: list[Answered]
-    ) -> None:
-        """Learn from a follower's fetch how far it is; not from one that has to truncate."""
+    ) -> list[TopicPartition]:
+        """Learn from a follower's fetch how far it is; not from one that has to truncate.
+
+        Returns:
+            Partitions whose high or low watermark moved: who waits for them is to be woken.
+        """
         moved: list[TopicPartition] = []
         low_watermark_awaited = self._deletes.delayed() > 0
         for index, (where, data) in enumerate(partitions):
@@ -200,6 +231,9 @@ class ReplicaReads:
                 self._isr.propose(partition, update.proposal)
             if update.moved:
                 moved.append(partition.topic_partition)
+        return moved
+
+    def _wake_all(self, moved: list[TopicPartition]) -> None:
         for key in moved:
             self._wake(key)
 

@@ -46,6 +46,10 @@ class DelayedOperation(ABC):
     def try_complete(self) -> bool:
         """Look at the condition and, if it holds, `return self.force_complete()`."""
 
+    def try_complete_for(self, key: Hashable) -> bool:  # noqa: ARG002
+        """Something about one of its keys has changed: look, at that alone where that is enough."""
+        return self.try_complete()
+
     @abstractmethod
     def on_complete(self) -> None:
         """Answer. Called once, whether complete or timed out."""

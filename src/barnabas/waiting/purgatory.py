@@ -41,21 +41,31 @@ class Purgatory:
         Returns:
             Whether it is completed; `on_complete` may run before this returns.
         """
-        assert operation._purgatory is None, "an operation waits in one purgatory, once"
         if operation.is_completed or operation.try_complete():
             return True
         if self._shut_down:
             return False
+        self._enter(operation, keys)
+        if operation.try_complete() or operation.is_completed:
+            return True
+        operation._entry = self._wheel.add(operation.delay_ms, operation.expire)
+        return False
+
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        """Let it wait under `keys` without a look: its condition was looked at in this very turn,
+        and nothing has happened since."""
+        if not self._shut_down:
+            self._enter(operation, keys)
+            operation._entry = self._wheel.add(operation.delay_ms, operation.expire)
+
+    def _enter(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        assert operation._purgatory is None, "an operation waits in one purgatory, once"
         operation._purgatory = self
         operation._keys = list(dict.fromkeys(keys))
         for key in operation._keys:
             self._watchers.setdefault(key, {})[operation] = None
         self._watched += len(operation._keys)
         self._delayed += 1
-        if operation.try_complete() or operation.is_completed:
-            return True
-        operation._entry = self._wheel.add(operation.delay_ms, operation.expire)
-        return False
 
     def check_and_complete(self, key: Hashable) -> int:
         """Look at all operations under `key`; returns how many that completed."""
@@ -64,7 +74,8 @@ class Purgatory:
             return 0
         # A copy: completing one takes it out, and may start or complete others.
         return sum(
-            not operation.is_completed and operation.try_complete() for operation in list(watchers)
+            not operation.is_completed and operation.try_complete_for(key)
+            for operation in list(watchers)
         )
 
     def complete_all(self) -> int:
