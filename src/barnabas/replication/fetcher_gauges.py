@@ -34,12 +34,10 @@ def fetcher_families(fetchers: FetcherManager | None) -> Iterator[MetricFamily]:
         )
     for name, value in zip(_NAMES, values, strict=True):
         yield MetricFamily(name, [(_OF_ALL, value)])
-    if fetchers is None:
-        return
     requests: list[tuple[Tags, float]] = []
     received: list[tuple[Tags, float]] = []
     lags: list[tuple[Tags, float]] = []
-    for _, fetcher in fetchers.fetchers():
+    for _, fetcher in () if fetchers is None else fetchers.fetchers():
         tags: Tags = (("clientId", fetcher.name),)
         requests.append((tags, fetcher.requests))
         received.append((tags, fetcher.bytes_fetched))
