@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 # A timer that is late by more means that this process was stopped, or did not get to its loop.
 _STALL_MS = 500.0
+# After so many records the loop serves others first.
+_MANY_RECORDS = 100
 
 
 class Background:
@@ -100,31 +102,25 @@ class Background:
             # What was sent meanwhile is still in the sockets: it will be read before the next look.
             _log.warning("The controller stood still for %d ms; no broker is fenced", stalled_ms)
             self._sessions.renew(self._state.now_ms)
-        self._fence_while(self._brokers.fence_silent, "its session is over")
+        self._brokers.note_silent(self._state.now_ms)
+        self._fence()
         self.watch_sessions()
 
     def broker_lost(self, broker_id: int, broker_epoch: int) -> None:
         """The connection of a broker is gone and no other came: fence it."""
-        self._fence_while(
-            lambda view: self._brokers.fence_lost(view, broker_id, broker_epoch),
-            "its connection is gone",
-        )
+        view = self._state.view()
+        if view is not None:
+            self._brokers.note_lost(view.image, broker_id, broker_epoch)
+            self._fence()
 
-    def _fence_while(
-        self, fence: Callable[[ControllerView], ControllerResult[int | None]], why: str
-    ) -> None:
-        """Fence one broker after the other until there is none left to be fenced."""
-        while (view := self._state.view()) is not None:
-            result = fence(view)
-            if not result.records:
+    def _fence(self) -> None:
+        """Fence the dead: those with few partitions at once, the others over several turns."""
+        while self._brokers.has_dead and (view := self._state.view()) is not None:
+            records = self._brokers.fence_some(view)
+            self._state.append(records)
+            if len(records) > _MANY_RECORDS:
+                self._timer.call_soon(self._fence)
                 return
-            _log.warning(
-                "Broker %s is fenced: %s; %d partitions change",
-                result.response,
-                why,
-                len(result.records) - 1,
-            )
-            self._state.append(result.records)
 
     # -- by time ----------------------------------------------------------------------------------
 

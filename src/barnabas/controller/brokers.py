@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.controller.broker_epochs import check_broker_epoch
@@ -29,6 +30,10 @@ _FENCE = 1
 _UNFENCE = -1
 _SHUTTING_DOWN = 1
 _UNKNOWN_OFFSET = -1
+# Partitions that get other leaders in one turn of the loop: about 10 ms.
+_PARTITIONS_AT_ONCE = 1000
+
+_log = logging.getLogger(__name__)
 
 
 class BrokerControl:
@@ -44,6 +49,8 @@ class BrokerControl:
         self._metadata_offsets: dict[int, int] = {}
         # Last offset that the others have to read before a broker is let go.
         self._shutdown_offsets: dict[int, int] = {}
+        # Who is to be fenced, and why; a broker with many partitions is taken out bit by bit.
+        self._dead: dict[int, str] = {}
         # Offset of a registration that was amended: later than the epoch says.
         self._registered_at: dict[int, int] = {}
 
@@ -54,6 +61,7 @@ class BrokerControl:
         )
         self._metadata_offsets.clear()
         self._registered_at.clear()
+        self._dead.clear()
         # What was to be read is in the log by now, at the latest at its end.
         self._shutdown_offsets = {
             broker.id: image.provenance.offset
@@ -164,32 +172,47 @@ class BrokerControl:
             if not other.fenced and not other.in_controlled_shutdown
         )
 
-    # -- sessions ---------------------------------------------------------------------------------
+    # -- the dead ---------------------------------------------------------------------------------
 
-    def fence_silent(self, view: ControllerView) -> ControllerResult[int | None]:
-        """Fence one broker whose session is over; the response is its id, None if there is none."""
-        for broker_id in self._sessions.expired(view.now_ms):
+    def note_silent(self, now_ms: float) -> None:
+        """Brokers whose sessions are over are to be fenced."""
+        for broker_id in self._sessions.expired(now_ms):
             self._sessions.end(broker_id)
-            broker = view.image.brokers.get(broker_id)
-            if broker is not None and not broker.fenced:
-                return ControllerResult(self._fence(view.image, broker), broker_id)
-        return ControllerResult([], None)
+            self._dead[broker_id] = "its session is over"
 
-    def fence_lost(
-        self, view: ControllerView, broker_id: int, broker_epoch: int
-    ) -> ControllerResult[int | None]:
-        """Fence a broker whose connection is gone; the response is as of `fence_silent`.
+    def note_lost(self, image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
+        """A broker whose connection is gone is to be fenced.
 
         The epoch guards against news of an earlier life.
         """
-        broker = view.image.brokers.get(broker_id)
+        broker = image.brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch or self._sessions.is_own(broker_id):
-            return ControllerResult([], None)
+            return
         # Another process with its id need not wait for the time-out.
         self._sessions.end(broker_id)
-        if broker.fenced:
-            return ControllerResult([], None)
-        return ControllerResult(self._fence(view.image, broker), broker_id)
+        self._dead[broker_id] = "its connection is gone"
+
+    @property
+    def has_dead(self) -> bool:
+        """Whether somebody is to be fenced still."""
+        return bool(self._dead)
+
+    def fence_some(self, view: ControllerView) -> list[VersionedRecord]:
+        """Take the next of the dead out of so many ISRs; fence it when it is out of all.
+
+        Being fenced comes last, so that whoever leads the controllers next can go on from anywhere.
+        """
+        broker_id, why = next(iter(self._dead.items()))
+        broker = view.image.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            del self._dead[broker_id]
+            return []
+        records = self._elections.on_leaving(view.image, broker_id, _PARTITIONS_AT_ONCE)
+        if len(records) < _PARTITIONS_AT_ONCE:
+            _log.warning("Broker %d is fenced: %s", broker_id, why)
+            del self._dead[broker_id]
+            records.append(_change(broker, fenced=_FENCE))
+        return records
 
 
 def _change(broker: BrokerRegistration, fenced: int) -> VersionedRecord:

@@ -28,18 +28,22 @@ class Elections:
     def __init__(self, topic_configs: TopicConfigs) -> None:
         self._topic_configs = topic_configs
 
-    def on_leaving(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
+    def on_leaving(
+        self, image: ClusterImage, broker_id: int, limit: int | None = None
+    ) -> list[VersionedRecord]:
         """The broker is fenced or shuts down: it leaves every ISR, others lead.
 
         Args:
             image: where the broker may still count as live.
             broker_id: who leaves.
+            limit: how many records at most; None for all.
         """
         return self._without(
             image,
             broker_id,
             _in_use(image, broker_id),
             Candidates(image.brokers, leaving=broker_id),
+            limit=limit,
         )
 
     def on_unclean_shutdown(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
@@ -106,6 +110,7 @@ class Elections:
         partitions: Iterable[Located],
         candidates: Candidates,
         unclean_shutdown: frozenset[int] = _NONE,
+        limit: int | None = None,
     ) -> list[VersionedRecord]:
         """Take the broker out of the ISR of each partition, and elect where that is needed."""
         records: list[VersionedRecord] = []
@@ -118,6 +123,8 @@ class Elections:
             change = changed_partition(partition, topic.id, before, target, rules)
             if change is not None:
                 records.append(change)
+                if len(records) == limit:
+                    break
         return records
 
     def _rules(

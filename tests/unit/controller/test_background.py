@@ -13,6 +13,7 @@ from barnabas.protocol.messages.alter_partition import (
     TopicDataRequest,
 )
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
+from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.records.broker_registration_change_record import (
     BrokerRegistrationChangeRecord,
 )
@@ -252,14 +253,41 @@ def test_a_death_that_concerns_many_partitions_is_written_in_several_batches() -
         assert cluster.ask("create_topics", creation(wanted)).topics[0].error_code == 0
     before = len(cluster.recorder.batches)
     cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
-    cluster.settle()
+    assert cluster.world.run_until(lambda: cluster.node.publisher.image.brokers[2].fenced)
     written = cluster.recorder.batches[before:]
-    assert [len(batch) for batch in written] == [10_000, 2_001]
+    sizes = [len([each for each in batch if not isinstance(each, NoOpRecord)]) for batch in written]
+    assert [size for size in sizes if size] == [1_000] * 12 + [1]
     # Last: a controller that takes over in the midst of it goes on from there.
     assert isinstance(written[-1][-1], BrokerRegistrationChangeRecord)
     topics = cluster.node.publisher.image.topics
     leaders = {each.leader for topic in topics for each in topic.partitions.values()}
     assert leaders == {3}
+
+
+def test_without_eligible_replicas_a_death_of_many_lone_partitions_ends_too() -> None:
+    cluster = Cluster(13)
+    wanted = UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(
+                feature="eligible.leader.replicas.version", max_version_level=0, upgrade_type=2
+            )
+        ],
+        timeout_ms=60_000,
+    )
+    assert cluster.ask("update_features", wanted).error_code == ErrorCode.NONE
+    alone = new_topic(
+        "a", partitions=-1, factor=-1, assignments={each: [2] for each in range(2500)}
+    )
+    assert cluster.ask("create_topics", creation(alone)).topics[0].error_code == 0
+    cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
+    publisher = cluster.node.publisher
+    assert cluster.world.run_until(lambda: publisher.image.brokers[2].fenced)
+    (topic,) = publisher.image.topics
+    # Each stays in its ISR of one: it alone has everything.
+    assert {(each.leader, each.isr) for each in topic.partitions.values()} == {(-1, (2,))}
+    cluster.beat(2)
+    (topic,) = publisher.image.topics
+    assert {(each.leader, each.isr) for each in topic.partitions.values()} == {(2, (2,))}
 
 
 def test_one_request_may_not_make_more_records_than_a_batch_has() -> None:
@@ -271,6 +299,8 @@ def test_one_request_may_not_make_more_records_than_a_batch_has() -> None:
         assert cluster.ask("create_topics", creation(wanted)).topics[0].error_code == 0
     cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
     cluster.node.controller.on_broker_lost(3, cluster.epochs[3])
+    brokers = cluster.node.publisher
+    assert cluster.world.run_until(lambda: all(b.fenced for b in brokers.image.brokers.values()))
     # 3 was the last in sync, and stays away.
     cluster.beat(2)
     everything = ElectLeadersRequest(election_type=1, topic_partitions=None, timeout_ms=60_000)

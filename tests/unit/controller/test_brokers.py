@@ -59,6 +59,15 @@ class Cluster:
         self.image = applied(self.image, result.records)
         return result.response, kinds(result.records)
 
+    def fence_dead(self) -> list[tuple[str, int]]:
+        records: list[tuple[str, int]] = []
+        self.control.note_silent(self.now_ms)
+        while self.control.has_dead:
+            made = self.control.fence_some(view_of(self.image, self.now_ms))
+            self.image = applied(self.image, made)
+            records += kinds(made)
+        return records
+
 
 def empty() -> Cluster:
     return Cluster(image_of(feature(), feature("eligible.leader.replicas.version", 1)))
@@ -185,19 +194,21 @@ def test_a_silent_broker_is_fenced_and_the_own_node_never() -> None:
     assert cluster.sessions.next_deadline() == 9000
     cluster.now_ms = 5000
     cluster.beat(5, broker_id=3)
-    result = cluster.control.fence_silent(view_of(cluster.image, 9000))
-    assert result.response == 2
-    assert kinds(result.records) == [
+    cluster.now_ms = 9000
+    assert cluster.fence_dead() == [
         ("PartitionChangeRecord", 2),
         ("BrokerRegistrationChangeRecord", 0),
     ]
-    image = applied(cluster.image, result.records)
-    found = image.topics.partition("a", 0)
+    assert [each.id for each in cluster.image.brokers.values() if each.fenced] == [2]
+    found = cluster.image.topics.partition("a", 0)
     assert found is not None
     assert (found.leader, found.isr) == (3, (3, 1))
-    assert cluster.control.fence_silent(view_of(image, 9000)).records == []
-    assert cluster.control.fence_silent(view_of(image, 14_000)).response == 3
+    assert cluster.fence_dead() == []
+    cluster.now_ms = 14_000
+    assert cluster.fence_dead()
+    assert cluster.image.brokers[3].fenced
     assert cluster.sessions.next_deadline() is None
+    assert not cluster.image.brokers[1].fenced
 
 
 def test_a_broker_that_wants_to_be_fenced_is() -> None:
