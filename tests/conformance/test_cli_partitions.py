@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
+import signal
+import subprocess
 import time
 
 import pytest
@@ -75,6 +80,36 @@ def test_on_a_terminal_the_table_fits_eighty_columns(shell: Shell) -> None:
     lines = ANSI.sub("", shell.on_terminal("quorum", "describe")).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[1].split()[:4] == ["node", "role", "end", "lag"]
+
+
+def test_live_it_is_drawn_again_until_it_is_interrupted(shell: Shell) -> None:
+    ours, theirs = pty.openpty()
+    words = shell.command("partitions", shell.topic, "--live", "--interval", "0.2")
+    sizes = {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "30"}
+    process = subprocess.Popen(
+        words, stdin=theirs, stdout=theirs, stderr=theirs, env={**shell.environment, **sizes}
+    )
+    os.close(theirs)
+    written = b""
+    deadline = time.monotonic() + SECONDS
+    try:
+        while len(re.findall(b"barnabas partitions", written)) < 3:
+            assert time.monotonic() < deadline, written[-2000:]
+            written += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        # The terminal must be read for the process to be able to leave it.
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 65536):
+                written += piece
+        assert process.wait(SECONDS) == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert shell.topic.encode() in written
+    assert b"rec/s" in written
+    assert written.rfind(b"\x1b[?1049l") > written.rfind(b"\x1b[?1049h")
+    assert shell.here("partitions", "--live").returncode == 2, "not on a terminal"
 
 
 def test_only_what_is_not_well_is_shown_and_fails(shell: Shell) -> None:
