@@ -106,6 +106,10 @@ class JointQuorum:
         assert leader is not None
         return leader
 
+    def await_each_leads(self, node_ids: tuple[int, ...]) -> None:
+        """Each is a quorum of its own, and has committed something."""
+        eventually(lambda: all(self.voters(each) == {each} for each in node_ids))
+
     def await_equal_logs(self, longer_than: int = 0) -> None:
         """All that run have the same log, longer than so many bytes."""
 

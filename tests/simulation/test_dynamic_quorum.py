@@ -201,7 +201,7 @@ def test_a_replica_that_does_not_follow_is_not_added() -> None:
 def test_the_last_voter_stays() -> None:
     hosts = DynamicHosts(1, seed=12)
     hosts.settle()
-    assert hosts.done(hosts.remove_voter(1)) is ErrorCode.INVALID_REQUEST
+    assert hosts.done(hosts.remove_voter(1)) is ErrorCode.VOTER_NOT_FOUND
 
 
 def test_static_voters_do_not_change() -> None:

@@ -131,7 +131,7 @@ class ChannelTransport:
             answer = core_response(response, request.token, self._config.listener_name)
         except UnusableResponseError as unusable:
             _log.warning("A request of the quorum was not served: %s", unusable)
-            self._fail(request, False)
+            self._receive(core.RequestFailed(request.token, is_refused=True))
             return
         self._receive(answer)
 

@@ -288,6 +288,8 @@ class RaftCore:
         self._replica.requests.failed(destination, now_ms)
         if isinstance(request, SupportedVersionsRequest):
             self._voter_changes.on_failed()
+        if isinstance(request, FetchSnapshotRequest) and failure.is_refused:
+            self._following.on_snapshot_refused()
         if failure.is_unreachable:
             self._following.on_unreachable(now_ms, destination)
 

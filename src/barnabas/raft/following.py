@@ -281,6 +281,12 @@ class Following:
             fetching.id, response.position, content, fetching.is_complete
         )
 
+    def on_snapshot_refused(self) -> None:
+        """Apache Kafka 4.4 has no other words for a snapshot that is gone: ask for the next."""
+        role = self._replica.role
+        if isinstance(role, Follower) and role.snapshot and not role.snapshot.is_complete:
+            role.snapshot = None
+
     def on_snapshot_installed(self, now_ms: float, snapshot_id: SnapshotId | None) -> None:
         """The log begins at the end of this snapshot now; None: it was damaged and is gone."""
         replica = self._replica

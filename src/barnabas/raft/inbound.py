@@ -375,7 +375,9 @@ def _leader(response: Response, version: int, since: int) -> list[tuple[int, Add
     return [(response.leader_id, response.leader_address)]
 
 
-def refusal(message: Message, error: ErrorCode) -> Message:
+def refusal(
+    message: Message, error: ErrorCode, leader: update_messages.CurrentLeader | None = None
+) -> Message:
     """The response to a request that is not looked into."""
     words = error.message
     match message:
@@ -394,6 +396,9 @@ def refusal(message: Message, error: ErrorCode) -> Message:
         case remove_messages.RemoveRaftVoterRequest():
             return remove_messages.RemoveRaftVoterResponse(error_code=error, error_message=words)
         case update_messages.UpdateRaftVoterRequest():
-            return update_messages.UpdateRaftVoterResponse(error_code=error)
+            answer = update_messages.UpdateRaftVoterResponse(error_code=error)
+            if leader is not None:
+                answer.current_leader = leader
+            return answer
         case _:
             raise AssertionError(f"{type(message).__name__} is no request of the quorum")

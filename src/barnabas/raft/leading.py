@@ -98,10 +98,13 @@ class Leading:
     def on_fetch(self, now_ms: float, request: FetchRequest) -> None:
         """Answer with records, or let it wait for some."""
         replica = self._replica
-        if min(request.fetch_offset, request.last_fetched_epoch, request.epoch) < 0:
+        numbers = (request.fetch_offset, request.last_fetched_epoch, request.max_wait_ms)
+        if min(numbers) < 0:
             replica.refuse_fetch(request, ErrorCode.INVALID_REQUEST)
             return
         error = self.check_leader_only(request.epoch)
+        if error is ErrorCode.NONE and request.last_fetched_epoch > request.epoch:
+            error = ErrorCode.INVALID_REQUEST
         role = replica.role
         if error is not ErrorCode.NONE or not isinstance(role, Leader):
             replica.refuse_fetch(request, error)

@@ -192,6 +192,8 @@ class RequestFailed(msgspec.Struct, frozen=True):
     token: int
     # Whether the other end is gone (refused, reset, closed), and not only slow.
     is_unreachable: bool = False
+    # Whether there was an answer, which says nothing but that there is none.
+    is_refused: bool = False
 
 
 Message = Request | Response | RequestFailed

@@ -298,12 +298,9 @@ class Replica:
         self._out.answers.append((request, completed))
 
     def refuse_fetch(self, request: FetchRequest, error: ErrorCode) -> None:
-        """Answer a fetch with an error."""
+        """Answer a fetch with an error, and no high watermark, as Kafka."""
         start = self.log.start_offset
-        self.answer(
-            request,
-            FetchResponse(error=error, high_watermark=self.high_watermark, log_start_offset=start),
-        )
+        self.answer(request, FetchResponse(error=error, log_start_offset=start))
 
     @property
     def out(self) -> Effects:

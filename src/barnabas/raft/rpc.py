@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.update_raft_voter import CurrentLeader
 from barnabas.raft.inbound import cluster_id_of, core_request, refusal, response_message
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class RaftRpc:
         config = self._driver.config
         named = cluster_id_of(request)
         if named is not None and config.cluster_id is not None and named != config.cluster_id:
-            on_done(refusal(request, ErrorCode.INCONSISTENT_CLUSTER_ID))
+            on_done(refusal(request, ErrorCode.INCONSISTENT_CLUSTER_ID, self._leader()))
             return
         if self._driver.is_stopped:
             on_done(refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
@@ -53,3 +54,10 @@ class RaftRpc:
             on_done(refusal(request, ErrorCode.INVALID_REQUEST))
             return
         self._driver.receive(asked)
+
+    def _leader(self) -> CurrentLeader:
+        """The leader, as an UpdateRaftVoter that is refused tells of it."""
+        leader_id, epoch = self._driver.leader_and_epoch
+        found = self._driver.leader_endpoint()
+        host, port = ("", 0) if found is None else found[1:]
+        return CurrentLeader(leader_id=leader_id, leader_epoch=epoch, host=host, port=port)

@@ -27,6 +27,7 @@ from barnabas.raft.voter_set import KRAFT_VERSION_MAX, Voter, VoterSet
 if TYPE_CHECKING:
     from barnabas.raft.messages import SupportedVersionsResponse
     from barnabas.raft.replica import Replica
+    from barnabas.raft.replica_key import ReplicaKey
 
 # A replica that had everything within this time is near enough to become a voter (Kafka's).
 _CAUGHT_UP_MS = 3_600_000
@@ -53,8 +54,10 @@ class VoterChanges:
             self._refuse(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         voter = request.voter
-        if voter.key.id < 0 or voter.address(replica.config.listener_name) is None:
-            words = f"the new voter has no endpoint for {replica.config.listener_name}"
+        has_endpoint = voter.address(replica.config.listener_name) is not None
+        if not _is_complete(voter.key) or not has_endpoint:
+            words = "a voter has a node id, a directory id and an endpoint for"
+            words = f"{words} {replica.config.listener_name}"
             self._refuse(request, ErrorCode.INVALID_REQUEST, words)
             return
         if not self._may_change(role, request):
@@ -72,6 +75,10 @@ class VoterChanges:
         if not isinstance(role, Leader):
             self._refuse(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
+        if not _is_complete(request.voter):
+            words = "a voter has a node id and a directory id"
+            self._refuse(request, ErrorCode.INVALID_REQUEST, words)
+            return
         if not self._may_change(role, request):
             return
         voters = replica.voters
@@ -81,8 +88,9 @@ class VoterChanges:
             self._refuse(request, ErrorCode.VOTER_NOT_FOUND, words)
             return
         if len(voters) == 1:
+            # Kafka's code for it.
             words = "the last voter cannot be removed"
-            self._refuse(request, ErrorCode.INVALID_REQUEST, words)
+            self._refuse(request, ErrorCode.VOTER_NOT_FOUND, words)
             return
         change = VoterChange(request, now_ms + replica.config.request_timeout_ms)
         role.change = change
@@ -95,10 +103,13 @@ class VoterChanges:
         if error is not ErrorCode.NONE or not isinstance(role, Leader):
             self._refuse(request, error)
             return
+        voter = request.voter
+        if not _is_complete(voter.key):
+            self._refuse(request, ErrorCode.INVALID_REQUEST)
+            return
         if role.change is not None or replica.high_watermark <= role.epoch_start_offset:
             self._refuse(request, ErrorCode.REQUEST_TIMED_OUT)
             return
-        voter = request.voter
         level = replica.history.kraft_version
         if level >= _RECONFIGURABLE and not self._is_last_change_committed():
             self._refuse(request, ErrorCode.REQUEST_TIMED_OUT)
@@ -254,3 +265,8 @@ class VoterChanges:
             records = ControlRecords(replica.epoch, None, level, VoterSet(voters))
             replica.out.control_records = records
         return None
+
+
+def _is_complete(key: ReplicaKey) -> bool:
+    """Whether a request names a replica, and not only a node or nobody."""
+    return key.id >= 0 and key.directory_id != ZERO_UUID

@@ -222,6 +222,7 @@ def test_fetches_are_refused_with_kafkas_errors() -> None:
     assert error(fetch_of(2, 6, 0, 0)) is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert error(fetch_of(2, 5, -1, 0)) is ErrorCode.INVALID_REQUEST
     assert error(fetch_of(2, 5, 0, -1)) is ErrorCode.INVALID_REQUEST
+    assert error(fetch_of(2, 5, 0, 6)) is ErrorCode.INVALID_REQUEST
 
 
 def test_who_does_not_lead_says_so() -> None:

@@ -190,11 +190,13 @@ def test_a_fetch_gets_whole_batches_with_leader_epoch_and_endpoint() -> None:
         (fetch(0, epoch=2), ErrorCode.UNKNOWN_LEADER_EPOCH),
         (fetch(-1), ErrorCode.INVALID_REQUEST),
         (fetch(0, last_epoch=-1), ErrorCode.INVALID_REQUEST),
+        (fetch(0, last_epoch=2), ErrorCode.INVALID_REQUEST),
+        (fetch(0, max_wait_ms=-1), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_a_fetch_is_refused_as_by_kafka(request_: Message, error: ErrorCode) -> None:
     data = only(Side().ask(request_, 17))
-    assert data.error_code == error
+    assert (data.error_code, data.high_watermark) == (error, -1)
     assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (1, 1)
 
 
