@@ -155,7 +155,7 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
         stress.await_full_isr()
         load.start()
         load.mark()
-        await_that(load.recovered, lambda t: t is not None, HEAL_TIMEOUT_S, "the load")
+        await_that(load.waiting, lambda found: not found, HEAL_TIMEOUT_S, "the load")
         yield stress
     finally:
         if load is not None:
@@ -194,12 +194,13 @@ def _do(stress: Stress, fault: Fault, at: float) -> Event:
     detail = fault.do(stress)
     # Not before: a record sent just ahead of the fault may still be acknowledged behind it.
     load.mark()
-    recovered = await_that(
-        lambda: (stress.check_alive(), load.recovered())[1],
-        lambda times: times is not None,
+    await_that(
+        lambda: (stress.check_alive(), load.waiting())[1],
+        lambda waiting: not waiting,
         HEAL_TIMEOUT_S,
         f"{fault.name} ({detail}): acknowledgements in all partitions",
     )
+    recovered = load.recovered()
     assert recovered is not None
     time.sleep(stress.rng.random() * HOLD_S)
     healing = time.monotonic()
@@ -207,7 +208,7 @@ def _do(stress: Stress, fault: Fault, at: float) -> Event:
     stress.await_full_isr()
     in_sync = time.monotonic() - healing
     load.mark()
-    await_that(load.recovered, lambda t: t is not None, HEAL_TIMEOUT_S, "the load after healing")
+    await_that(load.waiting, lambda found: not found, HEAL_TIMEOUT_S, "the load after healing")
     stress.check_alive()
     load.look_at_commits()
     after, controller_after = stress.state()

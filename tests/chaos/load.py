@@ -146,6 +146,8 @@ class LibrdkafkaProducing(_Producing):
                 "request.timeout.ms": ANSWER_TIMEOUT_MS - 500,
                 "retry.backoff.max.ms": 100,
                 "topic.metadata.refresh.fast.interval.ms": 50,
+                # It does not ask again when a leader that is cut off cannot commit.
+                "topic.metadata.refresh.interval.ms": 2000,
                 "error_cb": lambda error: errors.add(f"librdkafka: {error.name()}"),
                 # The errors are counted, and not for the test's output.
                 "log_level": 0,
@@ -377,6 +379,15 @@ class Load:
         """
         times = [sends.acknowledged_at for sends in self.sends]
         return None if None in times else [each for each in times if each is not None]
+
+    def waiting(self) -> list[str]:
+        """Which producers wait for an acknowledgement since `mark`, and where."""
+        return [
+            f"{type(producing).__name__} in {sends.partition}"
+            for producing in self.producing
+            for sends in producing.sends
+            if sends.acknowledged_at is None
+        ]
 
     def failures(self) -> int:
         """Records that a client gave up."""

@@ -65,6 +65,8 @@ class Cluster:
         self._refresh_failures = 0
         self._refreshed_ms = 0.0
         self._listeners: list[Callable[[], None]] = []
+        # Which of the known nodes is tried first by a call that any can answer.
+        self._first_candidate = 0
         self._closed = False
 
     # Calls
@@ -88,8 +90,14 @@ class Cluster:
                 call.on_done(None, error)
 
     def _candidates(self) -> list[NodeInfo]:
-        """Brokers to try for a call that any can answer: connected, then known, then bootstrap."""
+        """Brokers to try for a call that any can answer: connected, then known, then bootstrap.
+
+        Another one goes first each time: who is cut off from the rest answers with what was.
+        """
         infos = list(self.metadata.nodes.values())
+        if infos:
+            self._first_candidate = (self._first_candidate + 1) % len(infos)
+            infos = infos[self._first_candidate :] + infos[: self._first_candidate]
         known = {info.address for info in infos}
         infos += [info for info in self._bootstrap if info.address not in known]
         connections = self._connections

@@ -55,6 +55,12 @@ _STALE_METADATA = frozenset({
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.KAFKA_STORAGE_ERROR,
 })  # fmt: skip
+# A leader that cannot commit may be cut off from the others, who have another leader by now.
+_DOUBTFUL_LEADER = frozenset({
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+})  # fmt: skip
 _NEW_EPOCH_NEEDED = frozenset({
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -252,6 +258,8 @@ class Sender:
                 self._on_batch_error(batch, _error_of(batch.tp, answer))
 
     def _note_leader(self, tp: TopicPartition, answer: PartitionProduceResponse) -> None:
+        if answer.error_code in _DOUBTFUL_LEADER:
+            self._cluster.request_update()
         if answer.error_code not in _STALE_METADATA:
             return
         leader = answer.current_leader

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.errors import ClientError
 from barnabas.client.sender import Sender
@@ -122,6 +124,17 @@ def test_a_batch_behind_a_failed_one_waits_for_its_turn() -> None:
     settle()
     setup.cluster.time.advance(2000)
     assert setup.produced()[0] == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+)
+def test_a_leader_that_cannot_commit_may_be_cut_off_and_others_are_asked(code: ErrorCode) -> None:
+    setup = Setup()
+    setup.send(1)
+    setup.give_id()
+    setup.produced()[1](code)
+    assert setup.cluster.updates_requested == 1
 
 
 def test_a_broker_that_forgot_the_producer_makes_the_epoch_rise() -> None:
