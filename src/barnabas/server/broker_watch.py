@@ -55,14 +55,17 @@ class BrokerWatch:
         listener: LossListener,
         timer: Timer,
         doors: Callable[[], ChannelDoors],
+        inter_broker_listener: str,
     ) -> None:
         """Args:
+        inter_broker_listener: where nodes reach brokers; addresses of others are for clients.
         doors: to ask after brokers; made when they are first needed.
         """
         self._node_id = node_id
         self._listener = listener
         self._timer = timer
         self._doors = doors
+        self._inter_broker_listener = inter_broker_listener
         # By broker: its connection, and its epoch as the last heartbeat on it said.
         self._connections: dict[int, tuple[Connection, int]] = {}
         self._brokers: dict[Connection, int] = {}
@@ -110,7 +113,7 @@ class BrokerWatch:
     def _ask_after_silent(self) -> None:
         for broker in self._unfenced().values():
             if broker.id != self._node_id and broker.id not in self._connections:
-                endpoint = next(iter(broker.listeners.values()), None)
+                endpoint = broker.listeners.get(self._inter_broker_listener)
                 if endpoint is not None:
                     self._ask_after(broker, endpoint)
 

@@ -41,7 +41,11 @@ class ControllerListeners:
         # With the real ports.
         self.bound: list[Endpoint] = []
         self.watch = BrokerWatch(
-            shared.node_id, controller, shared.runtime.timer, lambda: shared.channel_doors
+            shared.node_id,
+            controller,
+            shared.runtime.timer,
+            lambda: shared.channel_doors,
+            shared.configuration.inter_broker_listener or "PLAINTEXT",
         )
         # Handlers find each other in it: an envelope holds another API's request.
         self._handlers = HandlerTable(self._make_parts(local, raft), shared.statistics)

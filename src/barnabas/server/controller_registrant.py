@@ -33,7 +33,7 @@ _RETRY_MS = 1_000.0
 class ControllerRegistrant:
     """A listener of the metadata publisher."""
 
-    __slots__ = ("_access", "_is_asking", "_is_stopped", "_registration", "_timer")
+    __slots__ = ("_access", "_image", "_is_asking", "_is_stopped", "_registration", "_timer")
 
     def __init__(
         self, registration: ControllerRegistration, access: ControllerAccess, timer: Timer
@@ -44,9 +44,15 @@ class ControllerRegistrant:
         # Whether a request is out, or the next is due.
         self._is_asking = False
         self._is_stopped = False
+        # The newest.
+        self._image: ClusterImage | None = None
 
     def on_image(self, _delta: ClusterDelta, image: ClusterImage) -> None:
         """Ask, unless the metadata has it."""
+        self._image = image
+        self._maybe_ask(image)
+
+    def _maybe_ask(self, image: ClusterImage) -> None:
         me = self._registration
         # Without a metadata.version there is no cluster yet.
         if image.controllers.get(me.id) == me or not image.features.finalized:
@@ -91,8 +97,10 @@ class ControllerRegistrant:
                 "The active controller refuses the registration of this one: %s",
                 ErrorCode(response.error_code).name,
             )
-        # The next image after that finds it in the metadata, or asks again.
-        self._timer.call_later(_RETRY_MS, self._rest)
+        self._timer.call_later(_RETRY_MS, self._look_again)
 
-    def _rest(self) -> None:
+    def _look_again(self) -> None:
+        """By now the metadata has it, or it is asked for again."""
         self._is_asking = False
+        if self._image is not None:
+            self._maybe_ask(self._image)

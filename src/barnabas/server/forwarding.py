@@ -134,7 +134,14 @@ class Forwarding:
 
     def on_leader_change(self) -> None:
         """Somebody else leads the quorum, or nobody: what waits may find its way now."""
-        self._channel.aim_at(None if self._is_closed else self._parts.find_controller())
+        local = self._parts.local
+        found = self._parts.find_controller()
+        if found is not None and not self._is_closed:
+            self._channel.aim_at(found)
+        elif self._is_closed or (local is not None and local.is_active):
+            self._channel.aim_at(None)
+        # Else nobody is known to lead, which may pass: to give up the connection would be taken for
+        # this node's death by the controller that is still there.
         self._pump()
 
     def close(self) -> None:

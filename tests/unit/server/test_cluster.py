@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from barnabas.protocol.api_table import API_ROWS, ApiKey
@@ -32,6 +33,7 @@ from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.unregister_controller import UnregisterControllerRequest
+from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch
 from barnabas.server.handlers.controller_table import CONTROLLER_APIS
 from barnabas.storage.errors import InconsistentDirectoryError
 from unit.server.simulated_cluster import (
@@ -451,3 +453,19 @@ def test_static_voters_are_not_changed_and_controllers_at_work_not_forgotten() -
         refused = cluster.ask(node_id, forget, 0)
         assert refused.error_code != ErrorCode.NONE
         assert "controller 9" in refused.error_message
+
+
+def test_a_node_that_knows_no_leader_for_a_while_keeps_its_place() -> None:
+    cluster = three_nodes()
+    active = cluster.active
+    other = next(node_id for node_id in (1, 2, 3) if node_id != active)
+    ways = cluster.nodes[other]._ways
+    assert ways is not None
+    leaderless: list[bool] = []
+    parts = ways.heartbeats._parts
+    nobody = msgspec.structs.replace(parts, find_controller=lambda: leaderless.append(True))
+    ways.heartbeats._parts = nobody
+    ways.on_leader_change(LeaderAndEpoch(NO_LEADER, 2))
+    cluster.world.run_for(1_000)
+    assert leaderless
+    assert cluster.live_brokers(active) == {1, 2, 3}
