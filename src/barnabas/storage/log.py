@@ -20,7 +20,7 @@ from barnabas.storage.errors import (
     RecordBatchTooLargeError,
     UnsupportedForMessageFormatError,
 )
-from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, PARTITION_METADATA
+from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, LOG_SUFFIX, PARTITION_METADATA
 from barnabas.storage.flusher import Flusher
 from barnabas.storage.partition_metadata import write_topic_id
 from barnabas.storage.readable_log import ReadableLog
@@ -28,6 +28,7 @@ from barnabas.storage.recovery import LogLoader
 from barnabas.storage.retention import expired_segments
 from barnabas.storage.segment import Segment, roll_jitter
 from barnabas.storage.transaction_index import AbortedEntry
+from barnabas.storage.unsynced_files import UnsyncedFiles
 from barnabas.storage.validator import read_followed_batches, validate
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Log(ReadableLog):
         "_is_changed",
         "_is_closed",
         "_is_identity_synced",
+        "_unsynced",
         "cut_count",
         "last_flush_ms",
     )
@@ -74,8 +76,9 @@ class Log(ReadableLog):
         # Whether anything was written since it was opened; if not, closing needs no sync.
         self._is_changed = not opening.clean_shutdown
         self._is_closed = False
-        # Whether a sync has begun that includes the file with the topic's id.
+        # Whether the file with the topic's id is synced, or among those that are to be.
         self._is_identity_synced = opening.clean_shutdown
+        self._unsynced = UnsyncedFiles()
 
     @classmethod
     def open(cls, directory: str, config: LogConfig, doors: LogDoors, opening: LogOpening) -> Log:
@@ -459,7 +462,15 @@ class Log(ReadableLog):
             # Without it the directory would be nobody's after a loss of power.
             self._is_identity_synced = True
             paths.append(f"{self.directory}/{PARTITION_METADATA}")
-        return self._local.prepare_sync(self.recovery_point, paths, is_final)
+        active = self._local.segments.active
+        if active.is_new:
+            # Its name is synced with the first file of this list.
+            paths.append(active.path(LOG_SUFFIX))
+        if paths:
+            self._unsynced.add(paths)
+        return self._unsynced.covering(
+            lambda unsynced: self._local.prepare_sync(self.recovery_point, unsynced, is_final)
+        )
 
     def on_flushed(self, end_offset: int) -> None:
         """All below `end_offset` is synced."""
@@ -535,6 +546,7 @@ class Log(ReadableLog):
         with self._guard:
             self._local.finish_swap()
             self._doors.disk.rename(self.directory, directory)
+        self._unsynced.on_directory_renamed(self.directory, directory)
         self._local.directory = self._guard.directory = directory
         for segment in self._local.segments:
             segment.on_directory_renamed(directory)

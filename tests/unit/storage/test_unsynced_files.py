@@ -1,0 +1,65 @@
+"""What one sync is about to do is done by whoever needs it first."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from barnabas.runtime.rng import SeededRng
+from barnabas.sim.disk import SimDisk
+from barnabas.storage.unsynced_files import UnsyncedFiles
+from unit.storage.storage_fixtures import DIRECTORY, Bench, LaterExecutor, batch
+
+TOPIC_ID = bytes(range(16))
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_sync_under_way_leaves_nothing_out_of_the_next_one(is_closed: bool) -> None:
+    for seed in range(20):
+        bench = Bench()
+        executor = LaterExecutor()
+        bench.disk = SimDisk(bench.clock, SeededRng(seed))
+        bench.disk.make_directory("/data")
+        bench.disk.sync_directory("/")
+        bench.doors = replace(bench.doors, disk=bench.disk, executor=executor)
+        bench.open()
+        bench.log.assign_topic_id(TOPIC_ID)
+        bench.append(batch([b"v"]))
+        # Begun, and never done: the broker ends first, or somebody cannot wait for it.
+        bench.log.flush_async(lambda _: None)
+        if is_closed:
+            bench.log.close()
+        else:
+            bench.log.flush(force=True)
+        bench.disk.crash()
+        bench.open(clean_shutdown=is_closed, recovery_point=1)
+        assert bench.log.topic_id == TOPIC_ID
+        assert bench.log.log_end_offset == 1
+        assert bench.disk.size(f"{DIRECTORY}/leader-epoch-checkpoint")
+
+
+def test_what_changed_while_it_was_synced_is_synced_again() -> None:
+    asked: list[list[str]] = []
+
+    def prepare(paths: list[str]):
+        asked.append(paths)
+        return lambda: None
+
+    files = UnsyncedFiles()
+    files.add(["/a/x", "/a/y"])
+    sync = files.covering(prepare)
+    files.add(["/a/y"])
+    sync()
+    files.covering(prepare)()
+    files.on_directory_renamed("/a", "/b")
+    files.covering(prepare)()
+    assert asked == [["/a/x", "/a/y"], ["/a/y"], []]
+
+
+def test_the_names_follow_the_directory() -> None:
+    files = UnsyncedFiles()
+    files.add(["/a/x"])
+    files.on_directory_renamed("/a", "/b")
+    asked: list[list[str]] = []
+    files.covering(lambda paths: asked.append(paths) or (lambda: None))
+    assert asked == [["/b/x"]]
