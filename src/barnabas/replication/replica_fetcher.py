@@ -42,8 +42,10 @@ _log = logging.getLogger(__name__)
 
 # A partition that is taken on waits no longer than this for the answer to a fetch that waits for
 # data at the leader; then that fetch is given up. Without it a new leader's first commits would
-# take as long as replica.fetch.wait.max.ms.
+# take as long as replica.fetch.wait.max.ms. The next fetch is a full one: with many partitions, and
+# topics made one after the other, giving up so soon would be most of what is done.
 _PATIENCE_MS = 20.0
+_PATIENCE_PER_PARTITION_MS = 0.2
 
 
 class FetcherParts(msgspec.Struct, frozen=True):
@@ -173,7 +175,8 @@ class ReplicaFetcher:
             self._states.put(key, state)
         if is_news and self._request is not None and self._is_fetching and self._hurry is None:
             waited_ms = self._clock.monotonic_ms() - self._sent_ms
-            rest_ms = max(0.0, _PATIENCE_MS - waited_ms)
+            patience_ms = max(_PATIENCE_MS, _PATIENCE_PER_PARTITION_MS * len(self._states))
+            rest_ms = max(0.0, patience_ms - waited_ms)
             give_up = partial(self._give_up, self._request)
             self._hurry = self._wheel.add(rest_ms, lambda: self._guarded(give_up))
         self._go_on()

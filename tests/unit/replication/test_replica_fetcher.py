@@ -33,3 +33,17 @@ def test_a_killed_leader_comes_back_as_a_follower_and_catches_up() -> None:
     assert cluster.until(cluster.in_sync)
     assert cluster[1].values() == [b"a", b"b"]
     assert cluster[1].log(PARTITION).leader_epochs.entries == [(0, 0), (1, 1)]
+
+
+def test_a_new_leaders_first_commit_does_not_wait_for_an_idle_fetch() -> None:
+    """A3, D4: the follower asks it about other partitions at that time, and waits for data."""
+    cluster = ReplicatedCluster()
+    cluster.make_topic("idle", replicas=(2, 3, 1))
+    cluster.make_topic()
+    cluster.produce(b"a")
+    cluster.run_for(1_100)
+    cluster.kill(1)
+    assert cluster.until(lambda: cluster[2].partition().is_leader)
+    begin = cluster.world.scheduler.now_ms
+    assert cluster.produce(b"b").error is ErrorCode.NONE
+    assert cluster.world.scheduler.now_ms - begin < 50
