@@ -42,6 +42,12 @@ class LoadOptions:
     members: int = 2
 
 
+def offset_of(message: confluent_kafka.Message) -> int:
+    """The offset of a delivered record; -1 if the broker did not tell it (a duplicate's)."""
+    offset = message.offset()
+    return -1 if offset is None else int(offset)
+
+
 class Errors:
     """What clients complained of, by its words; from any thread."""
 
@@ -187,7 +193,7 @@ class LibrdkafkaProducing(_Producing):
             self.errors.add(f"librdkafka: not delivered: {error}")
         else:
             assert isinstance(message, confluent_kafka.Message)
-            sends.acknowledge(number, int(message.offset() or 0), time.monotonic())
+            sends.acknowledge(number, offset_of(message), time.monotonic())
 
 
 class OwnProducing(_Producing):

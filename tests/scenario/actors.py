@@ -16,6 +16,7 @@ from chaos.load import (
     LibrdkafkaProducing,
     LoadOptions,
     OwnProducing,
+    offset_of,
     plain_consumer,
     read_log,
     read_values,
@@ -94,7 +95,7 @@ class Actors:
             if error is not None:
                 sends.failed[number] = str(error)
             else:
-                sends.acknowledge(number, int(message.offset() or 0), time.monotonic())
+                sends.acknowledge(number, offset_of(message), time.monotonic())
 
         for _ in range(count):
             number = sends.next_number()
