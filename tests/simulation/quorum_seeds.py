@@ -30,7 +30,9 @@ def main(first: int, count: int) -> int:
     RaftDriver._install = counted_install  # type: ignore[method-assign]
     RaftDriver._truncate = counted_truncate  # type: ignore[method-assign]
     failed = 0
-    for seed in range(first, first + count):
+    for number, seed in enumerate(range(first, first + count)):
+        if number and number % 50 == 0:
+            print(f"{number} seeds, {failed} failed", flush=True)
         for name, run in STORMS.items():
             try:
                 hosts = run(seed)

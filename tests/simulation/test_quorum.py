@@ -45,7 +45,7 @@ def test_observers_find_the_leader_through_any_voter_and_follow() -> None:
     assert all(not hosts.replicas[each].driver.core.is_voter for each in (4, 5))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_killed_leader_is_replaced_within_a_second(seed: int) -> None:
     hosts = QuorumHosts(3, seed, observers=1)
     leader = elected(hosts)
@@ -220,7 +220,7 @@ def storm_on_snapshots(seed: int) -> QuorumHosts:
 STORMS = {"three": storm_of_three, "five": storm_of_five, "snapshots": storm_on_snapshots}
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 @pytest.mark.parametrize("kind", STORMS)
 def test_nothing_is_lost_in_a_storm(kind: str, seed: int) -> None:
     STORMS[kind](seed)
