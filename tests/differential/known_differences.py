@@ -28,7 +28,6 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
     },
     "create_topics: configs-that-are-wrong": {
         "answer 15 *": "message.downconversion.enable is there for older consumers",
-        "answer 17 *": "replicas are not throttled yet, so the key is unknown",
     },
     "describe_configs: all-of-a-broker-s-configs-that-barnabas-has": {
         "answer 1 socket.*.buffer.bytes *": "-1 by default: the system sizes them as it goes"

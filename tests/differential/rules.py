@@ -134,8 +134,6 @@ _KEYS_NOT_OBEYED = {
     "errors.deadletterqueue.copy.record.enable",
     "errors.deadletterqueue.group.enable",
     "errors.deadletterqueue.topic.name",
-    "follower.replication.throttled.replicas",
-    "leader.replication.throttled.replicas",
     "local.retention.bytes",
     "local.retention.ms",
     "preallocate",
