@@ -1,4 +1,4 @@
-"""`make demo`: a broker, a year of real flights, a Spark pipeline, two kills -9 and a proof.
+"""`make demo`: three brokers, a year of real flights, a Spark pipeline, kills -9 and a proof.
 
 Everything runs on this machine and stays in `demo-output/`. Exit status 0 means that the table
 which the pipeline wrote is, row for row, what pandas computes from the data set; 1 that it differs;
@@ -18,14 +18,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from barnabas.client.facade import Client
-from barnabas.testing.broker_process import BrokerProcess
 from examples.flights import events, processes, proof, report
+from examples.flights.cluster import DemoCluster
 from examples.flights.processes import DemoError
 
 TOPICS = {"flights": len(events.AIRPORTS), "weather": len(events.AIRPORTS), "alerts": 1}
 # The records bear the times of 2013, which a week of retention would delete at once.
-KEPT = {"retention.ms": "-1"}
+KEPT = {"retention.ms": "-1", "min.insync.replicas": "2"}
+REPLICAS = 3
 KILL_BROKER_AT = 0.25
+# So far the cluster does with two.
+BROKER_BACK_AT = 0.4
 KILL_PIPELINE_AT = 0.55
 # A slow or busy machine takes its time; one on which nothing moves for so long has a fault.
 SECONDS_WITHOUT_NEWS_MAX = 420
@@ -37,7 +40,9 @@ class Demo:
     def __init__(self, output: Path, seconds: float, console: Console) -> None:
         self.output = output
         self.logs = output / "logs"
-        self.broker = BrokerProcess(output / "broker")
+        self.cluster = DemoCluster(output / "cluster")
+        # The broker that was killed and is not back yet.
+        self.lost: int | None = None
         self.seconds = seconds
         self.console = console
         self.total = len(events.flights()) + len(events.AIRPORTS)
@@ -49,9 +54,8 @@ class Demo:
         """Starts everything, kills the broker and the pipeline on the way, waits for the end."""
         shutil.rmtree(self.output, ignore_errors=True)
         self.logs.mkdir(parents=True)
-        self.broker.start()
-        self.bootstrap = self.broker.bootstrap
-        self.console.print(f"broker ready on {self.bootstrap}")
+        self.bootstrap = self.cluster.start()
+        self.console.print(f"three brokers ready on {self.bootstrap}")
         self._create_topics()
         self.pipeline = processes.start_pipeline(self.logs, self.bootstrap, self.output)
         self.producer = processes.start_producer(self.logs, self.bootstrap, self.seconds)
@@ -65,7 +69,7 @@ class Demo:
     def _create_topics(self) -> None:
         with Client(self.bootstrap) as client:
             for name, partitions in TOPICS.items():
-                client.create_topic(name, partitions, configs=KEPT)
+                client.create_topic(name, partitions, REPLICAS, KEPT)
 
     def _progress(self) -> Progress:
         return Progress(
@@ -91,6 +95,8 @@ class Demo:
             progress.update(task, completed=self.done)
             if not self.kills and self.done > KILL_BROKER_AT * self.total:
                 self._kill_broker()
+            elif self.lost is not None and self.done > BROKER_BACK_AT * self.total:
+                self._bring_back(self.lost)
             elif len(self.kills) == 1 and self.done > KILL_PIPELINE_AT * self.total:
                 self._kill_pipeline()
             time.sleep(0.2)
@@ -106,11 +112,13 @@ class Demo:
             self.late += int(str(batch["late"]))
 
     def _kill_broker(self) -> None:
-        self.broker.kill()
-        self._tell(f"kill -9 of the broker after {self.done:,} flights")
-        time.sleep(1)
-        self.broker.start()
-        self.console.print(f"broker ready again on {self.bootstrap}")
+        self.lost = self.cluster.kill_leader("flights", 0)
+        self._tell(f"kill -9 of broker {self.lost}, a leader, after {self.done:,} flights")
+
+    def _bring_back(self, node: int) -> None:
+        self.cluster.start_again(node)
+        self.lost = None
+        self.console.print(f"broker {node} is back and in sync after {self.done:,} flights")
 
     def _kill_pipeline(self) -> None:
         self.pipeline.kill()
@@ -165,12 +173,13 @@ def judge(demo: Demo) -> int:
 
 def further(demo: Demo) -> None:
     """Says how to look at what is left behind."""
+    first = demo.bootstrap.split(",")[0]
     demo.console.print(
         f"""
   the plot                 {demo.output / "airport_hours.png"}
   the table                spark.read.parquet("{demo.output / "airport_hours"}")
-  the topics               .venv/bin/barnabas start --data-dir {demo.broker.data_directory}
-                           .venv/bin/barnabas consume alerts --from-beginning --exit-at-end
+  the brokers              .venv/bin/barnabas cluster start --directory {demo.cluster.directory}
+  the topics               .venv/bin/barnabas consume alerts --from beginning -e -b {first}
   the code                 examples/flights/pipeline.py""",
         highlight=False,
         soft_wrap=True,
@@ -196,7 +205,7 @@ def main() -> None:
         console.print(f"[bold red]{error}[/bold red]")
         status = 2
     finally:
-        demo.broker.stop()
+        demo.cluster.stop()
     console.print(f"\nfinished in {time.monotonic() - started:.0f} s")
     sys.exit(status)
 

@@ -1,0 +1,63 @@
+"""The demo's brokers: three processes, started and disturbed by `barnabas cluster`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from examples.flights.processes import DemoError
+
+BROKERS = 3
+
+
+class DemoCluster:
+    """Three brokers of this machine, which outlive the demo only if nobody stops them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def start(self) -> str:
+        """Starts all; returns where clients find them."""
+        ready = self._run("start", "--brokers", str(BROKERS), "--base-port", "0", "--detach")
+        return ready.split()[1]
+
+    def kill_leader(self, topic: str, partition: int) -> int:
+        """Kills -9 the broker that leads a partition; returns its number."""
+        before = self._running()
+        self._run("kill", "--leader-of", f"{topic}:{partition}")
+        (killed,) = before - self._running()
+        return killed
+
+    def start_again(self, node: int) -> None:
+        """Starts one that was killed, and waits until it is in sync."""
+        self._run("restart", str(node))
+
+    def stop(self) -> None:
+        """Ends all cleanly."""
+        if self.directory.exists():
+            self._run("stop")
+
+    def _running(self) -> set[int]:
+        # Ends with status 1 when a node does not run.
+        status: dict[str, Any] = json.loads(self._call("status", "--json").stdout)
+        return {node["node"] for node in status["nodes"] if node["state"] == "running"}
+
+    def _run(self, *words: str) -> str:
+        done = self._call(*words)
+        if done.returncode:
+            raise DemoError(f"barnabas cluster {words[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "barnabas.cli.main", "cluster", *words]
+        return subprocess.run(
+            [*command, "--directory", str(self.directory)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=dict(os.environ),
+        )
