@@ -489,10 +489,10 @@ def read_values(bootstrap: str, topic: str, partition: int) -> list[tuple[int, b
     consumer = plain_consumer(bootstrap, "reads-all")
     try:
         place = TopicPartition(topic, partition, 0)
-        start, end = consumer.get_watermark_offsets(place, READ_TIMEOUT_S)
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        start, end = _ends(consumer, place, deadline)
         consumer.assign([TopicPartition(topic, partition, start)])
         found: list[tuple[int, bytes | None]] = []
-        deadline = time.monotonic() + READ_TIMEOUT_S
         while start < end and (not found or found[-1][0] < end - 1):
             assert time.monotonic() < deadline, f"{topic}-{partition} cannot be read to {end}"
             for message in consumer.consume(10_000, 0.2):
@@ -501,6 +501,20 @@ def read_values(bootstrap: str, topic: str, partition: int) -> list[tuple[int, b
         return found
     finally:
         consumer.close()
+
+
+def _ends(consumer: Consumer, place: TopicPartition, deadline: float) -> tuple[int, int]:
+    """The first and the next offset; a leader just elected does not know yet what is committed."""
+    while True:
+        try:
+            start, end = consumer.get_watermark_offsets(place, READ_TIMEOUT_S)
+        except confluent_kafka.KafkaException as error:
+            is_early = error.args[0].code() == confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE
+            if not is_early or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return start, end
 
 
 def read_log(bootstrap: str, topic: str, partition: int, name: int | None = None) -> PartitionLog:
