@@ -43,6 +43,23 @@ EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
 
+property_option = click.option(
+    "-X",
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A configuration key of Kafka's clients, such as request.timeout.ms=5000.",
+)
+metrics_option = click.option(
+    "-m",
+    "--metrics",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="A broker's metrics listener; may be given for each broker.",
+)
+
+
 def client_options(command: F) -> F:
     """The options of every command that talks to a cluster."""
     options = [
@@ -58,14 +75,7 @@ def client_options(command: F) -> F:
             metavar="HOST:PORT[,...]",
             help="Brokers to start from.",
         ),
-        click.option(
-            "-X",
-            "--property",
-            "properties",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A configuration key of Kafka's clients, such as request.timeout.ms=5000.",
-        ),
+        property_option,
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     ]
     for option in reversed(options):

@@ -7,7 +7,7 @@ groups have configs in the metadata log; log levels are a broker's own and never
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.controller.config_operations import changed_value
 from barnabas.controller.config_rules import ConfigRules
@@ -31,13 +31,16 @@ from barnabas.protocol.records.clear_elr_record import ClearElrRecord
 from barnabas.protocol.records.config_record import ConfigRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.controller.topic_configs import TopicConfigs
     from barnabas.metadata.image import ClusterImage
     from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
+
+    Resource = TypeVar("Resource", AlterConfigsResource, LegacyResource)
+    Answer = TypeVar("Answer", AlterConfigsResourceResponse, LegacyResourceResponse)
 
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _MANY_TIMES = "each resource may be named once"
@@ -55,20 +58,9 @@ class ConfigControl:
         self, view: ControllerView, request: IncrementalAlterConfigsRequest
     ) -> ControllerResult[IncrementalAlterConfigsResponse]:
         """Change single keys, or only check whether that would work."""
-        image = view.image
-        many = _named_twice(
-            [(each.resource_type, each.resource_name) for each in request.resources]
+        records, responses = self._alter(
+            view.image, request.resources, self._increments, AlterConfigsResourceResponse
         )
-        records: list[VersionedRecord] = []
-        responses: list[AlterConfigsResourceResponse] = []
-        for resource in request.resources:
-            where = (resource.resource_type, resource.resource_name)
-            try:
-                _refuse_twice(where in many, [each.name for each in resource.configs])
-                records += self._records(image, where, self._increments(image, resource))
-                responses.append(_answer(resource, ErrorCode.NONE, None))
-            except Refusal as refusal:
-                responses.append(_answer(resource, refusal.error_code, refusal.message))
         response = IncrementalAlterConfigsResponse(responses=responses)
         return ControllerResult([] if request.validate_only else records, response)
 
@@ -76,22 +68,37 @@ class ConfigControl:
         self, view: ControllerView, request: AlterConfigsRequest
     ) -> ControllerResult[AlterConfigsResponse]:
         """Give each resource exactly the configs that are named: all others go."""
-        image = view.image
-        many = _named_twice(
-            [(each.resource_type, each.resource_name) for each in request.resources]
+        records, responses = self._alter(
+            view.image, request.resources, _replacement, LegacyResourceResponse
         )
+        response = AlterConfigsResponse(responses=responses)
+        return ControllerResult([] if request.validate_only else records, response)
+
+    def _alter(
+        self,
+        image: ClusterImage,
+        resources: Sequence[Resource],
+        changes_of: Callable[[ClusterImage, Resource], dict[str, str | None]],
+        made: type[Answer],
+    ) -> tuple[list[VersionedRecord], list[Answer]]:
+        """Records of all resources that may have their changes, and an answer of each.
+
+        Args:
+            changes_of: what becomes of each key of a resource.
+            made: the API's answer for a resource.
+        """
+        many = _named_twice([(each.resource_type, each.resource_name) for each in resources])
         records: list[VersionedRecord] = []
-        responses: list[LegacyResourceResponse] = []
-        for resource in request.resources:
+        answers: list[Answer] = []
+        for resource in resources:
             where = (resource.resource_type, resource.resource_name)
             try:
                 _refuse_twice(where in many, [each.name for each in resource.configs])
-                records += self._records(image, where, _replacement(image, resource))
-                responses.append(_legacy_answer(resource, ErrorCode.NONE, None))
+                records += self._records(image, where, changes_of(image, resource))
+                answers.append(_answer(made, resource, ErrorCode.NONE, None))
             except Refusal as refusal:
-                responses.append(_legacy_answer(resource, refusal.error_code, refusal.message))
-        response = AlterConfigsResponse(responses=responses)
-        return ControllerResult([] if request.validate_only else records, response)
+                answers.append(_answer(made, resource, refusal.error_code, refusal.message))
+        return records, answers
 
     def _increments(
         self, image: ClusterImage, resource: AlterConfigsResource
@@ -159,20 +166,12 @@ def _replacement(image: ClusterImage, resource: LegacyResource) -> dict[str, str
 
 
 def _answer(
-    resource: AlterConfigsResource, error: ErrorCode, message: str | None
-) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=error,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
-
-
-def _legacy_answer(
-    resource: LegacyResource, error: ErrorCode, message: str | None
-) -> LegacyResourceResponse:
-    return LegacyResourceResponse(
+    made: type[Answer],
+    resource: AlterConfigsResource | LegacyResource,
+    error: ErrorCode,
+    message: str | None,
+) -> Answer:
+    return made(
         error_code=error,
         error_message=message,
         resource_type=resource.resource_type,
@@ -185,7 +184,10 @@ def refuse_incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """The response when nothing could be done."""
     return IncrementalAlterConfigsResponse(
-        responses=[_answer(each, error.error_code, error.message) for each in request.resources]
+        responses=[
+            _answer(AlterConfigsResourceResponse, each, error.error_code, error.message)
+            for each in request.resources
+        ]
     )
 
 
@@ -193,6 +195,7 @@ def refuse_alter_configs(request: AlterConfigsRequest, error: Refusal) -> AlterC
     """The response when nothing could be done."""
     return AlterConfigsResponse(
         responses=[
-            _legacy_answer(each, error.error_code, error.message) for each in request.resources
+            _answer(LegacyResourceResponse, each, error.error_code, error.message)
+            for each in request.resources
         ]
     )

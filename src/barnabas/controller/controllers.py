@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.broker_registration import (
     ControllerRegistration,
-    Endpoint,
-    SupportedLevels,
+    features_from,
+    listeners_from,
 )
 from barnabas.metadata.metadata_version import has_controller_registration
 from barnabas.protocol.errors import ErrorCode
@@ -39,14 +39,8 @@ def register_controller(
     registration = ControllerRegistration(
         id=request.controller_id,
         incarnation_id=request.incarnation_id,
-        listeners={
-            each.name: Endpoint(each.host, each.port, each.security_protocol)
-            for each in request.listeners
-        },
-        supported_features={
-            each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
-            for each in request.features
-        },
+        listeners=listeners_from(request.listeners),
+        supported_features=features_from(request.features),
         zk_migration_ready=request.zk_migration_ready,
     )
     response = ControllerRegistrationResponse(error_code=ErrorCode.NONE, error_message=None)

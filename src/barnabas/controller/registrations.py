@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.broker_registration import (
     BrokerRegistration,
-    Endpoint,
     SupportedLevels,
+    features_from,
+    listeners_from,
 )
 from barnabas.metadata.metadata_version import (
     METADATA_VERSION,
@@ -140,7 +141,7 @@ def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest) 
 
 def _check_features(features: FeaturesImage, request: BrokerRegistrationRequest) -> None:
     """Refuse a broker that cannot work at a level that the cluster is at: 0 where it has none."""
-    supported = _supported(request)
+    supported = features_from(request.features)
     if METADATA_VERSION not in supported:
         raise Refusal(
             ErrorCode.INVALID_REGISTRATION, f"the broker does not know {METADATA_VERSION}"
@@ -155,23 +156,13 @@ def _check_features(features: FeaturesImage, request: BrokerRegistrationRequest)
             )
 
 
-def _supported(request: BrokerRegistrationRequest) -> dict[str, SupportedLevels]:
-    return {
-        each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
-        for each in request.features
-    }
-
-
 def _registration(request: BrokerRegistrationRequest, epoch: int) -> BrokerRegistration:
     return BrokerRegistration(
         id=request.broker_id,
         epoch=epoch,
         incarnation_id=request.incarnation_id,
-        listeners={
-            each.name: Endpoint(each.host, each.port, each.security_protocol)
-            for each in request.listeners
-        },
-        supported_features=_supported(request),
+        listeners=listeners_from(request.listeners),
+        supported_features=features_from(request.features),
         rack=request.rack,
         fenced=True,
         directories=tuple(sorted(request.log_dirs)),

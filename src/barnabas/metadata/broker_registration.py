@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -21,11 +21,13 @@ from barnabas.protocol.records.register_controller_record import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.protocol.records.broker_registration_change_record import (
         BrokerRegistrationChangeRecord,
     )
+
+T = TypeVar("T")
 
 
 class Endpoint(NamedTuple):
@@ -42,6 +44,61 @@ class SupportedLevels(NamedTuple):
 
     min_level: int
     max_level: int
+
+
+class _SaidListener(Protocol):
+    """A listener as records and requests have it."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class _SaidFeature(Protocol):
+    """A feature likewise."""
+
+    name: str
+    min_supported_version: int
+    max_supported_version: int
+
+
+def listeners_from(said: Iterable[_SaidListener]) -> dict[str, Endpoint]:
+    """Endpoints by listener name, from a record or a request."""
+    return {each.name: Endpoint(each.host, each.port, each.security_protocol) for each in said}
+
+
+def listeners_as(made: Callable[..., T], listeners: Mapping[str, Endpoint]) -> list[T]:
+    """The same in a record's or a request's own class."""
+    return [
+        made(
+            name=name,
+            host=each.host,
+            port=each.port,
+            security_protocol=each.security_protocol,
+        )
+        for name, each in listeners.items()
+    ]
+
+
+def features_from(said: Iterable[_SaidFeature]) -> dict[str, SupportedLevels]:
+    """Levels by feature, from a record or a request."""
+    return {
+        each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
+        for each in said
+    }
+
+
+def features_as(made: Callable[..., T], features: Mapping[str, SupportedLevels]) -> list[T]:
+    """The same in a record's or a request's own class."""
+    return [
+        made(
+            name=name,
+            min_supported_version=levels.min_level,
+            max_supported_version=levels.max_level,
+        )
+        for name, levels in features.items()
+    ]
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True):
@@ -71,14 +128,8 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
             id=record.broker_id,
             epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
-            listeners={
-                each.name: Endpoint(each.host, each.port, each.security_protocol)
-                for each in record.end_points
-            },
-            supported_features={
-                each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
-                for each in record.features
-            },
+            listeners=listeners_from(record.end_points),
+            supported_features=features_from(record.features),
             rack=record.rack,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
@@ -134,23 +185,8 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
             is_migrating_zk_broker=self.is_migrating and version >= 2,
             incarnation_id=self.incarnation_id,
             broker_epoch=self.epoch,
-            end_points=[
-                BrokerEndpoint(
-                    name=name,
-                    host=each.host,
-                    port=each.port,
-                    security_protocol=each.security_protocol,
-                )
-                for name, each in self.listeners.items()
-            ],
-            features=[
-                BrokerFeature(
-                    name=name,
-                    min_supported_version=levels.min_level,
-                    max_supported_version=levels.max_level,
-                )
-                for name, levels in self.supported_features.items()
-            ],
+            end_points=listeners_as(BrokerEndpoint, self.listeners),
+            features=features_as(BrokerFeature, self.supported_features),
             rack=self.rack,
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown,
@@ -175,14 +211,8 @@ class ControllerRegistration(msgspec.Struct, frozen=True):
         return cls(
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
-            listeners={
-                each.name: Endpoint(each.host, each.port, each.security_protocol)
-                for each in record.end_points
-            },
-            supported_features={
-                each.name: SupportedLevels(each.min_supported_version, each.max_supported_version)
-                for each in record.features
-            },
+            listeners=listeners_from(record.end_points),
+            supported_features=features_from(record.features),
             zk_migration_ready=record.zk_migration_ready,
         )
 
@@ -192,22 +222,7 @@ class ControllerRegistration(msgspec.Struct, frozen=True):
             controller_id=self.id,
             incarnation_id=self.incarnation_id,
             zk_migration_ready=self.zk_migration_ready,
-            end_points=[
-                ControllerEndpoint(
-                    name=name,
-                    host=each.host,
-                    port=each.port,
-                    security_protocol=each.security_protocol,
-                )
-                for name, each in self.listeners.items()
-            ],
-            features=[
-                ControllerFeature(
-                    name=name,
-                    min_supported_version=levels.min_level,
-                    max_supported_version=levels.max_level,
-                )
-                for name, levels in self.supported_features.items()
-            ],
+            end_points=listeners_as(ControllerEndpoint, self.listeners),
+            features=features_as(ControllerFeature, self.supported_features),
         )
         return record, 0

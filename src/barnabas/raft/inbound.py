@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import add_raft_voter as add_messages
@@ -20,10 +20,12 @@ from barnabas.raft.replica_key import Address, ReplicaKey
 from barnabas.raft.voter_set import Voter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from barnabas.protocol.schema import Message
     from barnabas.raft.messages import Reply, Request, Response
+
+    T = TypeVar("T")
 
 # From these versions on the responses say where the leader listens.
 _FETCH_ENDPOINTS = 16
@@ -216,14 +218,13 @@ def response_message(request: Request, response: Response, version: int) -> Mess
                         ],
                     )
                 ],
-                node_endpoints=[
-                    vote_messages.NodeEndpoint(node_id=node_id, host=at.host, port=at.port)
-                    for node_id, at in _leader(response, version, _OTHER_ENDPOINTS)
-                ],
+                node_endpoints=_leader(
+                    vote_messages.NodeEndpoint, response, version >= _OTHER_ENDPOINTS
+                ),
             )
         case core.QuorumEpochResponse():
-            messages = _EPOCH_MESSAGES[type(request)]
-            return messages(response, version)
+            messages, made = _EPOCH_MESSAGES[type(request)]
+            return _epoch_response(messages, made, response, version)
         case core.FetchResponse():
             return _fetch_response(response, version)
         case core.FetchSnapshotResponse():
@@ -234,55 +235,31 @@ def response_message(request: Request, response: Response, version: int) -> Mess
             raise AssertionError(f"{response} is no answer")
 
 
-def _begin_response(response: Response, version: int) -> Message:
-    return begin_messages.BeginQuorumEpochResponse(
+def _epoch_response(
+    messages: Any, made: Callable[..., Message], response: Response, version: int
+) -> Message:
+    """BeginQuorumEpoch and EndQuorumEpoch are answered alike, each in classes of its own.
+
+    Args:
+        messages: the API's module.
+        made: its response.
+    """
+    partition = messages.PartitionDataResponse(
+        partition_index=0,
+        error_code=response.error,
+        leader_id=response.leader_id,
+        leader_epoch=response.epoch,
+    )
+    return made(
         error_code=ErrorCode.NONE,
-        topics=[
-            begin_messages.TopicDataResponse(
-                topic_name=METADATA_TOPIC,
-                partitions=[
-                    begin_messages.PartitionDataResponse(
-                        partition_index=0,
-                        error_code=response.error,
-                        leader_id=response.leader_id,
-                        leader_epoch=response.epoch,
-                    )
-                ],
-            )
-        ],
-        node_endpoints=[
-            begin_messages.NodeEndpoint(node_id=node_id, host=at.host, port=at.port)
-            for node_id, at in _leader(response, version, _OTHER_ENDPOINTS)
-        ],
+        topics=[messages.TopicDataResponse(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_leader(messages.NodeEndpoint, response, version >= _OTHER_ENDPOINTS),
     )
 
 
-def _end_response(response: Response, version: int) -> Message:
-    return end_messages.EndQuorumEpochResponse(
-        error_code=ErrorCode.NONE,
-        topics=[
-            end_messages.TopicDataResponse(
-                topic_name=METADATA_TOPIC,
-                partitions=[
-                    end_messages.PartitionDataResponse(
-                        partition_index=0,
-                        error_code=response.error,
-                        leader_id=response.leader_id,
-                        leader_epoch=response.epoch,
-                    )
-                ],
-            )
-        ],
-        node_endpoints=[
-            end_messages.NodeEndpoint(node_id=node_id, host=at.host, port=at.port)
-            for node_id, at in _leader(response, version, _OTHER_ENDPOINTS)
-        ],
-    )
-
-
-_EPOCH_MESSAGES = {
-    core.BeginQuorumEpochRequest: _begin_response,
-    core.EndQuorumEpochRequest: _end_response,
+_EPOCH_MESSAGES: dict[type, tuple[Any, Callable[..., Message]]] = {
+    core.BeginQuorumEpochRequest: (begin_messages, begin_messages.BeginQuorumEpochResponse),
+    core.EndQuorumEpochRequest: (end_messages, end_messages.EndQuorumEpochResponse),
 }
 
 
@@ -311,10 +288,7 @@ def _fetch_response(response: core.FetchResponse, version: int) -> fetch_message
                 topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[data]
             )
         ],
-        node_endpoints=[
-            fetch_messages.NodeEndpoint(node_id=node_id, host=at.host, port=at.port)
-            for node_id, at in _leader(response, version, _FETCH_ENDPOINTS)
-        ],
+        node_endpoints=_leader(fetch_messages.NodeEndpoint, response, version >= _FETCH_ENDPOINTS),
     )
 
 
@@ -345,10 +319,9 @@ def _fetch_snapshot_response(
                 ],
             )
         ],
-        node_endpoints=[
-            snapshot_messages.NodeEndpoint(node_id=node_id, host=at.host, port=at.port)
-            for node_id, at in _leader(response, version, _OTHER_ENDPOINTS)
-        ],
+        node_endpoints=_leader(
+            snapshot_messages.NodeEndpoint, response, version >= _OTHER_ENDPOINTS
+        ),
     )
 
 
@@ -368,11 +341,12 @@ def _voter_change_response(request: Request, response: core.VoterChangeResponse)
     return update_messages.UpdateRaftVoterResponse(error_code=response.error, current_leader=leader)
 
 
-def _leader(response: Response, version: int, since: int) -> list[tuple[int, Address]]:
-    """The leader's address, where the version has room for it."""
-    if version < since or response.leader_id == NO_LEADER or response.leader_address is None:
+def _leader(made: Callable[..., T], response: Response, has_room: bool) -> list[T]:
+    """The leader's address in the API's own class, where the version has room for it."""
+    at = response.leader_address
+    if not has_room or response.leader_id == NO_LEADER or at is None:
         return []
-    return [(response.leader_id, response.leader_address)]
+    return [made(node_id=response.leader_id, host=at.host, port=at.port)]
 
 
 def refusal(

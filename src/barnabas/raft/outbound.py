@@ -6,7 +6,7 @@ partition in it) counts as none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import add_raft_voter as add_messages
@@ -24,10 +24,12 @@ from barnabas.raft.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.raft.replica_key import Address, ReplicaKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from barnabas.protocol.schema import Message
     from barnabas.raft.config import RaftConfig
+
+    T = TypeVar("T")
 
 _FETCH_REPLICA_STATE = 15
 _KRAFT_VERSION = "kraft.version"
@@ -120,10 +122,7 @@ def _begin_quorum_epoch(
                 ],
             )
         ],
-        leader_endpoints=[
-            begin_messages.LeaderEndpoint(name=name, host=host, port=port)
-            for name, (host, port) in config.advertised.items()
-        ],
+        leader_endpoints=_listeners(begin_messages.LeaderEndpoint, config.advertised.items()),
     )
 
 
@@ -143,10 +142,7 @@ def _end_quorum_epoch(
     return end_messages.EndQuorumEpochRequest(
         cluster_id=config.cluster_id,
         topics=[end_messages.TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[partition])],
-        leader_endpoints=[
-            end_messages.LeaderEndpoint(name=name, host=host, port=port)
-            for name, (host, port) in config.advertised.items()
-        ],
+        leader_endpoints=_listeners(end_messages.LeaderEndpoint, config.advertised.items()),
     )
 
 
@@ -219,10 +215,7 @@ def _add_voter(
         timeout_ms=request.timeout_ms,
         voter_id=voter.key.id,
         voter_directory_id=voter.key.directory_id,
-        listeners=[
-            add_messages.Listener(name=name, host=at.host, port=at.port)
-            for name, at in voter.endpoints
-        ],
+        listeners=_listeners(add_messages.Listener, voter.endpoints),
         ack_when_committed=request.ack_when_committed,
     )
 
@@ -236,14 +229,16 @@ def _update_voter(
         current_leader_epoch=request.epoch,
         voter_id=voter.key.id,
         voter_directory_id=voter.key.directory_id,
-        listeners=[
-            update_messages.Listener(name=name, host=at.host, port=at.port)
-            for name, at in voter.endpoints
-        ],
+        listeners=_listeners(update_messages.Listener, voter.endpoints),
         kraft_version_feature=update_messages.KRaftVersionFeature(
             min_supported_version=voter.min_version, max_supported_version=voter.max_version
         ),
     )
+
+
+def _listeners(made: Callable[..., T], listeners: Iterable[tuple[str, tuple[str, int]]]) -> list[T]:
+    """Where this node listens, or a voter, in the API's own class."""
+    return [made(name=name, host=host, port=port) for name, (host, port) in listeners]
 
 
 def core_response(message: Message, token: int, listener_name: str) -> core.Response:

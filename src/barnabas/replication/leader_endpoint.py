@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import (
@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.fetch import FetchResponse
+    from barnabas.protocol.schema import Message
     from barnabas.replication.fetcher_settings import FetcherSettings
     from barnabas.replication.follower_session import AskedPartition, FollowerRequest
     from barnabas.replication.leader_channels import LeaderChannel
+
+    T = TypeVar("T")
 
     # Each gets the answer, or None and why there is none.
     OnFetched: TypeAlias = Callable[[FetchResponse | None, NetworkError | None], None]
@@ -136,21 +139,16 @@ class LeaderEndpoint:
             ],
         )
 
-        def answered(response: Any, error: NetworkError | None) -> None:
-            if error is not None:
-                on_answer(None, error)
-                return
-            ends = {
+        def read(response: Any) -> dict[TopicPartition, EpochEndOffset]:
+            return {
                 TopicPartition(topic.topic, each.partition): EpochEndOffset(
                     each.leader_epoch, each.end_offset, ErrorCode(each.error_code)
                 )
                 for topic in response.topics
                 for each in topic.partitions
             }
-            on_answer(ends, None)
 
-        timeout_ms = self._settings.config.replica_socket_timeout_ms
-        self._channel.send(request, _OFFSET_FOR_LEADER_EPOCH_VERSION, answered, timeout_ms)
+        self._ask(request, _OFFSET_FOR_LEADER_EPOCH_VERSION, read, on_answer)
 
     def offsets(
         self, asked: Mapping[TopicPartition, int], timestamp: int, on_answer: OnOffsets
@@ -178,21 +176,31 @@ class LeaderEndpoint:
             ],
         )
 
-        def answered(response: Any, error: NetworkError | None) -> None:
-            if error is not None:
-                on_answer(None, error)
-                return
-            offsets = {
+        def read(response: Any) -> dict[TopicPartition, ListedOffset]:
+            return {
                 TopicPartition(topic.name, each.partition_index): ListedOffset(
                     ErrorCode(each.error_code), each.offset
                 )
                 for topic in response.topics
                 for each in topic.partitions
             }
-            on_answer(offsets, None)
+
+        self._ask(request, _LIST_OFFSETS_VERSION, read, on_answer)
+
+    def _ask(
+        self,
+        request: Message,
+        version: int,
+        read: Callable[[Any], T],
+        on_answer: Callable[[T | None, NetworkError | None], None],
+    ) -> None:
+        """Send one of the rarer questions; `read` makes the answer from the response."""
+
+        def answered(response: Any, error: NetworkError | None) -> None:
+            on_answer(None if error is not None else read(response), error)
 
         timeout_ms = self._settings.config.replica_socket_timeout_ms
-        self._channel.send(request, _LIST_OFFSETS_VERSION, answered, timeout_ms)
+        self._channel.send(request, version, answered, timeout_ms)
 
 
 def _fetch_topics(

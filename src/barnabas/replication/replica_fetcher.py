@@ -317,9 +317,7 @@ class ReplicaFetcher:
         error: NetworkError | None,
     ) -> None:
         if answers is None:
-            assert error is not None
-            self._out_of_range.on_failed(asked)
-            self._on_failed(asked, error)
+            self._on_no_offsets(asked, error)
             return
         starts = self._out_of_range.take_ends(asked, answers)
         if starts:
@@ -332,11 +330,14 @@ class ReplicaFetcher:
         error: NetworkError | None,
     ) -> None:
         if answers is None:
-            assert error is not None
-            self._out_of_range.on_failed(asked)
-            self._on_failed(asked, error)
+            self._on_no_offsets(asked, error)
         else:
             self._out_of_range.take_starts(asked, answers)
+
+    def _on_no_offsets(self, asked: dict[TopicPartition, int], error: NetworkError | None) -> None:
+        assert error is not None
+        self._out_of_range.on_failed(asked)
+        self._on_failed(asked, error)
 
     def _on_fetched(
         self, asked: FollowerRequest, response: FetchResponse | None, error: NetworkError | None

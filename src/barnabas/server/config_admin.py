@@ -7,7 +7,7 @@ and levels of loggers never leave this process.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.controller.result import Refusal
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
@@ -15,10 +15,18 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.server.log_levels import change_level, check_level_change
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
-    from barnabas.protocol.messages.incremental_alter_configs import AlterConfigsResource
+    from barnabas.protocol.messages.alter_configs import (
+        AlterConfigsResourceResponse as LegacyResourceResponse,
+    )
+    from barnabas.protocol.messages.incremental_alter_configs import (
+        AlterConfigsResource,
+        AlterConfigsResourceResponse,
+    )
+
+    Answer = TypeVar("Answer", AlterConfigsResourceResponse, LegacyResourceResponse)
 
 # What came of a resource that the controller need not see; None: it is done.
 Outcome = Refusal | None
@@ -69,6 +77,36 @@ def settle_legacy(
         except Refusal as refusal:
             settled[place] = refusal
     return settled
+
+
+def joined(
+    made: type[Answer],
+    resources: Sequence[AlterConfigsResource | LegacyResource],
+    settled: Mapping[int, Outcome],
+    forwarded: Iterable[Answer],
+) -> list[Answer]:
+    """One answer per resource, in the order of the request.
+
+    Args:
+        made: the API's answer for a resource.
+        forwarded: the controller's answers for those that are not settled.
+    """
+    rest = iter(forwarded)
+    return [
+        _answer(made, resource, settled[place]) if place in settled else next(rest)
+        for place, resource in enumerate(resources)
+    ]
+
+
+def _answer(
+    made: type[Answer], resource: AlterConfigsResource | LegacyResource, outcome: Outcome
+) -> Answer:
+    return made(
+        error_code=ErrorCode.NONE if outcome is None else outcome.error_code,
+        error_message=None if outcome is None else outcome.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def _refused_twice(names: list[tuple[int, str]]) -> dict[int, Outcome]:

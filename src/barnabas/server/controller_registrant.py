@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.metadata.broker_registration import features_as, listeners_as
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
@@ -71,23 +72,8 @@ class ControllerRegistrant:
             controller_id=me.id,
             incarnation_id=me.incarnation_id,
             zk_migration_ready=False,
-            listeners=[
-                Listener(
-                    name=name,
-                    host=each.host,
-                    port=each.port,
-                    security_protocol=each.security_protocol,
-                )
-                for name, each in me.listeners.items()
-            ],
-            features=[
-                Feature(
-                    name=name,
-                    min_supported_version=levels.min_level,
-                    max_supported_version=levels.max_level,
-                )
-                for name, levels in me.supported_features.items()
-            ],
+            listeners=listeners_as(Listener, me.listeners),
+            features=features_as(Feature, me.supported_features),
         )
         self._access.send(request, self._on_answer)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.metadata.broker_registration import features_as
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.messages.broker_registration import (
@@ -157,14 +158,7 @@ class Registration:
                 )
                 for each in me.endpoints
             ],
-            features=[
-                Feature(
-                    name=name,
-                    min_supported_version=levels.min_level,
-                    max_supported_version=levels.max_level,
-                )
-                for name, levels in SUPPORTED_FEATURES.items()
-            ],
+            features=features_as(Feature, SUPPORTED_FEATURES),
             rack=me.rack,
             log_dirs=me.directories,
             previous_broker_epoch=self._previous_epoch,

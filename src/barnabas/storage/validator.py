@@ -59,6 +59,8 @@ _PRODUCER = "producer"
 _CREATE_TIME = "CreateTime"
 _NO_TIMESTAMP = -1
 _COMPRESSION_MAX = ZSTD
+# No batch has a later one.
+_ANY_LEADER_EPOCH = 0x7FFF_FFFF
 
 
 def read_batches(records: memoryview | bytes) -> Batches:
@@ -80,20 +82,7 @@ def read_batches(records: memoryview | bytes) -> Batches:
 
 
 def _read_several(records: memoryview | bytes) -> Batches:
-    found: Batches = []
-    end = 0
-    try:
-        for position, header in batches(records):
-            if not check_crc(records, position, header):
-                raise CorruptRecordError(f"the CRC of the batch at {position} is wrong")
-            found.append((position, header))
-            end = position + header.size
-    except UnsupportedMagicError as error:
-        if error.magic in (0, 1):
-            raise
-        raise CorruptRecordError(str(error)) from None
-    except CorruptBatchError as error:
-        raise CorruptRecordError(str(error)) from None
+    found, end = read_followed_batches(records, _ANY_LEADER_EPOCH)
     if end != len(records):
         raise CorruptRecordError(f"{len(records) - end} bytes are left behind the last batch")
     return found

@@ -14,8 +14,10 @@ from barnabas.cli.output import (
     EXIT_INTERRUPTED,
     echo_json,
     key_values,
+    property_option,
 )
 from barnabas.cli.tables import Styled, bad, echo_entry, echo_line, good, warn
+from barnabas.runtime.disk import RealDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,14 +41,7 @@ _TIMEOUT_MS = "10000"
 
 @click.command(epilog=EXAMPLES)
 @click.argument("target", required=False, metavar="[HOST:PORT|DIRECTORY|SERVER.PROPERTIES]")
-@click.option(
-    "-X",
-    "--property",
-    "properties",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A configuration key of Kafka's clients, such as request.timeout.ms=5000.",
-)
+@property_option
 @click.option("-q", "--quiet", is_flag=True, help="Show only what is wrong.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(target: str | None, properties: Sequence[str], quiet: bool, as_json: bool) -> None:
@@ -72,11 +67,11 @@ def doctor(target: str | None, properties: Sequence[str], quiet: bool, as_json: 
 
 
 def _examine(target: str, properties: Sequence[str], diagnosis: Diagnosis) -> None:
-    if os.path.isdir(target):  # noqa: PTH112
+    if RealDisk().is_directory(target):
         from barnabas.cli.doctor.directory import examine_directory
 
         examine_directory(target.rstrip("/") or "/", diagnosis)
-    elif os.path.isfile(target):  # noqa: PTH113
+    elif os.path.isfile(target):  # noqa: PTH113 - what cannot be looked at is none
         from barnabas.cli.doctor.properties import examine_properties
 
         examine_properties(target, diagnosis)

@@ -60,7 +60,7 @@ def _loss(
                 f"set {key}={brokers}",
             )
     for directory in values.get("log.dirs", values.get("log.dir", "")).split(","):
-        if directory.strip().startswith(("/tmp", "/var/tmp", "/dev/shm")):  # noqa: S108
+        if directory.strip().startswith(("/tmp", "/var/tmp", "/dev/shm")):  # noqa: S108 - to warn of them
             yield (
                 f"{directory.strip()} is emptied when the machine restarts, or by a clean-up",
                 "set log.dirs to a directory that stays",

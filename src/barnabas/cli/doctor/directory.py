@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import click
@@ -40,7 +40,7 @@ def examine_directory(
         diagnosis: gets the findings.
         node_id: the node that is to use it, if that is known.
     """
-    if not os.path.isdir(path):  # noqa: PTH112
+    if not RealDisk().is_directory(path):
         _examine_absent(path, diagnosis)
         return None
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
@@ -54,26 +54,25 @@ def examine_directory(
         diagnosis.note(f"{path} is in use by a broker", "a second one needs a directory of its own")
     meta = _examine_identity(path, diagnosis, node_id)
     try:
-        partitions = len(partition_directories(path)) if os.listdir(path) else 0  # noqa: PTH208
+        partitions = len(partition_directories(path)) if RealDisk().list(path) else 0
     except click.UsageError as error:
         if meta is None:
             diagnosis.note(f"{error.message}: it holds something else", "name an empty directory")
         partitions = 0
     if meta is not None and not in_use:
         _examine_shutdown(path, partitions, diagnosis)
-    usage = shutil.disk_usage(path)
-    check_space(path, usage.total, usage.free, diagnosis)
+    check_space(path, *RealDisk().space(path), diagnosis)
     _examine_descriptors(partitions, diagnosis)
     return meta
 
 
 def _examine_absent(path: str, diagnosis: Diagnosis) -> None:
-    if os.path.exists(path):  # noqa: PTH110
+    if RealDisk().exists(path):
         diagnosis.wrong(f"{path} is a file", "name a directory")
         return
-    parent = os.path.abspath(path)  # noqa: PTH100
-    while not os.path.exists(parent):  # noqa: PTH110
-        parent = os.path.dirname(parent)  # noqa: PTH120
+    parent = PurePosixPath(RealDisk().absolute(path))
+    while not RealDisk().exists(str(parent)):
+        parent = parent.parent
     if os.access(parent, os.W_OK | os.X_OK):
         diagnosis.ok(f"{path} is not there yet: the broker makes it")
     else:
@@ -97,7 +96,7 @@ def _examine_identity(
         )
         return None
     if meta is None:
-        names = [name for name in os.listdir(path) if name != LOCK_FILE]  # noqa: PTH208
+        names = [name for name in RealDisk().list(path) if name != LOCK_FILE]
         if any("-" in name for name in names):
             diagnosis.wrong(
                 f"{path} has logs and no meta.properties: nobody knows whose they are",
@@ -117,7 +116,7 @@ def _examine_identity(
 
 
 def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
-    if os.path.exists(f"{path}/{CLEAN_SHUTDOWN}"):  # noqa: PTH110
+    if RealDisk().exists(f"{path}/{CLEAN_SHUTDOWN}"):
         diagnosis.ok(f"{path} was closed cleanly, with {partitions} partitions")
     else:
         diagnosis.note(

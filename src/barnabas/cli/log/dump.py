@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -61,7 +61,7 @@ class Dumper:
 
     def dump(self, path: str) -> None:
         """Show a file, or all segments of a partition's directory."""
-        if os.path.isdir(path):  # noqa: PTH112
+        if self._disk.is_directory(path):
             names = [name for name in self._disk.list(path) if name.endswith(".log")]
             names += [n for n in self._disk.list(path) if n.endswith(".checkpoint")]
             if not names:
@@ -71,7 +71,7 @@ class Dumper:
                     break
                 self.dump(f"{path}/{name}")
             return
-        show = self._reader(os.path.basename(path))  # noqa: PTH119
+        show = self._reader(PurePosixPath(path).name)
         if not self._options.as_json:
             echo_line(strong(path))
         try:
@@ -101,7 +101,7 @@ class Dumper:
             ".snapshot": self._producers,
         }
         stem = name.removesuffix(".deleted").removesuffix(".cleaned").removesuffix(".swap")
-        suffix = os.path.splitext(stem)[1]  # noqa: PTH122
+        suffix = PurePosixPath(stem).suffix
         if suffix not in by_suffix:
             known = " ".join((*by_suffix, *by_name, "*-offset-checkpoint"))
             raise click.UsageError(f"{name}: not one of {known}")
@@ -120,7 +120,7 @@ class Dumper:
     # Segments
 
     def _batches(self, path: str) -> None:
-        directory = partition_of(os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120
+        directory = partition_of(str(PurePosixPath(self._disk.absolute(path)).parent))
         kind = self._options.kind or kind_of_topic(directory.topic if directory else "")
         with_records = self._options.records
         if with_records is None:
@@ -230,7 +230,7 @@ def moment(milliseconds: int) -> str:
 
 
 def _base_offset(path: str) -> int:
-    stem = os.path.basename(path).partition(".")[0]  # noqa: PTH119
+    stem = PurePosixPath(path).name.partition(".")[0]
     if not stem.isdigit():
         raise click.UsageError(f"{path}: the name does not begin with the segment's base offset")
     return int(stem)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import click
+
+from barnabas.runtime.disk import RealDisk
 
 __all__ = ["PartitionDirectory", "partition_directories", "partition_of"]
 
@@ -30,7 +32,7 @@ class PartitionDirectory(NamedTuple):
 
 def partition_of(path: str) -> PartitionDirectory | None:
     """The partition that a directory is named after; None if it is named otherwise."""
-    found = _PARTITION.fullmatch(os.path.basename(os.path.abspath(path)))  # noqa: PTH119, PTH100
+    found = _PARTITION.fullmatch(PurePosixPath(RealDisk().absolute(path)).name)
     if found is None:
         return None
     return PartitionDirectory(path.rstrip("/"), found["topic"], int(found["partition"]))
@@ -42,15 +44,15 @@ def partition_directories(path: str) -> list[PartitionDirectory]:
     Raises:
         click.UsageError: it is neither.
     """
-    if not os.path.isdir(path):  # noqa: PTH112
+    if not RealDisk().is_directory(path):
         raise click.UsageError(f"{path} is no directory")
     inside = [
         partition
-        for name in sorted(os.listdir(path))  # noqa: PTH208
-        if os.path.isdir(f"{path}/{name}")  # noqa: PTH112
+        for name in RealDisk().list(path)
+        if RealDisk().is_directory(f"{path}/{name}")
         and (partition := partition_of(f"{path}/{name}")) is not None
     ]
-    if inside or os.path.exists(f"{path}/meta.properties"):  # noqa: PTH110
+    if inside or RealDisk().exists(f"{path}/meta.properties"):
         return inside
     own = partition_of(path)
     if own is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.log.verify_segment import SegmentCheck
@@ -113,14 +113,14 @@ def _check_segment(
     while True:
         check = SegmentCheck(partition.path, base, findings)
         try:
-            file_id = os.stat(check.path).st_ino  # noqa: PTH116
+            file_id = Path(check.path).stat().st_ino
             found = check.run(
                 is_last=is_last,
                 is_running=options.is_running,
                 deep=options.deep,
                 advance=options.advance,
             )
-            is_same = os.stat(check.path).st_ino == file_id  # noqa: PTH116
+            is_same = Path(check.path).stat().st_ino == file_id
         except FileNotFoundError:
             del findings.all[before:]
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,6 +54,17 @@ class SegmentFacts(NamedTuple):
     is_whole: bool
 
 
+class _IndexEntry(NamedTuple):
+    """An entry of an index, looked at."""
+
+    offset: int
+    # What has to grow from entry to entry.
+    key: tuple[int, int]
+    words: str
+    # What is wrong with it, if anything is.
+    wrong: str | None
+
+
 class SegmentCheck:
     """Checks one segment and adds to the findings."""
 
@@ -91,8 +101,12 @@ class SegmentCheck:
             self._check_end(scan, file.size, is_last=is_last, is_running=is_running)
         is_whole = scan.reason is None
         if scan.old_format is None:
-            self._check_offset_index(is_running=is_running)
-            self._check_time_index(is_running=is_running)
+            self._check_index(
+                INDEX_SUFFIX, _OFFSET_ENTRY_BYTES, self._offset_entry, is_running=is_running
+            )
+            self._check_index(
+                TIME_INDEX_SUFFIX, _TIME_ENTRY_BYTES, self._time_entry, is_running=is_running
+            )
             self._check_transaction_index()
         end = self._last_offsets[-1] + 1 if self._last_offsets else self._base_offset
         return SegmentFacts(
@@ -161,36 +175,64 @@ class SegmentCheck:
 
     def _read_index(self, suffix: str, entry_bytes: int, *, is_running: bool) -> bytes | None:
         path = offset_file(self._directory, self._base_offset, suffix)
-        if not os.path.exists(path):  # noqa: PTH110
+        if not self._disk.exists(path):
             self._findings.problem(path, "the index is missing", "start the broker: it makes it")
             return None
         content = IndexFile(self._disk, path, entry_bytes).read()
         # A Kafka that runs keeps the file at its largest size, which need not fit the entries.
-        if os.path.getsize(path) % entry_bytes and not is_running:  # noqa: PTH202
+        if self._disk.size(path) % entry_bytes and not is_running:
             self._findings.problem(path, "the last entry is cut off", _REBUILD)
         return content
 
-    def _check_offset_index(self, *, is_running: bool) -> None:
-        content = self._read_index(INDEX_SUFFIX, _OFFSET_ENTRY_BYTES, is_running=is_running)
-        path = offset_file(self._directory, self._base_offset, INDEX_SUFFIX)
+    def _check_index(
+        self,
+        suffix: str,
+        entry_bytes: int,
+        examine: Callable[[bytes, tuple[int, int]], _IndexEntry],
+        *,
+        is_running: bool,
+    ) -> None:
+        """Examine the entries up to the first that is wrong.
+
+        Args:
+            examine: gets an entry and the key of the one before.
+        """
+        content = self._read_index(suffix, entry_bytes, is_running=is_running) or b""
+        path = offset_file(self._directory, self._base_offset, suffix)
         before = (-1, -1)
-        for at in range(0, len(content or b""), _OFFSET_ENTRY_BYTES):
-            assert content is not None
-            relative = int.from_bytes(content[at : at + 4], "big", signed=True)
-            position = int.from_bytes(content[at + 4 : at + 8], "big", signed=True)
-            offset = self._base_offset + relative
-            if is_running and self._is_newer(offset):
+        for at in range(0, len(content), entry_bytes):
+            entry = examine(content[at : at + entry_bytes], before)
+            if is_running and self._is_newer(entry.offset):
                 return
-            entry = f"entry {at // _OFFSET_ENTRY_BYTES} ({offset} at {position})"
-            wrong = None
-            if relative <= before[0] or position <= before[1]:
-                wrong = "does not lie behind the one before"
-            elif not self._leads_to(offset, position):
-                wrong = "leads past the batch of its offset, or to no batch"
-            if wrong is not None:
-                self._findings.problem(path, f"{entry} {wrong}", _REBUILD)
+            if entry.wrong is not None:
+                what = f"entry {at // entry_bytes} ({entry.words}) {entry.wrong}"
+                self._findings.problem(path, what, _REBUILD)
                 return
-            before = (relative, position)
+            before = entry.key
+
+    def _offset_entry(self, entry: bytes, before: tuple[int, int]) -> _IndexEntry:
+        relative = int.from_bytes(entry[:4], "big", signed=True)
+        position = int.from_bytes(entry[4:], "big", signed=True)
+        offset = self._base_offset + relative
+        wrong = None
+        if relative <= before[0] or position <= before[1]:
+            wrong = "does not lie behind the one before"
+        elif not self._leads_to(offset, position):
+            wrong = "leads past the batch of its offset, or to no batch"
+        return _IndexEntry(offset, (relative, position), f"{offset} at {position}", wrong)
+
+    def _time_entry(self, entry: bytes, before: tuple[int, int]) -> _IndexEntry:
+        stamp = int.from_bytes(entry[:8], "big", signed=True)
+        relative = int.from_bytes(entry[8:], "big", signed=True)
+        offset = self._base_offset + relative
+        wrong = None
+        if stamp <= before[0] or relative < before[1]:
+            wrong = "does not lie behind the one before"
+        elif not self._last_offsets or offset > self._last_offsets[-1]:
+            wrong = "lies behind the segment's end"
+        elif self._latest_before(offset) > stamp:
+            wrong = "comes too late: a record before it has a later time"
+        return _IndexEntry(offset, (stamp, relative), f"{offset} at time {stamp}", wrong)
 
     def _is_newer(self, offset: int) -> bool:
         """Whether it may have been written after the batches were read."""
@@ -203,30 +245,6 @@ class SegmentCheck:
             return False
         return slot == 0 or self._last_offsets[slot - 1] < offset <= self._last_offsets[-1]
 
-    def _check_time_index(self, *, is_running: bool) -> None:
-        content = self._read_index(TIME_INDEX_SUFFIX, _TIME_ENTRY_BYTES, is_running=is_running)
-        path = offset_file(self._directory, self._base_offset, TIME_INDEX_SUFFIX)
-        before = (-1, -1)
-        for at in range(0, len(content or b""), _TIME_ENTRY_BYTES):
-            assert content is not None
-            stamp = int.from_bytes(content[at : at + 8], "big", signed=True)
-            relative = int.from_bytes(content[at + 8 : at + 12], "big", signed=True)
-            offset = self._base_offset + relative
-            if is_running and self._is_newer(offset):
-                return
-            entry = f"entry {at // _TIME_ENTRY_BYTES} ({offset} at time {stamp})"
-            wrong = None
-            if stamp <= before[0] or relative < before[1]:
-                wrong = "does not lie behind the one before"
-            elif not self._last_offsets or offset > self._last_offsets[-1]:
-                wrong = "lies behind the segment's end"
-            elif self._latest_before(offset) > stamp:
-                wrong = "comes too late: a record before it has a later time"
-            if wrong is not None:
-                self._findings.problem(path, f"{entry} {wrong}", _REBUILD)
-                return
-            before = (stamp, relative)
-
     def _latest_before(self, offset: int) -> int:
         """The largest timestamp of the batches that end below `offset`."""
         slot = bisect_right(self._last_offsets, offset - 1)
@@ -234,10 +252,10 @@ class SegmentCheck:
 
     def _check_transaction_index(self) -> None:
         path = offset_file(self._directory, self._base_offset, TXN_INDEX_SUFFIX)
-        if not os.path.exists(path):  # noqa: PTH110
+        if not self._disk.exists(path):
             return
         remedy = "stop the broker, delete the file and .kafka_cleanshutdown: the start mends it"
-        if os.path.getsize(path) % TXN_ENTRY_BYTES:  # noqa: PTH202
+        if self._disk.size(path) % TXN_ENTRY_BYTES:
             self._findings.problem(path, "the last entry is cut off", remedy)
         last = -1
         for entry in TransactionIndex(self._disk, path).entries():

@@ -13,6 +13,7 @@ from barnabas.cli.output import (
     client_options,
     connected,
     echo_json,
+    metrics_option,
     problem,
 )
 
@@ -44,13 +45,7 @@ Ctrl-C ends it.
     show_default=True,
     help="Seconds from one look to the next.",
 )
-@click.option(
-    "-m",
-    "--metrics",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="A broker's metrics listener; may be given for each broker.",
-)
+@metrics_option
 @click.option("--internal", is_flag=True, help="Internal topics too.")
 @click.option(
     "--groups",

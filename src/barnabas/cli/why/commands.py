@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.completing import complete_groups, complete_topics
-from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.output import (
+    EXIT_FAILED,
+    client_options,
+    connected,
+    echo_json,
+    metrics_option,
+    problem,
+)
 from barnabas.cli.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
 from barnabas.cli.why.reason import is_well
 from barnabas.cli.why.target import parse_target
@@ -61,13 +68,7 @@ def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
 @click.option(
     "--seconds", type=click.FloatRange(0.1, 600), default=2.0, show_default=True, help="To look."
 )
-@click.option(
-    "-m",
-    "--metrics",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="A broker's metrics listener; may be given for each broker.",
-)
+@metrics_option
 @client_options
 def why(
     target: str | None,

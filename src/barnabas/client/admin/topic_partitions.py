@@ -7,7 +7,7 @@ the eligible leader replicas are not known.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.admin.call import AdminCall
 from barnabas.client.errors import ClientError, broker_error
@@ -23,10 +23,11 @@ from barnabas.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponsePartition,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.protocol.schema import Message
 
@@ -103,20 +104,22 @@ def describe_topic_partitions(names: Sequence[str], cursor: Cursor | None) -> Ad
 
     def read(response: Message) -> TopicPage:
         assert isinstance(response, DescribeTopicPartitionsResponse)
-        found: dict[str, TopicState | ClientError] = {}
-        for topic in response.topics:
-            name = topic.name or ""
-            if topic.error_code:
-                found[name] = broker_error(topic.error_code, name)
-                continue
-            partitions = {p.partition_index: _state(p) for p in topic.partitions}
-            found[name] = TopicState(name, topic.topic_id, topic.is_internal, partitions)
+        found = {topic.name or "": _topic(topic, _state) for topic in response.topics}
         following = response.next_cursor
         if following is None:
             return TopicPage(found, None)
         return TopicPage(found, Cursor(following.topic_name, following.partition_index))
 
     return AdminCall(ApiKey.DESCRIBE_TOPIC_PARTITIONS, build, read)
+
+
+def _topic(topic: Any, state: Callable[[Any], PartitionState]) -> TopicState | ClientError:
+    """What either API says of a topic; `state` reads its partitions."""
+    name = topic.name or ""
+    if topic.error_code:
+        return broker_error(topic.error_code, name)
+    partitions = {each.partition_index: state(each) for each in topic.partitions}
+    return TopicState(name, topic.topic_id, topic.is_internal, partitions)
 
 
 def _state(partition: DescribeTopicPartitionsResponsePartition) -> PartitionState:
@@ -134,6 +137,19 @@ def _state(partition: DescribeTopicPartitionsResponsePartition) -> PartitionStat
     )
 
 
+def _metadata_state(partition: MetadataResponsePartition) -> PartitionState:
+    return PartitionState(
+        partition.partition_index,
+        partition.leader_id,
+        partition.leader_epoch,
+        tuple(partition.replica_nodes),
+        tuple(partition.isr_nodes),
+        None,
+        None,
+        tuple(partition.offline_replicas),
+    )
+
+
 def describe_topics_by_metadata(names: Sequence[str]) -> AdminCall[TopicPage]:
     """The same from Metadata, in one page."""
 
@@ -145,26 +161,7 @@ def describe_topics_by_metadata(names: Sequence[str]) -> AdminCall[TopicPage]:
 
     def read(response: Message) -> TopicPage:
         assert isinstance(response, MetadataResponse)
-        found: dict[str, TopicState | ClientError] = {}
-        for topic in response.topics:
-            name = topic.name or ""
-            if topic.error_code:
-                found[name] = broker_error(topic.error_code, name)
-                continue
-            partitions = {
-                p.partition_index: PartitionState(
-                    p.partition_index,
-                    p.leader_id,
-                    p.leader_epoch,
-                    tuple(p.replica_nodes),
-                    tuple(p.isr_nodes),
-                    None,
-                    None,
-                    tuple(p.offline_replicas),
-                )
-                for p in topic.partitions
-            }
-            found[name] = TopicState(name, topic.topic_id, topic.is_internal, partitions)
+        found = {topic.name or "": _topic(topic, _metadata_state) for topic in response.topics}
         return TopicPage(found, None)
 
     return AdminCall(ApiKey.METADATA, build, read)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.server.config_admin import settle_legacy
+from barnabas.server.config_admin import joined, settle_legacy
 
 if TYPE_CHECKING:
-    from barnabas.server.config_admin import Outcome
     from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -41,37 +39,14 @@ class AlterConfigsHandler:
         rest = [each for place, each in enumerate(request.resources) if place not in settled]
 
         def on_rest(response: AlterConfigsResponse) -> None:
-            context.respond(_joined(request, settled, response))
+            answers = joined(
+                AlterConfigsResourceResponse, request.resources, settled, response.responses
+            )
+            context.respond(AlterConfigsResponse(responses=answers))
 
         if not rest:
-            return _joined(request, settled, AlterConfigsResponse(responses=[]))
+            answers = joined(AlterConfigsResourceResponse, request.resources, settled, [])
+            return AlterConfigsResponse(responses=answers)
         forwarded = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
         self._forwarding.send(forwarded, on_rest, asker=context)
         return None
-
-
-def _joined(
-    request: AlterConfigsRequest,
-    settled: dict[int, Outcome],
-    rest: AlterConfigsResponse,
-) -> AlterConfigsResponse:
-    """One answer per resource, in the order of the request."""
-    forwarded = iter(rest.responses)
-    return AlterConfigsResponse(
-        responses=[
-            _answer(request, place, settled[place]) if place in settled else next(forwarded)
-            for place in range(len(request.resources))
-        ]
-    )
-
-
-def _answer(
-    request: AlterConfigsRequest, place: int, outcome: Outcome
-) -> AlterConfigsResourceResponse:
-    resource = request.resources[place]
-    return AlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if outcome is None else outcome.error_code,
-        error_message=None if outcome is None else outcome.message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )

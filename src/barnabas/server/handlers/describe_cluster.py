@@ -11,13 +11,11 @@ from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from barnabas.server.authorized_operations import CLUSTER_OPERATIONS
+from barnabas.server.endpoint_type import BROKERS, refuse_endpoint_type
 
 if TYPE_CHECKING:
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
-
-_BROKERS = 1
-_CONTROLLERS = 2
 
 
 def handler(parts: ServerParts) -> Handle:
@@ -39,18 +37,8 @@ class DescribeClusterHandler:
         self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
         """Brokers with a listener of the name that the request came in by."""
-        if request.endpoint_type != _BROKERS:
-            error, words = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "There is no such endpoint type."
-            if request.endpoint_type == _CONTROLLERS:
-                error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-                words = "This listener belongs to a broker, not to a controller."
-            return DescribeClusterResponse(
-                error_code=error,
-                error_message=words,
-                endpoint_type=_BROKERS,
-                cluster_id="",
-                brokers=[],
-            )
+        if request.endpoint_type != BROKERS:
+            return refuse_endpoint_type(request.endpoint_type, BROKERS)
         brokers = [
             DescribeClusterBroker(
                 broker_id=broker.id,

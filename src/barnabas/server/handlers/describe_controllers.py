@@ -11,13 +11,11 @@ from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from barnabas.server.authorized_operations import CLUSTER_OPERATIONS
+from barnabas.server.endpoint_type import CONTROLLERS, refuse_endpoint_type
 
 if TYPE_CHECKING:
     from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
-
-_BROKERS = 1
-_CONTROLLERS = 2
 
 
 def handler(parts: NodeParts) -> Handle:
@@ -39,18 +37,8 @@ class DescribeControllersHandler:
         self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
         """Controllers with a listener of the name that the request came in by."""
-        if request.endpoint_type != _CONTROLLERS:
-            error, words = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "There is no such endpoint type."
-            if request.endpoint_type == _BROKERS:
-                error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-                words = "This listener belongs to a controller, not to a broker."
-            return DescribeClusterResponse(
-                error_code=error,
-                error_message=words,
-                endpoint_type=_CONTROLLERS,
-                cluster_id="",
-                brokers=[],
-            )
+        if request.endpoint_type != CONTROLLERS:
+            return refuse_endpoint_type(request.endpoint_type, CONTROLLERS)
         controllers = [
             DescribeClusterBroker(
                 broker_id=controller.id, host=endpoint.host, port=endpoint.port, rack=None
@@ -60,7 +48,7 @@ class DescribeControllersHandler:
         ]
         response = DescribeClusterResponse(
             error_code=ErrorCode.NONE,
-            endpoint_type=_CONTROLLERS,
+            endpoint_type=CONTROLLERS,
             cluster_id=self._cluster_id,
             controller_id=self._quorum.leader_and_epoch.leader_id,
             brokers=controllers,
