@@ -23,8 +23,12 @@ SECONDS = 60
 
 @pytest.fixture(scope="module")
 def client(three_brokers: ClusterProcess) -> Iterator[Client]:
-    """Its first bootstrap server is dead."""
+    """Its first bootstrap server is dead. Each broker coordinates a third of all groups."""
     with Client(f"127.0.0.1:1,{three_brokers.bootstrap}") as made:
+        made.create_topic("coordinated", 1, 3)
+        made.commit_offsets("coordinated", {TopicPartition("coordinated", 0): 0})
+        orders = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
+        have_led_by(made, {TopicPartition("__consumer_offsets", n): orders[n] for n in range(3)})
         yield made
 
 
@@ -58,20 +62,31 @@ def leaders(client: Client, partitions: list[TopicPartition]) -> dict[TopicParti
 
 
 def move_leaders(client: Client, partitions: list[TopicPartition]) -> None:
-    """Have each partition led by its second replica."""
+    """Have each partition led by the replica after its leader."""
     topic = client.describe_topics([partitions[0].topic])[partitions[0].topic]
-    before = leaders(client, partitions)
     targets = {}
     for tp in partitions:
-        first, *rest = topic.partitions[tp.partition].replicas
-        targets[tp] = [*rest, first]
-    assert not any(client.admin.alter_reassignments(targets).values())
-    results = client.admin.elect_leaders(ElectionType.PREFERRED, partitions)
-    assert not any(results.values()), results
+        state = topic.partitions[tp.partition]
+        behind = state.replicas.index(state.leader) + 1
+        targets[tp] = [*state.replicas[behind:], *state.replicas[:behind]]
+    have_led_by(client, targets)
+
+
+def have_led_by(client: Client, replicas: dict[TopicPartition, list[int]]) -> None:
+    """Give the replicas of each partition this order, and the lead to the first of them."""
+    assert not any(client.admin.alter_reassignments(replicas).values())
+    partitions = list(replicas)
     deadline = time.monotonic() + SECONDS
-    while any(leaders(client, partitions)[tp] == before[tp] for tp in partitions):
+    client.admin.elect_leaders(ElectionType.PREFERRED, partitions)
+    while leaders(client, partitions) != {tp: order[0] for tp, order in replicas.items()}:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+        client.admin.elect_leaders(ElectionType.PREFERRED, partitions)
+
+
+def committed_offset(client: Client, group: str, partition: TopicPartition) -> int | None:
+    found = client.committed(group).get(partition)
+    return None if found is None else found.offset
 
 
 def test_requests_go_to_their_brokers_and_answers_are_merged(
@@ -151,13 +166,12 @@ def test_coordinators_that_moved_are_found(
     offsets = [TopicPartition("__consumer_offsets", number) for number in range(3)]
     move_leaders(other, offsets)
     deadline = time.monotonic() + SECONDS
-    for name in names:
-        # A new coordinator of Apache Kafka shows the state of a moment ago, until something else is
-        # committed through it: only then it learns that the rest is.
-        while partitions[0] not in client.committed(name):
-            assert time.monotonic() < deadline
+    while [committed_offset(client, name, partitions[0]) for name in names] != [3, 3, 3]:
+        # The coordinator that Apache Kafka has just moved to shows the state of a moment ago until
+        # something else is committed through it: only then it learns that the rest is.
+        assert time.monotonic() < deadline
+        for name in names:
             client.commit_offsets(name, {partitions[1]: 1})
-    assert [client.committed(name)[partitions[0]].offset for name in names] == [3, 3, 3]
     move_leaders(other, offsets)
     for name in names:
         client.commit_offsets(name, {partitions[0]: 4})
