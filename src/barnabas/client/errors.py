@@ -28,7 +28,9 @@ __all__ = [
     "NoBrokersError",
     "OffsetOutOfRangeError",
     "RangeStalledError",
+    "RecordDeserializationError",
     "RecordTooLargeError",
+    "SerializationError",
     "UnknownPartitionError",
     "UnknownTopicError",
     "UnsupportedVersionError",
@@ -179,6 +181,37 @@ class RangeStalledError(ClientError):
             f"{seconds:.0f} s. Check that the end offset was read from this cluster, and whether "
             f"the partition lost records or its leader is unreachable"
         )
+
+
+class SerializationError(ClientError, ValueError):
+    """A user's serializer refused a key or a value; the cause is what it raised."""
+
+    def __init__(self, topic: str, what: str, cause: BaseException) -> None:
+        self.topic = topic
+        super().__init__(f"{topic}: the {what} cannot be serialized: {cause}")
+        self.__cause__ = cause
+
+
+class RecordDeserializationError(ClientError, ValueError):
+    """A user's deserializer refused a record; the cause is what it raised.
+
+    Attributes:
+        partition, offset: of the record. The position stays there: seek past it to go on.
+        what: "key" or "value".
+    """
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, what: str, cause: BaseException
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.what = what
+        super().__init__(
+            f"{partition}: the {what} of the record at offset {offset} cannot be deserialized: "
+            f"{cause}. Check that it was written by the serializer's twin; seek to {offset + 1} to "
+            f"go on without it"
+        )
+        self.__cause__ = cause
 
 
 class RecordTooLargeError(ClientError, ValueError):

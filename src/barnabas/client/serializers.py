@@ -1,0 +1,326 @@
+"""Values to bytes and back: what `key_serializer`, `value_deserializer` and their twins take.
+
+Each is a plain function of one value, so that a user's own is written as fast as a lambda. The
+formats are those of Kafka's serializers of the same names, which Java has in its package
+`common.serialization`: what Java wrote is read here, and the other way round. None is null both
+ways: a missing key, or a tombstone. JSON is UTF-8 without spaces, as nearly everyone writes it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
+
+import msgspec
+
+__all__ = [
+    "Deserializer",
+    "Serializer",
+    "deserialize_boolean",
+    "deserialize_bytes",
+    "deserialize_double",
+    "deserialize_float",
+    "deserialize_integer",
+    "deserialize_json",
+    "deserialize_json_as",
+    "deserialize_long",
+    "deserialize_short",
+    "deserialize_string",
+    "deserialize_uuid",
+    "deserialize_void",
+    "serialize_boolean",
+    "serialize_bytes",
+    "serialize_double",
+    "serialize_float",
+    "serialize_integer",
+    "serialize_json",
+    "serialize_long",
+    "serialize_short",
+    "serialize_string",
+    "serialize_uuid",
+    "serialize_void",
+]
+
+T = TypeVar("T")
+
+# What a producer takes: a value to its bytes. It may raise anything; the producer says where.
+Serializer: TypeAlias = Callable[[Any], "bytes | None"]
+# What a consumer takes: bytes, or None for null, to a value.
+Deserializer: TypeAlias = Callable[["bytes | None"], Any]
+
+_SHORT = struct.Struct(">h")
+_INTEGER = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+_FLOAT = struct.Struct(">f")
+_DOUBLE = struct.Struct(">d")
+
+_json_encoder = msgspec.json.Encoder()
+_json_decoder = msgspec.json.Decoder()
+
+
+def serialize_bytes(value: bytes | bytearray | memoryview | None) -> bytes | None:
+    """The bytes as they are.
+
+    Raises:
+        TypeError: no bytes; text is for `serialize_string`.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise _wrong_type("bytes", value)
+
+
+def deserialize_bytes(data: bytes | None) -> bytes | None:
+    """The bytes as they are."""
+    return data
+
+
+def serialize_string(value: str | None) -> bytes | None:
+    """Text as UTF-8.
+
+    Raises:
+        TypeError: no text.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _wrong_type("a string", value)
+    return value.encode()
+
+
+def deserialize_string(data: bytes | None) -> str | None:
+    """Text of UTF-8.
+
+    Raises:
+        UnicodeDecodeError: the bytes are no UTF-8. Java puts U+FFFD for them; that loses data.
+    """
+    return None if data is None else data.decode()
+
+
+def serialize_json(value: Any) -> bytes | None:
+    """Anything that JSON can hold, dataclasses, times, UUIDs and `msgspec` structs too.
+
+    Raises:
+        TypeError: something that JSON cannot hold, such as a set of objects.
+    """
+    return None if value is None else _json_encoder.encode(value)
+
+
+def deserialize_json(data: bytes | None) -> Any:
+    """What the JSON says, as dictionaries, lists, strings, numbers, booleans and None.
+
+    Raises:
+        msgspec.DecodeError: a ValueError; the bytes are no JSON.
+    """
+    return None if data is None else _json_decoder.decode(data)
+
+
+def deserialize_json_as(kind: type[T]) -> Callable[[bytes | None], T | None]:
+    """A deserializer that makes a dataclass, a TypedDict or a `msgspec` struct, and checks it.
+
+    The function it returns raises `msgspec.ValidationError`, a ValueError, where the JSON does not
+    fit; the message names the field.
+    """
+    decoder = msgspec.json.Decoder(kind)
+
+    def deserialize(data: bytes | None) -> T | None:
+        return None if data is None else decoder.decode(data)
+
+    return deserialize
+
+
+def serialize_short(value: int | None) -> bytes | None:
+    """Two bytes, big-endian, signed.
+
+    Raises:
+        ValueError: not in -32768 to 32767.
+    """
+    return _pack(_SHORT, value, "a short")
+
+
+def deserialize_short(data: bytes | None) -> int | None:
+    """The number in two bytes.
+
+    Raises:
+        ValueError: another number of bytes.
+    """
+    number: int | None = _unpack(_SHORT, data, "a short")
+    return number
+
+
+def serialize_integer(value: int | None) -> bytes | None:
+    """Four bytes, big-endian, signed.
+
+    Raises:
+        ValueError: over 31 bits.
+    """
+    return _pack(_INTEGER, value, "an integer")
+
+
+def deserialize_integer(data: bytes | None) -> int | None:
+    """The number in four bytes.
+
+    Raises:
+        ValueError: another number of bytes.
+    """
+    number: int | None = _unpack(_INTEGER, data, "an integer")
+    return number
+
+
+def serialize_long(value: int | None) -> bytes | None:
+    """Eight bytes, big-endian, signed.
+
+    Raises:
+        ValueError: over 63 bits.
+    """
+    return _pack(_LONG, value, "a long")
+
+
+def deserialize_long(data: bytes | None) -> int | None:
+    """The number in eight bytes.
+
+    Raises:
+        ValueError: another number of bytes.
+    """
+    number: int | None = _unpack(_LONG, data, "a long")
+    return number
+
+
+def serialize_float(value: float | None) -> bytes | None:
+    """IEEE 754 in four bytes, big-endian.
+
+    Raises:
+        ValueError: too large for four bytes.
+    """
+    return _pack(_FLOAT, value, "a float")
+
+
+def deserialize_float(data: bytes | None) -> float | None:
+    """The number in four bytes.
+
+    Raises:
+        ValueError: another number of bytes.
+    """
+    number: float | None = _unpack(_FLOAT, data, "a float")
+    return number
+
+
+def serialize_double(value: float | None) -> bytes | None:
+    """IEEE 754 in eight bytes, big-endian.
+
+    Raises:
+        ValueError: an integer too large for it.
+    """
+    return _pack(_DOUBLE, value, "a double")
+
+
+def deserialize_double(data: bytes | None) -> float | None:
+    """The number in eight bytes.
+
+    Raises:
+        ValueError: another number of bytes.
+    """
+    number: float | None = _unpack(_DOUBLE, data, "a double")
+    return number
+
+
+def serialize_boolean(value: bool | None) -> bytes | None:
+    """One byte, 1 or 0.
+
+    Raises:
+        TypeError: neither True nor False.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, bool):
+        raise _wrong_type("True or False", value)
+    return b"\x01" if value else b"\x00"
+
+
+def deserialize_boolean(data: bytes | None) -> bool | None:
+    """True or False of one byte.
+
+    Raises:
+        ValueError: anything but one byte of 1 or 0.
+    """
+    if data is None:
+        return None
+    if data not in (b"\x00", b"\x01"):
+        raise ValueError(f"a boolean is one byte, 0 or 1; this is {_shown(data)}")
+    return data == b"\x01"
+
+
+def serialize_uuid(value: UUID | None) -> bytes | None:
+    """Its 36 characters, as Kafka's.
+
+    Raises:
+        TypeError: no `uuid.UUID`.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, UUID):
+        raise _wrong_type("a uuid.UUID", value)
+    return str(value).encode()
+
+
+def deserialize_uuid(data: bytes | None) -> UUID | None:
+    """The UUID of 36 characters.
+
+    Raises:
+        ValueError: the bytes are none.
+    """
+    if data is None:
+        return None
+    try:
+        return UUID(data.decode())
+    except ValueError:
+        raise ValueError(f"no UUID: {_shown(data)}") from None
+
+
+def serialize_void(value: None) -> None:
+    """Nothing but None, which is null.
+
+    Raises:
+        TypeError: anything else.
+    """
+    if value is not None:
+        raise _wrong_type("None", value)
+
+
+def deserialize_void(data: bytes | None) -> None:
+    """Nothing but null.
+
+    Raises:
+        ValueError: there are bytes.
+    """
+    if data is not None:
+        raise ValueError(f"void is null; this is {_shown(data)}")
+
+
+def _pack(layout: struct.Struct, value: float | None, what: str) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return layout.pack(value)
+    except (struct.error, OverflowError):
+        raise ValueError(f"{value!r} is not {what} of {layout.size} bytes") from None
+
+
+def _unpack(layout: struct.Struct, data: bytes | None, what: str) -> Any:
+    if data is None:
+        return None
+    if len(data) != layout.size:
+        raise ValueError(f"{what} is {layout.size} bytes; this is {_shown(data)}")
+    return layout.unpack(data)[0]
+
+
+def _wrong_type(wanted: str, value: object) -> TypeError:
+    return TypeError(f"{wanted} is wanted, not {type(value).__name__} {str(value)[:40]!r}")
+
+
+def _shown(data: bytes) -> str:
+    more = "..." if len(data) > 20 else ""
+    return f"{len(data)} byte(s) {bytes(data[:20])!r}{more}"
