@@ -1,7 +1,7 @@
 """The blocking face of the client: calls that return when they are done, over a private loop.
 
-There is no thread: the loop moves while a call waits. Ctrl-C interrupts any wait. A client belongs
-to the process that made it; one thread at a time may use it.
+It shares one `Session` with the producers and streams that it makes: no thread, one process, one
+user at a time.
 """
 
 from __future__ import annotations
@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from barnabas.client.admin.admin_client import AdminClient
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.topics import NewTopic
-from barnabas.client.cluster import Cluster
 from barnabas.client.config import ClientConfig
-from barnabas.client.coordinators import Coordinators
-from barnabas.client.errors import ClientClosedError, ClientError, ForkedClientError
+from barnabas.client.errors import ClientError
 from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.list_offsets import ListedOffset, OffsetLookup, offset_spec
 from barnabas.client.record_stream import RecordStream
 from barnabas.client.retrying import RetryingCall
+from barnabas.client.session import Session
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.client.waiter import Waiter
-from barnabas.runtime.process import process_id
-from barnabas.runtime.stepper import LoopStepper
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,19 +56,15 @@ class Client:
 
     def __init__(self, bootstrap_servers: str | Sequence[str], /, **config: Any) -> None:
         self.config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
-        self._pid = process_id()
-        self._stepper = LoopStepper()
-        self._cluster = Cluster(self._stepper.runtime, self.config)
-        coordinators = Coordinators(self._cluster)
+        self._session = Session(self.config)
+        self._cluster = self._session.cluster
+        coordinators = self._session.coordinators
         self._groups = GroupOffsets(self._cluster, coordinators)
-        timeout_ms = self.config.default_api_timeout_ms
-        self._waiter = Waiter(self._stepper, self._check_usable, timeout_ms)
-        self._wait = self._waiter.wait
+        self._wait = self._session.wait
         # All admin calls; those below are the ones that every program needs.
-        self.admin = AdminClient(self._cluster, coordinators, self._waiter)
+        self.admin = AdminClient(self._cluster, coordinators, self._session.waiter)
         self._producers: list[Producer] = []
         self._streams: list[RecordStream] = []
-        self._closed = False
 
     # Life
 
@@ -89,30 +81,21 @@ class Client:
 
     def close(self, *, flush: bool = True) -> None:
         """Close all connections; producers deliver what they hold first, unless `flush` is off."""
-        if self._closed:
-            return
-        if self._pid != process_id():
-            self._closed = True
+        session = self._session
+        if session.lifetime.is_closed or session.lifetime.is_forked:
+            session.close()
             return
         try:
             for producer in list(self._producers):
                 producer.close(flush=flush)
         finally:
-            self._closed = True
             for stream in list(self._streams):
                 stream.close()
-            self._cluster.close()
-            self._stepper.close()
+            session.close()
 
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
         return f"Client({servers!r})"
-
-    def _check_usable(self) -> None:
-        if self._pid != process_id():
-            raise ForkedClientError
-        if self._closed:
-            raise ClientClosedError("the client is closed")
 
     # Topics and offsets
 
@@ -217,12 +200,12 @@ class Client:
 
         The stream gives raw record sets or records; see `RecordStream`. Close it after use.
         """
-        self._check_usable()
+        self._session.check_usable()
         stream = RecordStream(
             self._cluster,
-            self._stepper,
+            self._session.stepper,
             {TopicPartition(*tp): bounds for tp, bounds in ranges.items()},
-            self._check_usable,
+            self._session.check_usable,
             self._streams.remove,
         )
         self._streams.append(stream)
@@ -234,12 +217,12 @@ class Client:
         """A producer over this client's connections; `config` overrides the client's keys."""
         from barnabas.client.producer import Producer
 
-        self._check_usable()
+        self._session.check_usable()
         producer = Producer(
             self._cluster,
-            self._stepper,
+            self._session.stepper,
             self.config.override(config),
-            self._check_usable,
+            self._session.check_usable,
             self._producers.remove,
         )
         self._producers.append(producer)

@@ -123,12 +123,17 @@ def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS
 
 def close_loop(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
     """Cancel what still runs, let connections close, close the loop and the threads."""
-    if isinstance(runtime.executor, ThreadExecutor):
-        runtime.executor.close()
-    runtime.offload.close()
+    close_workers(runtime)
     for task in asyncio.all_tasks(loop):
         task.cancel()
     for _ in range(3):
         loop.call_soon(loop.stop)
         loop.run_forever()
     loop.close()
+
+
+def close_workers(runtime: Runtime) -> None:
+    """End the threads and the child of a runtime whose loop goes on."""
+    if isinstance(runtime.executor, ThreadExecutor):
+        runtime.executor.close()
+    runtime.offload.close()

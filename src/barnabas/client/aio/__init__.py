@@ -1,0 +1,3 @@
+"""The asyncio face of the client: the same core as the blocking one, over the running loop."""
+
+from __future__ import annotations
