@@ -6,7 +6,7 @@ restarted, a hiccup. So a broker whose heartbeat connection is gone, and who has
 within 200 ms, is taken for dead; Kafka waits for the end of its session, 9 s.
 
 A controller that has just become active knows no connections. It asks after the brokers that have
-not come by then: who refuses the connection on its listener is dead.
+not come by then: one whose listener refuses the connection, or ends it without an answer, is dead.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.network.network_error import NetworkErrorKind
 from barnabas.server.reachability import probe
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# A connection that was taken, and ended before an answer.
+_ENDED = NetworkErrorKind.DISCONNECTED
 # How long a broker has to connect again.
 _GRACE_MS = 200.0
 
@@ -119,13 +122,13 @@ class BrokerWatch:
 
     def _ask_after(self, broker: BrokerRegistration, endpoint: Endpoint) -> None:
         def on_result(error: NetworkError | None) -> None:
-            if error is None or not error.is_refusal:
+            if error is None or not (error.is_refusal or error.kind is _ENDED):
                 # It lives; or its machine does not answer: then its session will run out.
                 return
             present = self._unfenced().get(broker.id)
             is_same = present is not None and present.epoch == broker.epoch
             if is_same and broker.id not in self._connections:
-                self._lose(broker, f"nobody listens at {endpoint.host}:{endpoint.port}")
+                self._lose(broker, f"nobody answers at {endpoint.host}:{endpoint.port}")
 
         probe(self._doors(), endpoint.host, endpoint.port, on_result)
 

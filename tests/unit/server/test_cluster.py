@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 
@@ -42,6 +44,9 @@ from unit.server.simulated_cluster import (
     SimulatedCluster,
     three_nodes,
 )
+
+if TYPE_CHECKING:
+    from barnabas.runtime.sockets import Stream
 
 ENOUGH_MS = 10_000
 
@@ -126,6 +131,36 @@ def test_the_broker_of_a_dead_controller_is_fenced_by_the_next_one() -> None:
     other = next(node_id for node_id in (1, 2, 3) if node_id != dead)
     killed_ms = cluster.world.scheduler.now_ms
     cluster.kill(dead)
+    cluster.until(lambda: dead not in cluster.live_brokers(other))
+    assert cluster.world.scheduler.now_ms - killed_ms < 2_000
+
+
+class EndsConnections:
+    """What takes connections for a node, and ends them when nobody is behind it."""
+
+    def on_connected(self, stream: Stream) -> None:
+        stream.close()
+
+    def get_buffer(self, size_hint: int) -> bytearray:
+        return bytearray(max(size_hint, 1))
+
+    def on_received(self, count: int) -> None: ...
+
+    def on_writable_changed(self, writable: bool) -> None: ...
+
+    def on_closed(self, error: Exception | None) -> None: ...
+
+
+def test_a_dead_controller_s_broker_behind_a_relay_is_fenced_by_the_next_one() -> None:
+    cluster = three_nodes()
+    dead = cluster.active
+    other = next(node_id for node_id in (1, 2, 3) if node_id != dead)
+    killed_ms = cluster.world.scheduler.now_ms
+    cluster.kill(dead)
+    relay = cluster.world.host(f"node-{dead}")
+    relay.start()
+    for port in (CLIENT_PORT, CONTROLLER_PORT):
+        relay.runtime.sockets.listen(f"node-{dead}", port, EndsConnections)
     cluster.until(lambda: dead not in cluster.live_brokers(other))
     assert cluster.world.scheduler.now_ms - killed_ms < 2_000
 
