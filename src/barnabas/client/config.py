@@ -43,6 +43,7 @@ RANGES: dict[str, tuple[int, int]] = {
     "max_in_flight_requests_per_connection": (1, _MAX),
     "retries": (0, _MAX),
     "compression_level": (-(2**17), 22),
+    "max_poll_interval_ms": (1, _MAX),
 }
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -50,15 +51,15 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "isolation_level": ("read_uncommitted", "read_committed"),
     "compression_type": ("none", "gzip", "snappy", "lz4", "zstd"),
     "acks": ("all", "0", "1"),
+    "group_protocol": ("classic", "consumer"),
 }
 
 # Kafka's client keys that change nothing here: taken without a word, so that a file of client
 # properties written for Java works.
 IGNORED = frozenset({
-    "auto_include_jmx_reporter", "client_dns_lookup", "client_rack", "enable_metrics_push",
-    "group_id",
+    "auto_include_jmx_reporter", "client_dns_lookup", "enable_metrics_push",
     "auto_offset_reset", "enable_auto_commit", "auto_commit_interval_ms", "interceptor_classes",
-    "key_deserializer", "key_serializer", "log_level", "max_poll_interval_ms",
+    "key_deserializer", "key_serializer", "log_level",
     "max_poll_records", "metric_reporters", "metrics_num_samples", "metrics_recording_level",
     "metrics_sample_window_ms", "partitioner_adaptive_partitioning_enable",
     "partitioner_availability_timeout_ms", "partitioner_class", "receive_buffer_bytes",
@@ -96,6 +97,15 @@ class ClientConfig:
     check_crcs: bool = True
     # Ours: fetched bytes that wait for the user; no fetch is sent while there are more.
     queued_max_bytes: int = 32 * 1024 * 1024
+    group_id: str | None = None
+    # A static member's name (KIP-345).
+    group_instance_id: str | None = None
+    group_protocol: str = "classic"
+    # The broker's assignor for the consumer protocol (KIP-848), None to leave it to the broker.
+    group_remote_assignor: str | None = None
+    client_rack: str | None = None
+    # How long a member of a group may do without poll before the group goes on without it.
+    max_poll_interval_ms: int = 300_000
     acks: str = "all"
     enable_idempotence: bool = True
     # Kafka's is 16 KiB. linger.ms bounds the wait whatever the size, and sending costs a request
@@ -176,6 +186,8 @@ def _coerce(name: str, kind: str, value: object) -> object:
         return _boolean(key, value)
     if kind.startswith("int"):
         return _integer(name, key, value)
+    if value is None and kind.endswith("None"):
+        return None
     text = str(value)
     if name in CHOICES:
         text = {"-1": "all"}.get(text, text) if name == "acks" else text
