@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from barnabas.protocol.errors import ErrorCode
@@ -84,19 +84,25 @@ class Stage:
         Raises:
             StepError: names the line, and what was seen instead.
         """
-        for step in story.steps:
+        self.go(story.steps, story.name)
+        verdict = self._verdict()
+        if not verdict.is_clean:
+            raise StepError(f"{story.name}: after all: {verdict}")
+
+    def go(self, steps: Iterable[Step], name: str = "") -> None:
+        """Steps of a story, without a verdict.
+
+        Raises:
+            StepError: names the line, and what was seen instead.
+        """
+        for step in steps:
             started = time.monotonic()
             try:
                 self._do(step)
             except Exception as error:
                 logs = self.cluster.log() if self._cluster is not None else ""
-                raise StepError(
-                    f"{story.name}:{step.line}: {step.text}\n  {error}\n{logs}"
-                ) from error
+                raise StepError(f"{name}:{step.line}: {step.text}\n  {error}\n{logs}") from error
             self.timings.append((step, time.monotonic() - started))
-        verdict = self._verdict()
-        if not verdict.is_clean:
-            raise StepError(f"{story.name}: after all: {verdict}")
 
     def close(self) -> None:
         """End clients, processes and relays."""

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.record.control import ControlType
 from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import (
     InvalidProducerEpochError,
     InvalidRecordError,
@@ -13,7 +14,7 @@ from barnabas.storage.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from barnabas.storage.producer_entry import ProducerEntry, RememberedBatch
+from barnabas.storage.producer_entry import REMEMBERED_BATCHES, ProducerEntry, RememberedBatch
 from barnabas.storage.producer_snapshot import (
     CorruptSnapshotError,
     decode_snapshot,
@@ -170,6 +171,44 @@ def test_a_follower_learns_of_transactions_from_the_bytes() -> None:
     for bench in (leader, follower):
         assert len(bench.log.segments.active.txn_index.entries()) == 1
     assert follower.log.producer_state.entries == leader.log.producer_state.entries
+
+
+@pytest.mark.parametrize("timestamps", ["CreateTime", "LogAppendTime"])
+def test_a_follower_remembers_the_very_batches_that_its_leader_does(timestamps: str) -> None:
+    config = LogConfig(message_timestamp_type=timestamps)
+    leader, follower = Bench(config), Bench(config)
+    for sequence in range(0, 16, 2):
+        leader.append(idempotent(sequence, 2) + idempotent(sequence, 2, producer_id=2))
+        leader.clock.now_ms += 7
+    follower.log.append_as_follower(read(leader.log).records.read())
+    remembered = follower.log.producer_state.entries
+    assert len(remembered[1].batches) == REMEMBERED_BATCHES
+    assert remembered == leader.log.producer_state.entries
+
+
+def test_a_cut_log_remembers_the_last_batches_below_the_cut() -> None:
+    bench = Bench()
+    for sequence in range(12):
+        bench.append(idempotent(sequence))
+    bench.log.truncate_to(9)
+    assert [bench.append(idempotent(s)).first_offset for s in range(4, 9)] == [4, 5, 6, 7, 8]
+    with pytest.raises(OutOfOrderSequenceError):
+        bench.append(idempotent(3))
+
+
+def test_of_what_a_snapshot_has_only_the_last_batch_is_remembered() -> None:
+    """As in Kafka: a producer that asks for an earlier one is told that it is out of order."""
+    bench = Bench()
+    for sequence in range(5):
+        bench.append(idempotent(sequence))
+    bench.reopen_cleanly()
+    assert bench.append(idempotent(4)).first_offset == 4
+    for sequence in range(4):
+        with pytest.raises(OutOfOrderSequenceError):
+            bench.append(idempotent(sequence))
+    bench.append(idempotent(5))
+    bench.append(idempotent(6))
+    assert [bench.append(idempotent(s)).first_offset for s in (4, 5, 6)] == [4, 5, 6]
 
 
 def test_a_data_batch_and_its_marker_in_one_append_of_a_coordinator() -> None:

@@ -1,0 +1,91 @@
+"""What a new leader answers to batches that are in its log already (KIP-98).
+
+With BARNABAS_CONFORMANCE_BOOTSTRAP=kafka Apache Kafka is asked.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.record.builder import BatchBuilder
+from conformance.raw_client import RawClient
+from scenario.language import parse
+from scenario.stage import Stage, runs_on_kafka
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ACKS_ALL = -1
+BATCHES = 8
+RECORDS_EACH = 2
+# Of now: a producer that wrote long ago is forgotten when the log is opened.
+TIMESTAMP = int(time.time() * 1000)
+NEW = -1
+
+
+def batch(number: int) -> bytes:
+    """The batch of that number: two records, which have the offsets of their sequences."""
+    builder = BatchBuilder(producer_id=4711, producer_epoch=0, base_sequence=number * RECORDS_EACH)
+    for index in range(RECORDS_EACH):
+        builder.append(TIMESTAMP + number, b"key", b"%d of %d" % (index, number))
+    return bytes(builder.build())
+
+
+def send(stage: Stage, broker: int, number: int) -> tuple[ErrorCode, int, int]:
+    """Error, base offset and log append time of the answer."""
+    client = RawClient(stage.cluster.node(broker).address)
+    data = PartitionProduceData(index=0, records=batch(number))
+    topic = TopicProduceData(name="t", partition_data=[data])
+    try:
+        answer = client.ask(ProduceRequest(acks=ACKS_ALL, timeout_ms=9000, topic_data=[topic]), 9)
+    finally:
+        client.close()
+    found = answer.responses[0].partition_responses[0]
+    return ErrorCode(found.error_code), found.base_offset, found.log_append_time_ms
+
+
+def tell(stage: Stage, text: str) -> None:
+    stage.go(parse("retried batches", f"# A part of a story.\n3 brokers\n{text}").steps[1:])
+
+
+@pytest.mark.conformance
+def test_the_last_five_batches_are_known_by_their_offsets_after_a_fail_over(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path, kafka=runs_on_kafka())
+    try:
+        stage.go(parse("retried batches", "# Two replicas.\n2 brokers 1 controllers").steps)
+        tell(stage, "topic t replicas 1 2 min-isr 1")
+        for number in range(BATCHES):
+            assert send(stage, 1, number) == (ErrorCode.NONE, number * RECORDS_EACH, NEW)
+        tell(stage, "kill broker 1\nexpect leader of t = 2 within 20 s")
+        check_known(stage, first_known=BATCHES - 5)
+        # Of what lay in the log at a clean stop the last one at least.
+        tell(stage, "stop broker 2\nstart broker 2\nexpect leader of t = 2 within 20 s")
+        last = (BATCHES - 1) * RECORDS_EACH
+        assert send(stage, 2, BATCHES - 1) == (ErrorCode.NONE, last, TIMESTAMP + BATCHES - 1)
+        refused = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert send(stage, 2, BATCHES - 6)[:2] == (refused, -1)
+        assert send(stage, 2, BATCHES) == (ErrorCode.NONE, last + RECORDS_EACH, NEW)
+    finally:
+        stage.close()
+
+
+def check_known(stage: Stage, first_known: int) -> None:
+    for number in range(BATCHES):
+        answer = send(stage, 2, number)
+        if number < first_known:
+            assert answer[:2] == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), number
+        else:
+            # A duplicate is answered with its time, whichever kind the topic keeps.
+            expected = (ErrorCode.NONE, number * RECORDS_EACH, TIMESTAMP + number)
+            assert answer == expected, number
