@@ -6,6 +6,7 @@ one request at a time; who asks while one is under way gets the next.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from barnabas.client.backoff import Backoff
@@ -36,6 +37,8 @@ __all__ = ["ANY_NODE", "CONTROLLER", "Cluster"]
 
 ANY_NODE = -1
 CONTROLLER = -2
+# Ids of the connections to coordinators: this less the node's id, as Kafka's clients count.
+_COORDINATOR_IDS = 2**31 - 1
 
 
 class Cluster:
@@ -88,6 +91,18 @@ class Cluster:
                 self.request_update()
                 error = DisconnectedError(f"node {node_id}", "metadata does not name this broker")
                 call.on_done(None, error)
+
+    def call_coordinator(self, node_id: int, call: Call) -> None:
+        """As `call`, over a connection to the node that only coordinators' calls take.
+
+        Apache Kafka handles the requests of a connection one after the other: behind a fetch that
+        waits for data heartbeats would be late, and fetches would stand still behind a join.
+        """
+        info = self.metadata.nodes.get(node_id)
+        if info is None or self._closed:
+            self.call(node_id, call)
+        else:
+            self._connections.call(replace(info, id=_COORDINATOR_IDS - node_id), call)
 
     def _candidates(self) -> list[NodeInfo]:
         """Brokers to try for a call that any can answer: connected, then known, then bootstrap.

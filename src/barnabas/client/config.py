@@ -44,6 +44,8 @@ RANGES: dict[str, tuple[int, int]] = {
     "retries": (0, _MAX),
     "compression_level": (-(2**17), 22),
     "max_poll_interval_ms": (1, _MAX),
+    "session_timeout_ms": (1, _MAX),
+    "heartbeat_interval_ms": (1, _MAX),
 }
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -63,9 +65,13 @@ IGNORED = frozenset({
     "max_poll_records", "metric_reporters", "metrics_num_samples", "metrics_recording_level",
     "metrics_sample_window_ms", "partitioner_adaptive_partitioning_enable",
     "partitioner_availability_timeout_ms", "partitioner_class", "receive_buffer_bytes",
-    "send_buffer_bytes", "session_timeout_ms", "heartbeat_interval_ms",
+    "send_buffer_bytes",
     "socket_connection_setup_timeout_max_ms", "value_deserializer", "value_serializer",
 })  # fmt: skip
+
+
+# Kafka refuses these with the consumer protocol (KIP-848): they are the broker's there.
+_OF_THE_BROKER = ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,12 @@ class ClientConfig:
     client_rack: str | None = None
     # How long a member of a group may do without poll before the group goes on without it.
     max_poll_interval_ms: int = 300_000
+    # Of the classic protocol: without a heartbeat for so long a member counts as dead.
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    # Assignors of the classic protocol in order of preference: names, Java's class names, classes
+    # or objects of one's own (`client.group.assignors.assignor.Assignor`).
+    partition_assignment_strategy: tuple[object, ...] = ("range", "cooperative-sticky")
     acks: str = "all"
     enable_idempotence: bool = True
     # Kafka's is 16 KiB. linger.ms bounds the wait whatever the size, and sending costs a request
@@ -133,18 +145,41 @@ class ClientConfig:
         if "bootstrap_servers" not in values:
             raise ClientConfigError("bootstrap.servers is missing: give HOST:PORT[,HOST:PORT...]")
         config = cls(**values)  # type: ignore[arg-type]
-        config._check_together(given_idempotence="enable_idempotence" in values)
+        config._check_together(values)
         return config
 
     def override(self, given: Mapping[str, object]) -> ClientConfig:
         """The same with other values for some keys, checked as in `parse`."""
         values = _checked(given)
         config = replace(self, **values)  # type: ignore[arg-type]
-        config._check_together(given_idempotence="enable_idempotence" in values)
+        config._check_together(values)
         return config
 
-    def _check_together(self, *, given_idempotence: bool) -> None:
-        """Settle idempotence: it needs acks=all, at most 5 in flight and retries."""
+    def _check_together(self, given: Mapping[str, object]) -> None:
+        """Check the keys that bound one another."""
+        self._check_group(given)
+        self._settle_idempotence(given_idempotence="enable_idempotence" in given)
+
+    def _check_group(self, given: Mapping[str, object]) -> None:
+        """Refuse keys of one group protocol given with the other, and sessions without a beat."""
+        if self.group_protocol == "consumer":
+            for name in _OF_THE_BROKER:
+                if name in given:
+                    key = name.replace("_", ".")
+                    raise ClientConfigError(
+                        f"{key} has no meaning with group.protocol=consumer, where the broker "
+                        f"decides it: leave it out"
+                    )
+        elif given.get("group_remote_assignor"):
+            raise ClientConfigError("group.remote.assignor needs group.protocol=consumer")
+        elif self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ClientConfigError(
+                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be less than "
+                f"session.timeout.ms={self.session_timeout_ms}: a third of it is usual"
+            )
+
+    def _settle_idempotence(self, *, given_idempotence: bool) -> None:
+        """Idempotence needs acks=all, at most 5 in flight and retries."""
         if not self.enable_idempotence:
             return
         if self.acks == "all" and self.max_in_flight_requests_per_connection <= 5 and self.retries:
@@ -186,6 +221,8 @@ def _coerce(name: str, kind: str, value: object) -> object:
         return _boolean(key, value)
     if kind.startswith("int"):
         return _integer(name, key, value)
+    if name == "partition_assignment_strategy":
+        return _strategies(key, value)
     if value is None and kind.endswith("None"):
         return None
     text = str(value)
@@ -196,6 +233,16 @@ def _coerce(name: str, kind: str, value: object) -> object:
             allowed = ", ".join(CHOICES[name])
             raise ClientConfigError(f"{key}={value} is not one of: {allowed}")
     return text
+
+
+def _strategies(key: str, value: object) -> tuple[object, ...]:
+    """Assignors by name, as classes or as objects; a string lists names."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    listed = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not listed:
+        raise ClientConfigError(f"{key} is empty: name an assignor")
+    return listed
 
 
 def _boolean(key: str, value: object) -> bool:

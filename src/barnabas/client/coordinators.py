@@ -37,6 +37,11 @@ class Coordinators:
         # Node id of the coordinator by group, until it proves wrong.
         self._known: dict[str, int] = {}
 
+    def known(self, group: str) -> int | None:
+        """The node that coordinates the group, if that was found and nothing spoke against it."""
+        node_id = self._known.get(group)
+        return node_id if node_id in self._cluster.metadata.nodes else None
+
     def forget(self, group: str) -> None:
         """Look for the group's coordinator again next time."""
         self._known.pop(group, None)
@@ -47,21 +52,31 @@ class Coordinators:
         api_key: ApiKey,
         build: Callable[[int], Message],
         on_done: OnDone[Message],
+        timeout_ms: float | None = None,
     ) -> None:
-        """Send to the group's coordinator, which is looked for if it is not known."""
+        """Send to the group's coordinator, which is looked for if it is not known.
+
+        Args:
+            group: the group's id.
+            api_key: what is called.
+            build: makes the request for the version settled on.
+            on_done: called exactly once, maybe before this returns.
+            timeout_ms: None for request.timeout.ms.
+        """
 
         def on_found(node_id: int | None, error: ClientError | None) -> None:
             if node_id is None:
                 on_done(None, error)
             else:
-                self._cluster.call(node_id, Call(api_key, build, on_done))
+                call = Call(api_key, build, on_done, timeout_ms)
+                self._cluster.call_coordinator(node_id, call)
 
         self.find(group, on_found)
 
     def find(self, group: str, on_found: OnDone[int]) -> None:
         """The node that coordinates `group`; one attempt."""
-        known = self._known.get(group)
-        if known is not None and known in self._cluster.metadata.nodes:
+        known = self.known(group)
+        if known is not None:
             on_found(known, None)
             return
 

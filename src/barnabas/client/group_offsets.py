@@ -1,7 +1,8 @@
-"""Committed offsets of a group without being its member (OffsetCommit, OffsetFetch).
+"""Committed offsets of a group, for its members and without being one (OffsetCommit, OffsetFetch).
 
-What the Spark source and `barnabas consume --group` use: they choose partitions by themselves and
-only leave their progress with the group's coordinator. Such a group must have no members.
+A member commits as the generation that it belongs to, and a broker refuses those that others have
+taken the place of. Who chooses partitions by himself (the Spark source) names only the group, which
+must have no members then.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.retrying import OnDone, RetryingCall
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
@@ -40,6 +42,16 @@ __all__ = ["CommittedOffset", "GroupOffsets"]
 
 # From this version on several groups fit in one request.
 _MANY_GROUPS_FROM = 8
+# From this version on an answer may wait for transactions.
+_STABLE_FROM = 7
+# Errors that say nothing against the coordinator that answered.
+_COORDINATOR_IS_RIGHT = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
 
 
 class CommittedOffset(NamedTuple):
@@ -59,21 +71,31 @@ class GroupOffsets:
 
     def commit(
         self,
-        group: str,
+        group: str | GroupGeneration,
         offsets: Mapping[TopicPartition, CommittedOffset],
         timeout_ms: float,
         on_done: OnDone[bool],
     ) -> None:
-        """Commit `offsets`; done only when every one of them is."""
+        """Commit `offsets`; done only when every one of them is.
+
+        Args:
+            group: the group's name, or who of it speaks: taken once, however often it is tried.
+            offsets: by partition, each the offset to be read next.
+            timeout_ms: attempts go on for so long after retriable errors; 0 for one attempt.
+            on_done: gets the error of the first partition refused: a member hands it to
+                `Membership.on_commit_error`.
+        """
+        speaker = _speaker(group)
+        group = speaker.group_id
 
         def attempt(done: OnDone[bool]) -> None:
             def build(_version: int) -> Message:
-                return _commit_request(group, offsets)
+                return _commit_request(speaker, offsets)
 
             def on_answer(response: Message | None, error: ClientError | None) -> None:
                 if response is not None:
                     assert isinstance(response, OffsetCommitResponse)
-                    error = _commit_error(group, response)
+                    error = _commit_error(speaker, response)
                 self._forget_if_moved(group, error)
                 done(None if error is not None else True, error)
 
@@ -83,17 +105,27 @@ class GroupOffsets:
 
     def committed(
         self,
-        group: str,
+        group: str | GroupGeneration,
         partitions: Iterable[TopicPartition] | None,
         timeout_ms: float,
         on_done: OnDone[dict[TopicPartition, CommittedOffset]],
     ) -> None:
-        """Read committed offsets, all if `partitions` is None; absent ones are left out."""
+        """Read committed offsets, all if `partitions` is None; absent ones are left out.
+
+        With isolation.level=read_committed the answer waits for transactions that have offsets of
+        these partitions under way (KIP-447).
+        """
+        speaker = _speaker(group)
+        group = speaker.group_id
         wanted = None if partitions is None else list(partitions)
+        require_stable = self._cluster.config.isolation_level == "read_committed"
 
         def attempt(done: OnDone[dict[TopicPartition, CommittedOffset]]) -> None:
             def build(version: int) -> Message:
-                return _fetch_request(group, wanted, version)
+                request = _fetch_request(speaker, wanted, version)
+                # Older brokers cannot tell, and Kafka's consumer reads what they have as well.
+                request.require_stable = require_stable and version >= _STABLE_FROM
+                return request
 
             def on_answer(response: Message | None, error: ClientError | None) -> None:
                 found: dict[TopicPartition, CommittedOffset] | None = None
@@ -119,12 +151,16 @@ class GroupOffsets:
         ).start()
 
     def _forget_if_moved(self, group: str, error: ClientError | None) -> None:
-        if error is not None and error.retriable:
+        if error is not None and error.retriable and error.error_code not in _COORDINATOR_IS_RIGHT:
             self._coordinators.forget(group)
 
 
+def _speaker(group: str | GroupGeneration) -> GroupGeneration:
+    return GroupGeneration(group) if isinstance(group, str) else group
+
+
 def _commit_request(
-    group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    speaker: GroupGeneration, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> OffsetCommitRequest:
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for tp, committed in offsets.items():
@@ -136,26 +172,30 @@ def _commit_request(
         )
         topics.setdefault(tp.topic, []).append(entry)
     return OffsetCommitRequest(
-        group_id=group,
+        group_id=speaker.group_id,
+        generation_id_or_member_epoch=speaker.generation_id,
+        member_id=speaker.member_id,
+        group_instance_id=speaker.instance_id,
         topics=[OffsetCommitRequestTopic(name=name, partitions=p) for name, p in topics.items()],
     )
 
 
-def _commit_error(group: str, response: OffsetCommitResponse) -> ClientError | None:
+def _commit_error(speaker: GroupGeneration, response: OffsetCommitResponse) -> ClientError | None:
     for topic in response.topics:
         for partition in topic.partitions:
             code = partition.error_code
             if code:
-                subject = f"commit of {topic.name}-{partition.partition_index} in group {group}"
+                place = f"{topic.name}-{partition.partition_index}"
+                subject = f"commit of {place} in group {speaker.group_id}"
                 detail = None
-                if code == ErrorCode.UNKNOWN_MEMBER_ID:
+                if code == ErrorCode.UNKNOWN_MEMBER_ID and not speaker.member_id:
                     detail = "the group has members: stop them, or commit under another group name"
                 return broker_error(code, subject, detail)
     return None
 
 
 def _fetch_request(
-    group: str, partitions: list[TopicPartition] | None, version: int
+    speaker: GroupGeneration, partitions: list[TopicPartition] | None, version: int
 ) -> OffsetFetchRequest:
     topics: dict[str, list[int]] | None = None
     if partitions is not None:
@@ -168,8 +208,12 @@ def _fetch_request(
             named = [
                 OffsetFetchRequestTopics(name=n, partition_indexes=p) for n, p in topics.items()
             ]
-        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=named)])
-    request = OffsetFetchRequest(group_id=group, topics=None)
+        asked = OffsetFetchRequestGroup(group_id=speaker.group_id, topics=named)
+        if speaker.is_epoch:
+            asked.member_id = speaker.member_id
+            asked.member_epoch = speaker.generation_id
+        return OffsetFetchRequest(groups=[asked])
+    request = OffsetFetchRequest(group_id=speaker.group_id, topics=None)
     if topics is not None:
         request.topics = [
             OffsetFetchRequestTopic(name=n, partition_indexes=p) for n, p in topics.items()

@@ -57,3 +57,28 @@ def test_idempotence_asked_for_with_acks_that_do_not_allow_it_is_an_error() -> N
 
 def test_some_keys_can_be_overridden_later() -> None:
     assert parse(linger_ms=3).override({"batch.size": 9}).batch_size == 9
+
+
+def test_assignors_are_named_in_one_string_or_listed() -> None:
+    assert parse().partition_assignment_strategy == ("range", "cooperative-sticky")
+    given = parse(partition_assignment_strategy="sticky, range")
+    assert given.partition_assignment_strategy == ("sticky", "range")
+    assert parse(partition_assignment_strategy=[dict]).partition_assignment_strategy == (dict,)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"session_timeout_ms": 3000}, "must be less than session.timeout.ms=3000"),
+        ({"partition_assignment_strategy": ""}, "name an assignor"),
+        ({"group_remote_assignor": "range"}, "needs group.protocol=consumer"),
+        ({"group_protocol": "consumer", "session_timeout_ms": 9000}, "session.timeout.ms has no"),
+        ({"group_protocol": "consumer", "heartbeat_interval_ms": 9}, "heartbeat.interval.ms has"),
+    ],
+)
+def test_keys_of_a_group_that_do_not_go_together_are_refused(
+    keys: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ClientConfigError) as raised:
+        parse(**keys)
+    assert words in str(raised.value)

@@ -28,6 +28,8 @@ class GroupGeneration(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     instance_id: str | None = None
+    # Whether `generation_id` is a member's epoch (KIP-848), which reads of offsets carry too.
+    is_epoch: bool = False
 
 
 class MembershipHost(Protocol):
