@@ -6,9 +6,11 @@ import resource
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.record.builder import BatchBuilder
@@ -120,3 +122,38 @@ def test_a_full_disk_stops_a_broker_that_has_no_other(tmp_path: Path) -> None:
         client = RawClient(broker.bootstrap)
         assert produce(client, "a", b"x") == (0, acknowledged)
         client.close()
+
+
+@pytest.mark.parametrize("room_bytes", [30, 800, 3_000])
+def test_a_full_disk_under_the_metadata_log_ends_the_node_with_words_and_no_traceback(
+    tmp_path: Path, room_bytes: int
+) -> None:
+    """However much room is left: what is under way in that turn differs."""
+    with BrokerProcess(tmp_path) as broker:
+        make_topics(broker.bootstrap)
+        client, maker = RawClient(broker.bootstrap), RawClient(broker.bootstrap)
+        metadata_log = broker.data_directory / "__cluster_metadata-0" / f"{0:020}.log"
+        limit = metadata_log.stat().st_size + room_bytes
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        for number in range(100):
+            topic = CreatableTopic(
+                name=f"t{number}",
+                num_partitions=2,
+                replication_factor=1,
+                assignments=[],
+                configs=[],
+            )
+            try:
+                maker.ask(CreateTopicsRequest(topics=[topic], timeout_ms=3000), 5)
+                produce(client, "a", b"x")
+            except (AssertionError, OSError):
+                break
+        assert broker.wait(WAIT_S) == 1
+        client.close()
+        maker.close()
+        log = broker.log()
+        assert "Traceback" not in log
+        last = log.splitlines()[-1]
+        assert last.startswith(f"barnabas: Data directory {broker.data_directory} failed: ")
+        assert "ulimit -f" in last
+        broker.start()

@@ -46,32 +46,26 @@ def _run(properties: dict[str, str]) -> int:
     from barnabas.runtime.loop import run
     from barnabas.server.configuration import read_configuration
     from barnabas.server.node import Node
+    from barnabas.server.node_failure import NodeFailedError
     from barnabas.storage.errors import StorageError
 
     _collect_garbage()
     config = read_configuration(properties)
-    failure: list[BaseException] = []
 
     def main(runtime: Runtime, control: ProcessControl) -> None:
-        def on_failed(error: BaseException) -> None:
-            failure.append(error)
-            control.finish()
-
         def on_ready(address: str) -> None:
             _say_ready(address, broker.metrics_address)
 
-        broker = Node(config, runtime, on_ready, on_failed)
+        broker = Node(config, runtime, on_ready, control.fail)
         control.on_stop(lambda: broker.stop(control.finish))
         broker.start()
 
     try:
         run(main)
-    except StorageError as error:
+    except (StorageError, NodeFailedError) as error:
         return _complain(str(error))
     except OSError as error:
         return _complain(_with_remedy(error))
-    if failure:
-        return _complain(str(failure[0]))
     return 0
 
 

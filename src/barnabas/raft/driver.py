@@ -48,6 +48,7 @@ from barnabas.raft.transport import NoTransport, RaftTransport
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
 from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
@@ -300,10 +301,17 @@ class RaftDriver:
         if self._is_stopped:
             return
         try:
-            has_appended = self._write_effects(effects)
+            self._carry_out_all(effects)
+        except (OSError, KafkaStorageError) as error:
+            # Whoever brought this about, a peer's request for instance, learns of it by the end of
+            # the process.
+            self._stop_hard(error)
         except Exception as error:
             self._stop_hard(error)
             raise
+
+    def _carry_out_all(self, effects: Effects) -> None:
+        has_appended = self._write_effects(effects)
         if effects.high_watermark is not None:
             self._log.update_high_watermark(effects.high_watermark)
         if effects.leadership is not None:
@@ -384,6 +392,8 @@ class RaftDriver:
             doors = self._parts.doors
             delete_snapshot(doors.disk, self._log.directory, receiver.id)
             self._carry_out(self._core.on_snapshot_installed(self._now(), None))
+        except (OSError, KafkaStorageError) as failure:
+            self._stop_hard(failure)
         except Exception as failure:
             self._stop_hard(failure)
             raise
@@ -417,6 +427,9 @@ class RaftDriver:
         now_ms = self._parts.doors.clock.wall_ms()
         try:
             self._log.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
+        except KafkaStorageError as error:
+            self._stop_hard(error)
+            return
         except Exception as error:
             self._stop_hard(error)
             raise

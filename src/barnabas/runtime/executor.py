@@ -23,7 +23,8 @@ class Executor(Protocol):
     ) -> None:
         """Run `work` off the loop, then `on_done(result, None)` or `on_done(None, error)` on it.
 
-        `on_done` may run before this returns only with `InlineExecutor`.
+        `on_done` may run before this returns only with `InlineExecutor`. A process that ends runs
+        and answers nothing any more.
         """
         ...
 
@@ -31,21 +32,24 @@ class Executor(Protocol):
 class ThreadExecutor:
     """A pool of threads; started lazily, one thread per waiting piece of work up to `workers`."""
 
-    __slots__ = ("_loop", "_pool")
+    __slots__ = ("_is_closed", "_loop", "_pool")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, workers: int) -> None:
         assert workers > 0, workers
         self._loop = loop
+        self._is_closed = False
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="barnabas-blocking")
 
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
     ) -> None:
         """Run `work` in a thread and answer on the loop."""
-        self._pool.submit(self._run, work, on_done)
+        if not self._is_closed:
+            self._pool.submit(self._run, work, on_done)
 
     def close(self) -> None:
         """Wait for what was submitted; its answers come only while the loop still runs."""
+        self._is_closed = True
         self._pool.shutdown(wait=True)
 
     def _run(

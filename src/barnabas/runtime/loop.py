@@ -66,7 +66,7 @@ class ProcessControl:
         self._loop = loop
         self._on_stop: Callable[[], None] | None = None
         self._stop_requested = False
-        # The broken invariant that ended the process, if one did.
+        # What ended the process, if not the operator: a broken invariant, or what `fail` was told.
         self.failure: BaseException | None = None
 
     def on_stop(self, callback: Callable[[], None]) -> None:
@@ -90,14 +90,23 @@ class ProcessControl:
         """End the loop."""
         self._loop.stop()
 
+    def fail(self, error: BaseException) -> None:
+        """End the loop; `run` raises `error`."""
+        if self.failure is None:
+            self.failure = error
+        self.finish()
+
     def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that no callback caught: a broken invariant stops the process."""
+        """An exception that no callback caught: a broken invariant stops the process.
+
+        What else goes wrong in the last turn of a process that has failed comes of that failure,
+        which is what the operator has to hear of.
+        """
         error = context.get("exception")
         if isinstance(error, AssertionError):
-            self.failure = error
-            self.finish()
-            return
-        loop.default_exception_handler(context)
+            self.fail(error)
+        elif self.failure is None:
+            loop.default_exception_handler(context)
 
 
 def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS) -> None:
@@ -105,6 +114,7 @@ def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS
 
     Raises:
         AssertionError: one that a callback raised; the loop is then already closed.
+        BaseException: what `ProcessControl.fail` was told, likewise.
     """
     loop = new_loop()
     control = ProcessControl(loop)

@@ -25,8 +25,12 @@ from barnabas.server.dynamic_parts import subscribe_parts
 from barnabas.server.handlers.table import served_apis
 from barnabas.server.listener import Listener
 from barnabas.server.listeners import advertised_endpoints
-from barnabas.server.log_directories import describe_directory_failure
 from barnabas.server.metadata_follower import MetadataFollower
+from barnabas.server.node_failure import (
+    describe_directory_failure,
+    last_directory_failure,
+    metadata_failure,
+)
 from barnabas.server.parts import ServerParts
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.registration import Leaving, Registrant, Registration
@@ -348,12 +352,13 @@ class BrokerServer:
 
     def _on_directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         """Its partitions answer KAFKA_STORAGE_ERROR, and the others go on while they can."""
-        _log.error("%s", describe_directory_failure(directory.path, error))
-        self.replicas.on_directory_failed(directory.path)
-        self._moves.on_directory_failed()
-        if directory is self._shared.directories.metadata or not any(
-            each.is_online for each in self.logs.directories
-        ):
-            self._shared.fail(error)
-        else:
+        path = directory.path
+        if directory is self._shared.directories.metadata:
+            self._shared.fail(metadata_failure(path, error))
+        elif any(each.is_online for each in self.logs.directories):
+            _log.error("%s", describe_directory_failure(path, error))
             self.registration.heartbeat_now()
+        else:
+            self._shared.fail(last_directory_failure(path, error))
+        self.replicas.on_directory_failed(path)
+        self._moves.on_directory_failed()

@@ -6,7 +6,6 @@ metadata log has to be there.
 
 from __future__ import annotations
 
-import errno
 import logging
 from typing import TYPE_CHECKING
 
@@ -24,28 +23,6 @@ if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
 
 _log = logging.getLogger(__name__)
-
-
-# What the operator can do, by the kind of failure.
-_REMEDIES = {
-    errno.ENOSPC: "The disk is full: make room",
-    errno.EDQUOT: "The disk quota is used up: make room or raise it",
-    errno.EFBIG: "A file reached the largest size that is allowed: raise the limit (ulimit -f)",
-    errno.EROFS: "The file system is read-only: look for its errors in the kernel's log, mend it",
-    errno.EMFILE: "Too many files are open: raise the limit (ulimit -n)",
-    errno.EACCES: "This user may not write there: mend the permissions",
-}
-_REMEDY = "Look for the disk's errors in the kernel's log and mend or replace it"
-
-
-def describe_directory_failure(path: str, error: OSError) -> str:
-    """Which directory failed, how, what that means and what to do; for the operator."""
-    remedy = _REMEDIES.get(error.errno or 0, _REMEDY)
-    return (
-        f"Data directory {path} failed and is offline: {error}. Its partitions are answered with "
-        f"KAFKA_STORAGE_ERROR and nothing more is written to it; other directories go on. "
-        f"{remedy}, then start the broker again"
-    )
 
 
 class DataDirectories(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.server.endpoint import parse_address
+from barnabas.server.node_failure import NodeFailedError
 from barnabas.server.observation import RUNNING, STOPPING, Observation
 from barnabas.server.shared_server import SharedServer
 
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from barnabas.server.ways_to_controller import WaysToController
 
 _log = logging.getLogger(__name__)
-
-
-class NotTakenInError(RuntimeError):
-    """The controller did not take this broker in."""
 
 
 class Node:
@@ -66,6 +63,7 @@ class Node:
         Raises:
             StorageError: a data directory is in use, another's, or cannot be opened.
             OSError: an address cannot be bound, a directory not be made.
+            NodeFailedError: the disk of the metadata log failed.
             ConfigError: an endpoint that clients could not connect to.
         """
         cluster = self._configuration.cluster
@@ -185,7 +183,7 @@ class Node:
         self._registration_limit = None
         if self.broker is not None and self.broker.registration.epoch < 0:
             self.shared.fail(
-                NotTakenInError(
+                NodeFailedError(
                     f"the controllers did not take this broker in within {limit_ms} ms, which is "
                     f"initial.broker.registration.timeout.ms; see that a majority of them runs"
                 )

@@ -289,9 +289,13 @@ class Registration:
         if response.should_shut_down or response.error_code not in _MAY_PASS:
             self._let_go()
             return
-        if not response.error_code:
+        retry_ms = self._registrant.leaving.retry_ms
+        if response.error_code:
+            # It may pass, but not sooner for being asked again at once.
+            retry_ms = max(retry_ms, _RETRY_MS)
+        else:
             self._await_word()
-        self._later(self._registrant.leaving.retry_ms, self._heartbeat)
+        self._later(retry_ms, self._heartbeat)
 
     def _later(self, delay_ms: float, action: Callable[[], None]) -> None:
         self._timer_entry = self._timer.call_later(delay_ms, action)

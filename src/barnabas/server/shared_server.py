@@ -26,12 +26,14 @@ from barnabas.server.log_directories import (
     DirectoryPaths,
     open_data_directories,
 )
+from barnabas.server.node_failure import NodeFailedError, metadata_failure
 from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 from barnabas.server.quotas.quota_follower import QuotaFollower
 from barnabas.server.quotas.rate_quota import quota_windows
 from barnabas.server.request_statistics import RequestStatistics
 from barnabas.storage.doors import LogDoors
+from barnabas.storage.errors import KafkaStorageError
 from barnabas.waiting.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
     from barnabas.network.channel import ChannelDoors
+    from barnabas.raft.driver import RaftDriver
     from barnabas.raft.transport import RaftTransport
     from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.loop import Runtime
@@ -67,6 +70,7 @@ class SharedServer:
         Raises:
             StorageError: a data directory is in use, another's, or cannot be opened.
             OSError: a directory cannot be made.
+            NodeFailedError: the disk of the metadata log failed.
         """
         self.configuration = configuration
         self.config = configuration.parsed
@@ -74,6 +78,8 @@ class SharedServer:
         self.runtime = runtime
         self._on_failed = on_failed
         self.is_stopping = False
+        # Set once: the process ends.
+        self.has_failed = False
         self.cluster = ClusterView()
         self.dynamic = DynamicBrokerConfig(self.node_id, self.config, configuration.given)
         self.directories = self._open_directories()
@@ -94,18 +100,7 @@ class SharedServer:
         )
         self._raft_config = _raft_config(configuration, self.directories)
         self._channel_doors: ChannelDoors | None = None
-        self.quorum = open_raft(
-            self._raft_config,
-            RaftOpening(
-                self.directories.metadata.path,
-                self.doors,
-                runtime.rng,
-                self.fail,
-                BOOTSTRAP_FEATURES,
-                self._transport(),
-                self._first_voters(),
-            ),
-        )
+        self.quorum = self._open_quorum()
         self.publisher = MetadataPublisher()
         self.publisher.add_listener(self._on_image)
         self.elections = ElectionCounts()
@@ -150,14 +145,38 @@ class SharedServer:
         self.quorum.add_listener(SnapshotGenerator(self.quorum, self.publisher, self._raft_config))
 
     def fail(self, error: BaseException) -> None:
-        """Nothing sound is left to do: the process has to end."""
-        if not self.is_stopping:
-            _log.critical("The broker cannot go on: %s", error)
-            self._on_failed(error)
+        """Nothing sound is left to do: the process has to end. Told once."""
+        if self.has_failed:
+            return
+        self.has_failed = True
+        # Of what nobody foresaw the operator has to see where it came from.
+        trace = None if isinstance(error, NodeFailedError) else error
+        _log.critical("The node cannot go on: %s", error, exc_info=trace)
+        # What is committed in the turn that is left cannot be carried out here.
+        self.quorum.fail(error)
+        self._on_failed(error)
 
     def close(self) -> None:
         """Let others have the directories."""
         self.directories.close()
+
+    def _open_quorum(self) -> RaftDriver:
+        opening = RaftOpening(
+            self.directories.metadata.path,
+            self.doors,
+            self.runtime.rng,
+            self._on_quorum_failed,
+            BOOTSTRAP_FEATURES,
+            self._transport(),
+            self._first_voters(),
+        )
+        try:
+            return open_raft(self._raft_config, opening)
+        except (OSError, KafkaStorageError) as error:
+            raise metadata_failure(self.directories.metadata.path, error) from error
+
+    def _on_quorum_failed(self, error: BaseException) -> None:
+        self.fail(metadata_failure(self.directories.metadata.path, error))
 
     def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self.cluster.image = image

@@ -107,6 +107,15 @@ class ServerProcess:
         """End it at once, as kill -9 does; returns its exit status."""
         return self._end(signal.SIGKILL, self.stop_timeout_s)
 
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait until it has ended by itself; returns its exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs.
+        """
+        assert self._process is not None, "the process does not run"
+        return self._process.wait(self.stop_timeout_s if timeout_s is None else timeout_s)
+
     def pause(self) -> None:
         """Have it stand still (SIGSTOP): its connections stay, it answers nothing."""
         assert self.is_running, "it does not run"
