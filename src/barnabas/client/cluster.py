@@ -143,6 +143,28 @@ class Cluster:
         self._waiting.append(_Refresh(None if topics is None else set(topics), on_done))
         self._maybe_refresh()
 
+    def refresh_by_id(
+        self,
+        topic_ids: Iterable[bytes],
+        on_done: Callable[[None, ClientError | None], None],
+    ) -> None:
+        """Ask once for the topics of these ids, whose names are not known (KIP-516)."""
+        asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
+
+        def build(_version: int) -> Message:
+            return MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+
+        def on_answer(response: Message | None, error: ClientError | None) -> None:
+            if response is not None:
+                assert isinstance(response, MetadataResponse)
+                if response.error_code:
+                    error = broker_error(response.error_code, "metadata of the cluster")
+                else:
+                    self.metadata.update(response, ())
+            on_done(None, error)
+
+        self.call(ANY_NODE, Call(ApiKey.METADATA, build, on_answer))
+
     def request_update(self) -> None:
         """Have the tracked topics refreshed soon: something that was known proved wrong."""
         if self._update_planned or self._closed:

@@ -1,0 +1,458 @@
+"""A member by the consumer group protocol (KIP-848): the coordinator assigns, heartbeats carry all.
+
+A member says in its heartbeats what it wants and what it has, and is told there what it should
+have. No member waits for another: who has to give a partition back does so, says so with the next
+heartbeat, and only then the coordinator hands it on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.group.consumer_protocol_heartbeat import HeartbeatRequests, MemberView
+from barnabas.client.group.consumer_protocol_reconciliation import Reconciliation
+from barnabas.client.group.consumer_protocol_state import MemberState
+from barnabas.client.group.consumer_protocol_topics import PartitionsById, TopicNames
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from barnabas.protocol.primitives import uuid_to_string
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.coordinators import Coordinators
+    from barnabas.client.group.membership import MembershipHost, OnHostDone
+    from barnabas.protocol.messages.consumer_group_heartbeat import Assignment
+    from barnabas.protocol.schema import Message
+    from barnabas.runtime.timer import Cancellable
+
+__all__ = ["ConsumerProtocolMembership"]
+
+_log = logging.getLogger(__name__)
+
+# Until the coordinator tells its own (group.consumer.heartbeat.interval.ms).
+_FIRST_INTERVAL_MS = 5_000.0
+# The member is not known in this epoch (any more): it has lost its partitions.
+_FENCING = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+# What a commit is refused with when coordinator and member disagree on who that is.
+_MEMBER_CODES = _FENCING | {ErrorCode.STALE_MEMBER_EPOCH}
+# Another broker coordinates the group.
+_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_NOT_SERVED = "the brokers do not serve the consumer group protocol: set group.protocol=classic"
+_NO_REGEX = "a pattern that brokers match needs Apache Kafka 4.0: let the client match it"
+
+
+class ConsumerProtocolMembership:
+    """See `barnabas.client.group.membership.Membership`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        coordinators: Coordinators,
+        config: ClientConfig,
+        host: MembershipHost,
+    ) -> None:
+        assert config.group_id, "a member needs a group"
+        self._group_id = config.group_id
+        self._cluster = cluster
+        self._coordinators = coordinators
+        self._config = config
+        self._host = host
+        self._clock = cluster.runtime.clock
+        self._timer = cluster.runtime.timer
+        # The client makes its id, for as long as it lives (KIP-1082): a repeated join is no other.
+        self._requests = HeartbeatRequests(config, uuid_to_string(cluster.runtime.rng.uuid()))
+        self._names = TopicNames(cluster, host.wake)
+        self._state = MemberState.UNJOINED
+        # The member's epoch as the coordinator told it, 0 while joining.
+        self._epoch = 0
+        # What the user was given, and what the coordinator wants; partition numbers by topic id.
+        self._owned: PartitionsById = {}
+        self._target: PartitionsById = {}
+        # Whether the user was told of an assignment since it joined: the first may be empty.
+        self._is_assigned = False
+        self._reconciliation: Reconciliation | None = None
+        # Whether a step of the host is under way; one at a time.
+        self._host_is_busy = False
+        # What the next polls raise, one each.
+        self._errors: deque[BaseException] = deque()
+        # Why the member is FATAL.
+        self._fatal: ClientError | None = None
+        self._in_poll = False
+        self._last_poll_ms = self._clock.monotonic_ms()
+        self._poll_timer: Cancellable | None = None
+        # The next heartbeat, None while one is under way or none is due.
+        self._beat_timer: Cancellable | None = None
+        # Counts memberships of this member: an answer to a heartbeat of an older one is dropped.
+        self._incarnation = 0
+        self._in_flight = False
+        # Whether the next heartbeat is to follow as soon as the one under way is answered.
+        self._is_urgent = False
+        # When the last one was sent, None before the first.
+        self._sent_ms: float | None = None
+        self._interval_ms = _FIRST_INTERVAL_MS
+        self._failures = 0
+        # When a pattern that could not be matched is tried again.
+        self._retry_join_ms: float | None = None
+
+    # What the consumer sees
+
+    @property
+    def generation(self) -> GroupGeneration:
+        """Member and epoch; of nobody while it is not a member."""
+        if not self._state.is_member or self._epoch <= 0:
+            return GroupGeneration(self._group_id)
+        instance_id = self._config.group_instance_id
+        return GroupGeneration(self._group_id, self._epoch, self._requests.member_id, instance_id)
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether member and coordinator agree on the assignment."""
+        return self._state is MemberState.STABLE
+
+    def poll(self) -> None:
+        """Reconcile, rejoin, or raise what came up; see `Membership.poll`."""
+        self._expire_if_late()
+        self._last_poll_ms = self._clock.monotonic_ms()
+        self._in_poll = True
+        try:
+            while not self._host_is_busy and self._advance():
+                pass
+        finally:
+            self._in_poll = False
+        if self._errors:
+            raise self._errors.popleft()
+        if self._fatal is not None and not self._host_is_busy:
+            raise self._fatal
+
+    def next_deadline_ms(self) -> float | None:
+        """In time for max.poll.interval.ms, and for a join that is tried again."""
+        half = self._last_poll_ms + self._config.max_poll_interval_ms / 2
+        return half if self._retry_join_ms is None else min(half, self._retry_join_ms)
+
+    def on_subscription_changed(self) -> None:
+        """Tell the coordinator at once; a member that was refused tries again with the new one."""
+        if self._state is MemberState.FATAL:
+            self._fatal = None
+            self._become(MemberState.UNJOINED)
+            self._host.wake()
+        elif self._state.is_member:
+            self._beat_soon()
+
+    def request_rejoin(self, reason: str) -> None:
+        """Nothing: the coordinator alone decides when to assign anew, as with Kafka's consumer."""
+
+    def on_commit_error(self, error: ClientError, spoken_by: GroupGeneration) -> None:
+        """Ask the coordinator at once how it sees this member."""
+        concerns_us = spoken_by.member_id == self._requests.member_id
+        if concerns_us and error.error_code in _MEMBER_CODES and self._state.is_member:
+            self._beat_soon()
+
+    def leave(self, reason: str, on_done: Callable[[], None]) -> None:
+        """Give the partitions back, or up, then tell the coordinator; its answer ends it."""
+        if self._state is MemberState.LEFT:
+            on_done()
+            return
+        _log.info("%s leaves group %s: %s", self._requests.member_id, self._group_id, reason)
+
+        def on_given_back(error: BaseException | None) -> None:
+            if error is not None:
+                _log.warning("giving partitions back before leaving: %r", error)
+            if self._sent_ms is not None and self._state.is_member:
+                self._say_goodbye(on_done)
+                self.stop()
+            else:
+                self.stop()
+                on_done()
+
+        owned = list(self._host.owned_partitions)
+        if not owned:
+            on_given_back(None)
+        elif self._state.is_member:
+            self._host.revoke(owned, on_given_back)
+        else:
+            self._host.lose(owned, on_given_back)
+
+    def stop(self) -> None:
+        """Drop timers, and whatever is still answered."""
+        self._end_membership(MemberState.LEFT)
+        self._names.stop()
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
+            self._poll_timer = None
+
+    # States
+
+    def _become(self, state: MemberState) -> None:
+        assert self._state.can_become(state), f"{self._state} to {state}"
+        self._state = state
+
+    def _end_membership(self, state: MemberState) -> None:
+        """Be no member any more; what is owned is given up by the next poll."""
+        if self._state is state:
+            return
+        self._become(state)
+        self._incarnation += 1
+        self._in_flight = False
+        self._reconciliation = None
+        self._target = {}
+        self._requests.forget()
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+            self._beat_timer = None
+        if state is not MemberState.LEFT:
+            self._host.wake()
+
+    # Within poll
+
+    def _advance(self) -> bool:
+        """Start what is due; False when nothing is."""
+        match self._state:
+            case MemberState.UNJOINED | MemberState.FENCED | MemberState.STALE:
+                return self._advance_to_join()
+            case MemberState.FATAL:
+                return self._lose_owned()
+            case MemberState.RECONCILING:
+                return self._advance_reconciliation()
+            case (
+                MemberState.JOINING
+                | MemberState.STABLE
+                | MemberState.ACKNOWLEDGING
+                | MemberState.LEFT
+            ):
+                return False
+
+    def _advance_to_join(self) -> bool:
+        if self._lose_owned():
+            return True
+        now_ms = self._clock.monotonic_ms()
+        if self._retry_join_ms is not None and now_ms < self._retry_join_ms:
+            return False
+        self._retry_join_ms = None
+        self._host_is_busy = True
+        self._host.refresh_pattern(self._on_pattern_matched)
+        return False
+
+    def _on_pattern_matched(self, error: BaseException | None) -> None:
+        self._host_is_busy = False
+        if self._state is MemberState.LEFT:
+            return
+        if error is not None:
+            self._failures += 1
+            delay_ms = self._cluster.retry_backoff.delay_ms(self._failures)
+            self._retry_join_ms = self._clock.monotonic_ms() + delay_ms
+            if not isinstance(error, ClientError) or not error.retriable:
+                self._errors.append(error)
+            self._wake_unless_polling()
+            return
+        self._failures = 0
+        self._epoch = 0
+        self._owned = {}
+        self._is_assigned = False
+        self._become(MemberState.JOINING)
+        self._watch_polls()
+        self._beat_soon()
+
+    def _lose_owned(self) -> bool:
+        """Have the user told that what is owned is lost; whether there was anything."""
+        self._owned = {}
+        owned = list(self._host.owned_partitions)
+        if owned:
+            self._start_step(lambda on_done: self._host.lose(owned, on_done))
+        return bool(owned)
+
+    def _advance_reconciliation(self) -> bool:
+        reconciliation = self._reconciliation
+        if reconciliation is None:
+            target = self._names.resolve(self._target)
+            if self._names.is_first_asking:
+                return False
+            if target == self._owned and self._is_assigned:
+                if target == self._target:
+                    self._acknowledge()
+                return False
+            reconciliation = Reconciliation(self._host, target, self._names.named(target))
+            self._reconciliation = reconciliation
+        if not reconciliation.is_done:
+            self._start_step(reconciliation.next)
+            return True
+        self._reconciliation = None
+        self._owned = reconciliation.target
+        self._is_assigned = True
+        self._names.keep_only(self._owned, self._target)
+        self._acknowledge()
+        return False
+
+    def _acknowledge(self) -> None:
+        self._become(MemberState.ACKNOWLEDGING)
+        self._beat_soon()
+
+    def _start_step(self, step: Callable[[OnHostDone], None]) -> None:
+        self._host_is_busy = True
+        step(self._on_step_done)
+
+    def _on_step_done(self, error: BaseException | None) -> None:
+        self._host_is_busy = False
+        if error is not None:
+            self._errors.append(error)
+        self._wake_unless_polling()
+
+    def _wake_unless_polling(self) -> None:
+        if not self._in_poll:
+            self._host.wake()
+
+    # The user's polls
+
+    def _watch_polls(self) -> None:
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
+        due_ms = self._last_poll_ms + self._config.max_poll_interval_ms
+        delay_ms = max(0.0, due_ms - self._clock.monotonic_ms())
+        self._poll_timer = self._timer.call_later(delay_ms, self._on_poll_check)
+
+    def _on_poll_check(self) -> None:
+        self._poll_timer = None
+        if self._state.is_member and not self._expire_if_late():
+            self._watch_polls()
+
+    def _expire_if_late(self) -> bool:
+        """Leave when the user did not poll for max.poll.interval.ms, so that others go on."""
+        silent_ms = self._clock.monotonic_ms() - self._last_poll_ms
+        if self._state.is_member and silent_ms >= self._config.max_poll_interval_ms:
+            self._say_goodbye(lambda: None)
+            self._end_membership(MemberState.STALE)
+            return True
+        return False
+
+    # Heartbeats
+
+    def _beat_soon(self) -> None:
+        """Have a heartbeat leave as soon as none is under way and no back-off is kept."""
+        if self._in_flight:
+            self._is_urgent = True
+        elif not self._failures:
+            self._beat_in(0.0)
+
+    def _beat_in(self, delay_ms: float) -> None:
+        assert not self._in_flight, "one heartbeat at a time"
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+        self._beat_timer = self._timer.call_later(delay_ms, self._beat)
+
+    def _beat(self) -> None:
+        self._beat_timer = None
+        assert self._state.is_member, self._state
+        self._in_flight = True
+        self._is_urgent = False
+        self._sent_ms = self._clock.monotonic_ms()
+        incarnation = self._incarnation
+
+        def build(_version: int) -> Message:
+            return self._heartbeat()
+
+        def on_answer(response: Message | None, error: ClientError | None) -> None:
+            if incarnation == self._incarnation:
+                self._in_flight = False
+                self._on_answer(response, error)
+
+        self._coordinators.call(self._group_id, ApiKey.CONSUMER_GROUP_HEARTBEAT, build, on_answer)
+
+    def _heartbeat(self) -> Message:
+        """What is to be said as it leaves; saying what is owned acknowledges."""
+        topics = tuple(sorted(self._host.subscribed_topics))
+        view = MemberView(topics, self._host.subscribed_regex, dict(self._owned))
+        request = self._requests.heartbeat(self._epoch, view)
+        if self._state is MemberState.ACKNOWLEDGING:
+            if self._owned == self._target:
+                self._become(MemberState.STABLE)
+            else:
+                self._become(MemberState.RECONCILING)
+                self._host.wake()
+        return request
+
+    def _on_answer(self, response: Message | None, error: ClientError | None) -> None:
+        if response is not None:
+            assert isinstance(response, ConsumerGroupHeartbeatResponse)
+            if not response.error_code:
+                self._on_success(response)
+                return
+            subject = f"member of consumer group {self._group_id}"
+            error = broker_error(response.error_code, subject, response.error_message)
+        assert error is not None
+        self._requests.forget()
+        self._on_error(error)
+
+    def _on_success(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        self._failures = 0
+        self._epoch = response.member_epoch
+        if response.member_id:
+            self._requests.member_id = response.member_id
+        self._interval_ms = response.heartbeat_interval_ms
+        if response.assignment is not None:
+            self._take_target(response.assignment)
+        if self._is_urgent:
+            self._beat_in(0.0)
+        else:
+            assert self._sent_ms is not None
+            elapsed_ms = self._clock.monotonic_ms() - self._sent_ms
+            self._beat_in(max(0.0, self._interval_ms - elapsed_ms))
+
+    def _take_target(self, assignment: Assignment) -> None:
+        self._target = {
+            topic.topic_id: frozenset(topic.partitions)
+            for topic in assignment.topic_partitions
+            if topic.partitions
+        }
+        if self._target != self._owned or not self._is_assigned:
+            if self._state is not MemberState.RECONCILING:
+                self._become(MemberState.RECONCILING)
+            self._host.wake()
+        elif self._state is MemberState.RECONCILING and self._reconciliation is None:
+            self._become(MemberState.STABLE)
+
+    def _on_error(self, error: ClientError) -> None:
+        """What an answer, or the lack of one, means for the membership."""
+        self._failures += 1
+        backoff_ms = self._cluster.retry_backoff.delay_ms(self._failures)
+        code = error.error_code
+        if code in _FENCING:
+            self._end_membership(MemberState.FENCED)
+        elif code is ErrorCode.UNSUPPORTED_VERSION:
+            hint = _NOT_SERVED if self._host.subscribed_regex is None else _NO_REGEX
+            told = ClientError(f"{error}. {hint}")
+            told.error_code = code
+            self._fail(told)
+        elif code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            # It stays a member: the rights may be granted.
+            self._errors.append(error)
+            self._host.wake()
+            self._beat_in(max(backoff_ms, self._interval_ms))
+        elif error.retriable:
+            if code in _MOVED or code is None:
+                self._coordinators.forget(self._group_id)
+            self._beat_in(backoff_ms)
+        else:
+            self._fail(error)
+
+    def _fail(self, error: ClientError) -> None:
+        _log.warning("%s: %s", self._requests.member_id, error)
+        self._fatal = error
+        self._end_membership(MemberState.FATAL)
+
+    def _say_goodbye(self, on_done: Callable[[], None]) -> None:
+        """Tell the coordinator that this member goes; one attempt, whatever the answer."""
+        request = self._requests.leave()
+
+        def on_answer(_response: Message | None, _error: ClientError | None) -> None:
+            on_done()
+
+        self._coordinators.call(
+            self._group_id, ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda _version: request, on_answer
+        )

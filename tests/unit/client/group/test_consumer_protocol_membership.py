@@ -1,0 +1,544 @@
+"""A member by the consumer group protocol, with a scripted coordinator on a simulated network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import ClientConfig
+from barnabas.client.coordinators import Coordinators
+from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitionsResponse,
+)
+from barnabas.sim.world import SimWorld
+from unit.client.group.scripted_coordinator import ScriptedCoordinator
+from unit.client.group.scripted_host import ScriptedHost
+
+T = b"t" * 16
+U = b"u" * 16
+POLL_MS = 10.0
+INTERVAL_MS = 1000
+
+
+class Group:
+    """One member, its consumer, and a coordinator that gives `target` to who joins.
+
+    `say` has answers that go before; each is a response, an error code, or None for silence.
+    """
+
+    def __init__(self, **keys: object) -> None:
+        self.world = SimWorld(1)
+        self.broker = ScriptedCoordinator(self.world)
+        self.broker.topics = {"t": (T, 4), "u": (U, 1)}
+        self.broker.answers[ApiKey.CONSUMER_GROUP_HEARTBEAT] = self._answer
+        given = {
+            "bootstrap.servers": self.broker.address,
+            "group.id": "g",
+            "group.protocol": "consumer",
+            **keys,
+        }
+        config = ClientConfig.parse(given)
+        self.cluster = Cluster(self.world.host("c").runtime, config)
+        self.host = ScriptedHost("t")
+        self.member = ConsumerProtocolMembership(
+            self.cluster, Coordinators(self.cluster), config, self.host
+        )
+        self.heard: list[ConsumerGroupHeartbeatRequest] = []
+        self.heard_ms: list[float] = []
+        self.say: list[Any] = []
+        self.epoch = 0
+        # What the next answer tells the member to have; None to tell nothing.
+        self.target: dict[bytes, list[int]] | None = {T: [0, 1]}
+
+    def _answer(self, request: Any) -> ConsumerGroupHeartbeatResponse | None:
+        self.heard.append(request)
+        self.heard_ms.append(self.world.scheduler.now_ms)
+        if self.say:
+            said = self.say.pop(0)
+            if isinstance(said, ErrorCode):
+                return answer(request, -1, code=said)
+            assert said is None or isinstance(said, ConsumerGroupHeartbeatResponse)
+            return said
+        if request.member_epoch < 0:
+            return answer(request, request.member_epoch)
+        if request.member_epoch == 0 or self.target is not None:
+            self.epoch += 1
+        told, self.target = self.target, None
+        return answer(request, self.epoch, told)
+
+    def run(self, duration_ms: float = 100.0, *, polling: bool = True) -> None:
+        """Let time pass, with polls or without."""
+        end_ms = self.world.scheduler.now_ms + duration_ms
+        while self.world.scheduler.now_ms < end_ms:
+            if polling:
+                self.member.poll()
+            self.world.run_for(POLL_MS)
+
+    def joined(self) -> Group:
+        """The same with the member in its group, and nothing noted."""
+        self.run()
+        assert self.member.is_stable
+        self.heard.clear()
+        self.heard_ms.clear()
+        self.host.done.clear()
+        return self
+
+    def give(self, target: dict[bytes, list[int]]) -> None:
+        """Tell the member with the answer to its next heartbeat."""
+        self.target = target
+        self.run(INTERVAL_MS + 100)
+
+
+def answer(
+    request: Any,
+    epoch: int,
+    target: dict[bytes, list[int]] | None = None,
+    code: int = 0,
+    message: str | None = None,
+) -> ConsumerGroupHeartbeatResponse:
+    assignment = None
+    if target is not None:
+        topics = [TopicPartitionsResponse(topic_id=t, partitions=p) for t, p in target.items()]
+        assignment = Assignment(topic_partitions=topics)
+    return ConsumerGroupHeartbeatResponse(
+        error_code=code,
+        error_message=message,
+        member_id=request.member_id if not code else None,
+        member_epoch=epoch,
+        heartbeat_interval_ms=0 if code else INTERVAL_MS,
+        assignment=assignment,
+    )
+
+
+def owned(request: ConsumerGroupHeartbeatRequest) -> dict[bytes, list[int]] | None:
+    if request.topic_partitions is None:
+        return None
+    return {topic.topic_id: list(topic.partitions) for topic in request.topic_partitions}
+
+
+def test_who_joins_says_all_of_itself_in_epoch_0_under_an_id_of_its_own() -> None:
+    group = Group(
+        client_rack="r1",
+        group_remote_assignor="range",
+        max_poll_interval_ms=70_000,
+        group_instance_id="i",
+    )
+    group.run()
+    request = group.heard[0]
+    assert (request.group_id, request.member_epoch, request.instance_id) == ("g", 0, "i")
+    assert len(request.member_id) == 22
+    assert (request.rack_id, request.server_assignor) == ("r1", "range")
+    assert request.rebalance_timeout_ms == 70_000
+    assert (request.subscribed_topic_names, request.subscribed_topic_regex) == (["t"], None)
+    assert owned(request) == {}
+
+
+def test_an_assignment_is_taken_and_acknowledged_at_once() -> None:
+    group = Group()
+    group.run()
+    assert group.host.done == ["commit", "assign t-0 t-1 +t-0 +t-1"]
+    assert len(group.heard) == 2
+    acknowledged = group.heard[1]
+    assert (acknowledged.member_epoch, owned(acknowledged)) == (1, {T: [0, 1]})
+    assert acknowledged.subscribed_topic_names is None
+    assert acknowledged.rebalance_timeout_ms == -1
+    assert group.member.is_stable
+    assert group.member.generation == GroupGeneration("g", 1, acknowledged.member_id, None)
+
+
+def test_heartbeats_go_on_without_polls_at_the_coordinators_interval_and_say_only_who_speaks() -> (
+    None
+):
+    group = Group().joined()
+    group.run(3 * INTERVAL_MS, polling=False)
+    assert len(group.heard) == 3
+    for request in group.heard:
+        assert (request.member_epoch, owned(request)) == (1, None)
+        assert request.subscribed_topic_names is None
+    first, second, third = group.heard_ms
+    assert second - first == pytest.approx(INTERVAL_MS, abs=5)
+    assert third - second == pytest.approx(INTERVAL_MS, abs=5)
+
+
+def test_what_is_given_back_is_committed_first_and_told_before_anything_new_comes() -> None:
+    group = Group().joined()
+    group.give({T: [1, 2]})
+    assert group.host.done == ["commit", "revoke t-0", "assign t-1 t-2 +t-2"]
+    assert [owned(request) for request in group.heard] == [None, {T: [1, 2]}]
+
+
+def test_nothing_is_reconciled_while_the_user_does_not_poll() -> None:
+    group = Group().joined()
+    group.target = {T: [0]}
+    group.run(3 * INTERVAL_MS, polling=False)
+    assert group.host.done == []
+    assert not group.member.is_stable
+    assert [owned(request) for request in group.heard] == [None] * 3
+    group.run()
+    assert group.host.done == ["commit", "revoke t-1", "assign t-0"]
+
+
+def test_a_first_assignment_of_nothing_is_told_too() -> None:
+    group = Group()
+    group.target = {}
+    group.run()
+    assert group.host.done == ["commit", "assign"]
+    assert group.member.is_stable
+
+
+def test_an_assignment_told_again_changes_nothing() -> None:
+    group = Group().joined()
+    group.give({T: [1, 0]})
+    assert group.host.done == []
+    assert group.member.is_stable
+    assert group.member.generation.generation_id == 2
+
+
+def test_a_newer_target_waits_until_the_reconciliation_under_way_is_done() -> None:
+    group = Group().joined()
+    group.host.slow.add("revoke")
+    group.give({T: [0]})
+    group.give({T: [0, 3]})
+    assert group.host.done == ["commit", "revoke t-1"]
+    group.host.slow.clear()
+    group.host.finish()
+    group.run()
+    assert group.host.done[2:] == ["assign t-0", "commit", "assign t-0 t-3 +t-3"]
+    assert owned(group.heard[-1]) == {T: [0, 3]}
+    assert group.member.is_stable
+
+
+def test_a_commit_that_takes_long_holds_the_revocation_up_but_not_the_heartbeats() -> None:
+    group = Group().joined()
+    group.host.slow.add("commit")
+    group.give({T: []})
+    group.run(2 * INTERVAL_MS)
+    assert group.host.done == ["commit"]
+    assert len(group.heard) >= 3
+    wakes = group.host.wakes
+    group.host.finish()
+    assert group.host.wakes > wakes
+    group.run()
+    assert group.host.done == ["commit", "revoke t-0 t-1", "assign"]
+
+
+@pytest.mark.parametrize("step", ["revoke", "assign"])
+def test_a_callback_that_raises_is_told_by_one_poll_and_not_called_again(step: str) -> None:
+    group = Group().joined()
+    group.host.failures[step] = ZeroDivisionError()
+    group.target = {T: [1, 2]}
+    with pytest.raises(ZeroDivisionError):
+        group.run(2 * INTERVAL_MS)
+    group.run()
+    assert group.host.done == ["commit", "revoke t-0", "assign t-1 t-2 +t-2"]
+    assert owned(group.heard[-1]) == {T: [1, 2]}
+    assert group.member.is_stable
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_who_is_fenced_loses_its_partitions_and_rejoins_under_the_same_id(code: ErrorCode) -> None:
+    group = Group().joined()
+    member_id = group.member.generation.member_id
+    group.say = [code]
+    group.run(2 * INTERVAL_MS, polling=False)
+    assert group.member.generation == GroupGeneration("g")
+    assert len(group.heard) == 1
+    group.target = {T: [3]}
+    group.run()
+    assert group.host.done == ["lose t-0 t-1", "commit", "assign t-3 +t-3"]
+    joining = group.heard[1]
+    assert (joining.member_epoch, joining.member_id, owned(joining)) == (0, member_id, {})
+    assert joining.subscribed_topic_names == ["t"]
+
+
+def test_who_is_fenced_in_the_middle_of_a_reconciliation_does_not_end_it() -> None:
+    group = Group().joined()
+    group.host.slow.add("revoke")
+    group.target = {T: [0]}
+    group.run(INTERVAL_MS + 100)
+    group.say = [ErrorCode.FENCED_MEMBER_EPOCH]
+    group.run(INTERVAL_MS + 100)
+    group.host.slow.clear()
+    group.target = {T: [2]}
+    group.host.finish()
+    group.run()
+    assert group.host.done == ["commit", "revoke t-1", "lose t-0", "commit", "assign t-2 +t-2"]
+
+
+def test_an_answer_that_never_came_is_followed_by_all_there_is_to_say() -> None:
+    group = Group().joined()
+    group.say = [None]
+    group.run(INTERVAL_MS + 100)
+    group.broker.drop_connections()
+    group.run(INTERVAL_MS)
+    again = group.heard[1]
+    assert (again.member_epoch, owned(again)) == (1, {T: [0, 1]})
+    assert again.subscribed_topic_names == ["t"]
+    assert again.rebalance_timeout_ms == 300_000
+    assert group.host.done == []
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+def test_a_coordinator_that_moved_is_looked_for_and_told_all(code: ErrorCode) -> None:
+    group = Group().joined()
+    lookups = group.broker.coordinator_lookups
+    group.say = [code]
+    group.run(INTERVAL_MS + 500)
+    assert group.broker.coordinator_lookups == lookups + 1
+    assert owned(group.heard[1]) == {T: [0, 1]}
+    assert group.host.done == []
+
+
+def test_a_coordinator_that_loads_is_asked_again_after_a_growing_while() -> None:
+    group = Group().joined()
+    group.say = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3
+    lookups = group.broker.coordinator_lookups
+    group.run(INTERVAL_MS + 1000)
+    first, second, third, fourth = group.heard_ms[:4]
+    assert second - first < third - second < fourth - third
+    assert group.broker.coordinator_lookups == lookups
+    assert group.member.is_stable
+
+
+def test_no_coordinator_is_waited_for() -> None:
+    group = Group()
+    group.broker.coordinator_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    group.run(3000)
+    assert 3 <= group.broker.coordinator_lookups <= 10
+    group.broker.coordinator_error = 0
+    group.run(2000)
+    assert group.member.is_stable
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNSUPPORTED_ASSIGNOR,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ],
+)
+def test_what_no_retry_mends_is_raised_by_every_poll_and_ends_the_heartbeats(
+    code: ErrorCode,
+) -> None:
+    group = Group().joined()
+    group.say = [code]
+    with pytest.raises(BrokerError, match=code.name):
+        group.run(2 * INTERVAL_MS)
+    assert group.host.done == ["lose t-0 t-1"]
+    with pytest.raises(BrokerError, match=code.name):
+        group.member.poll()
+    group.run(3 * INTERVAL_MS, polling=False)
+    assert len(group.heard) == 1
+
+
+def test_another_subscription_gives_a_refused_member_a_new_start() -> None:
+    group = Group()
+    group.say = [ErrorCode.INVALID_REGULAR_EXPRESSION]
+    group.host.subscribed_regex = "("
+    with pytest.raises(BrokerError):
+        group.run()
+    group.host.subscribed_regex = "t.*"
+    group.member.on_subscription_changed()
+    group.run()
+    assert group.heard[1].subscribed_topic_regex == "t.*"
+    assert group.member.is_stable
+
+
+def test_a_topic_that_may_not_be_read_is_told_and_the_member_stays() -> None:
+    group = Group().joined()
+    group.say = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        group.run(2 * INTERVAL_MS)
+    group.run(2 * INTERVAL_MS)
+    assert group.member.is_stable
+    assert group.host.done == []
+
+
+def test_a_broker_without_the_protocol_is_told_with_what_to_set() -> None:
+    group = Group()
+    del group.broker.answers[ApiKey.CONSUMER_GROUP_HEARTBEAT]
+    with pytest.raises(ClientError, match=r"group\.protocol=classic") as raised:
+        group.run()
+    assert raised.value.error_code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_pattern_for_the_broker_needs_a_broker_that_matches() -> None:
+    group = Group()
+    group.broker.max_versions[ApiKey.CONSUMER_GROUP_HEARTBEAT] = 0
+    group.host.subscribed_regex = "t.*"
+    with pytest.raises(ClientError, match="let the client match it"):
+        group.run()
+
+
+def test_a_changed_subscription_is_told_at_once_and_alone() -> None:
+    group = Group().joined()
+    group.host.subscribed_topics = ["u", "t"]
+    group.member.on_subscription_changed()
+    group.run()
+    (told,) = group.heard
+    assert told.subscribed_topic_names == ["t", "u"]
+    assert owned(told) is None
+    group.host.subscribed_topics = []
+    group.host.subscribed_regex = "[tu]"
+    group.member.on_subscription_changed()
+    group.run()
+    assert group.heard[1].subscribed_topic_names == []
+    assert group.heard[1].subscribed_topic_regex == "[tu]"
+    group.host.subscribed_regex = None
+    group.member.on_subscription_changed()
+    group.run()
+    assert group.heard[2].subscribed_topic_regex == ""
+
+
+def test_a_subscription_that_changes_while_a_heartbeat_is_under_way_is_told_after_it() -> None:
+    group = Group().joined()
+    group.world.run_for(INTERVAL_MS - 100)
+    assert group.world.run_until(lambda: group.member._in_flight)
+    group.host.subscribed_topics = ["t", "u"]
+    group.member.on_subscription_changed()
+    group.run(200)
+    told = [request.subscribed_topic_names for request in group.heard]
+    assert ["t", "u"] in told
+
+
+def test_topics_that_nobody_could_name_yet_are_asked_for_by_id_and_the_rest_is_taken() -> None:
+    group = Group()
+    new = b"n" * 16
+    group.target = {T: [0], new: [0]}
+    group.run(500)
+    assert group.host.done == ["commit", "assign t-0 +t-0"]
+    assert owned(group.heard[-1]) == {T: [0]}
+    assert not group.member.is_stable
+    group.broker.topics["new"] = (new, 1)
+    group.run(2000)
+    assert group.host.done[2:] == ["commit", "assign new-0 t-0 +new-0"]
+    assert {T: [0], new: [0]} in [owned(request) for request in group.heard]
+    assert group.member.is_stable
+
+
+def test_a_deleted_topic_is_given_back_by_its_name() -> None:
+    group = Group()
+    group.target = {T: [0], U: [0]}
+    group.joined()
+    group.cluster.metadata.names.clear()
+    group.cluster.metadata.topics.clear()
+    del group.broker.topics["u"]
+    group.give({T: [0]})
+    assert group.host.done == ["commit", "revoke u-0", "assign t-0"]
+
+
+def test_who_does_not_poll_in_time_leaves_by_itself_and_comes_back_with_the_next_poll() -> None:
+    group = Group(max_poll_interval_ms=5000).joined()
+    group.run(5500, polling=False)
+    assert group.heard[-1].member_epoch == -1
+    assert group.member.generation == GroupGeneration("g")
+    heard = len(group.heard)
+    group.run(3000, polling=False)
+    assert len(group.heard) == heard
+    group.target = {T: [2]}
+    group.run()
+    assert group.host.done == ["lose t-0 t-1", "commit", "assign t-2 +t-2"]
+    assert group.heard[heard].member_epoch == 0
+
+
+def test_polls_in_time_keep_the_membership_whatever_the_interval() -> None:
+    group = Group(max_poll_interval_ms=500).joined()
+    group.run(5000)
+    assert group.host.done == []
+    assert all(request.member_epoch == 1 for request in group.heard)
+    assert (group.member.next_deadline_ms() or 0) <= group.world.scheduler.now_ms + 250
+
+
+@pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("i", -2)])
+def test_who_leaves_gives_its_partitions_back_and_says_so(
+    instance_id: str | None, epoch: int
+) -> None:
+    group = Group(group_instance_id=instance_id).joined()
+    left: list[bool] = []
+    group.member.leave("closed", lambda: left.append(True))
+    assert group.host.done == ["revoke t-0 t-1"]
+    assert not left
+    group.run(3 * INTERVAL_MS)
+    assert left == [True]
+    (goodbye,) = group.heard
+    assert (goodbye.member_epoch, goodbye.instance_id) == (epoch, instance_id)
+    assert goodbye.subscribed_topic_names is None
+
+
+def test_who_never_joined_has_nobody_to_tell_that_it_leaves() -> None:
+    group = Group()
+    left: list[bool] = []
+    group.member.leave("closed", lambda: left.append(True))
+    assert left == [True]
+    group.run()
+    assert group.heard == []
+
+
+def test_who_leaves_while_its_join_is_under_way_says_so_too() -> None:
+    group = Group()
+    group.say = [None]
+    group.run()
+    left: list[bool] = []
+    group.member.leave("closed", lambda: left.append(True))
+    group.run()
+    assert [request.member_epoch for request in group.heard] == [0, -1]
+
+
+def test_who_leaves_after_it_was_fenced_only_gives_up_what_it_had() -> None:
+    group = Group().joined()
+    group.say = [ErrorCode.FENCED_MEMBER_EPOCH]
+    group.run(INTERVAL_MS + 100, polling=False)
+    left: list[bool] = []
+    group.member.leave("closed", lambda: left.append(True))
+    assert left == [True]
+    assert group.host.done == ["lose t-0 t-1"]
+    group.run(polling=False)
+    assert len(group.heard) == 1
+
+
+def test_after_stop_nothing_is_sent() -> None:
+    group = Group().joined()
+    group.member.stop()
+    group.run(5 * INTERVAL_MS)
+    assert group.heard == []
+
+
+def test_a_refused_commit_has_the_coordinator_asked_at_once() -> None:
+    group = Group().joined()
+    error = BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "commit")
+    group.member.on_commit_error(error, group.member.generation)
+    group.member.on_commit_error(error, GroupGeneration("g", 1, "another"))
+    group.run()
+    assert len(group.heard) == 1
+
+
+def test_a_pattern_that_cannot_be_matched_yet_is_tried_again_before_the_join() -> None:
+    group = Group()
+    group.host.failures["match"] = BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "t")
+    group.member.poll()
+    group.world.run_for(50)
+    group.member.poll()
+    assert group.heard == []
+    group.run(500)
+    assert group.member.is_stable
+
+
+def test_the_partition_of_an_assignment_is_a_topic_partition() -> None:
+    group = Group().joined()
+    assert group.host.owned == {TopicPartition("t", 0), TopicPartition("t", 1)}
