@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.messages.fetch import (
     FetchPartition,
@@ -16,15 +16,38 @@ if TYPE_CHECKING:
     from barnabas.client.fetch_session import FetchPosition, SessionRequest
     from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["build_fetch_request"]
+__all__ = ["FetchLimits", "build_fetch_request"]
 
 # Before this version there are no sessions.
 _SESSIONS_FROM = 7
+_RACK_FROM = 11
 
 
-def build_fetch_request(
-    request: SessionRequest, version: int, config: ClientConfig, isolation_level: int
-) -> FetchRequest:
+class FetchLimits(NamedTuple):
+    """What every fetch of a client carries, whatever it asks for."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    # 1 with isolation.level=read_committed.
+    isolation_level: int
+    # Of the reader; brokers then may name a replica nearer to it (KIP-392).
+    rack: str
+
+    @classmethod
+    def of(cls, config: ClientConfig, rack: str = "") -> FetchLimits:
+        """Those of the configuration."""
+        isolation = 1 if config.isolation_level == "read_committed" else 0
+        return cls(
+            config.fetch_max_wait_ms,
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            isolation,
+            rack,
+        )
+
+
+def build_fetch_request(request: SessionRequest, version: int, limits: FetchLimits) -> FetchRequest:
     """The request of a consumer for `request` at `version`."""
     topics: dict[tuple[str, bytes], FetchTopic] = {}
     for tp, position in request.partitions.items():
@@ -41,16 +64,18 @@ def build_fetch_request(
             )
         )
     made = FetchRequest(
-        max_wait_ms=config.fetch_max_wait_ms,
-        min_bytes=config.fetch_min_bytes,
-        max_bytes=config.fetch_max_bytes,
-        isolation_level=isolation_level,
+        max_wait_ms=limits.max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=limits.max_bytes,
+        isolation_level=limits.isolation_level,
         topics=list(topics.values()),
     )
     if version >= _SESSIONS_FROM:
         made.session_id = request.session_id
         made.session_epoch = request.session_epoch
         made.forgotten_topics_data = _forgotten(request.forgotten)
+    if version >= _RACK_FROM:
+        made.rack_id = limits.rack
     return made
 
 

@@ -1,9 +1,9 @@
 """Fetching from many partitions at once: sessions, prefetch, recovery (KIP-227, KIP-516, KIP-320).
 
-One request per node is in flight, the next leaves as soon as its answer is in, as long as fewer
-than `queued.max.bytes` wait for the user. What comes is handed on as raw record sets, in order
-within a partition; a position moves when bytes arrive, and what arrives for a position that has
-changed meanwhile is dropped.
+The next request to a node leaves as soon as its answer is in, as long as fewer than
+`queued.max.bytes` wait for the user. What comes is handed on as raw record sets, in order within a
+partition; a position moves when bytes arrive, and what arrives for a position that has changed
+meanwhile is dropped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.connections import Call
 from barnabas.client.errors import (
     BrokerError,
     ClientError,
@@ -19,24 +18,21 @@ from barnabas.client.errors import (
     OffsetOutOfRangeError,
     broker_error,
 )
-from barnabas.client.fetch_request import build_fetch_request
-from barnabas.client.fetch_session import FetchPosition, FetchSession
-from barnabas.client.metadata_cache import ZERO_ID
-from barnabas.client.record_scan import MalformedRecordsError, scan_records
-from barnabas.client.topic_partition import TopicPartition
-from barnabas.client.versions import FETCH_MAX_BY_NAME
-from barnabas.protocol.api_keys import ApiKey
+from barnabas.client.fetch_request import FetchLimits
+from barnabas.client.fetch_session import FetchPosition
+from barnabas.client.node_fetches import NodeFetches
+from barnabas.client.record_scan import BatchSpan, MalformedRecordsError, scan_records
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.client.cluster import Cluster
+    from barnabas.client.metadata_cache import PartitionInfo
+    from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.messages.fetch import PartitionData
-    from barnabas.protocol.schema import Message
 
-__all__ = ["FetchFailure", "Fetcher", "RecordSet"]
+__all__ = ["FetchFailure", "Fetcher", "ReaderOptions", "RecordSet"]
 
 # The broker, or what we know of it, is out of date: look at metadata, then ask again.
 _STALE_METADATA = frozenset({
@@ -70,6 +66,10 @@ class RecordSet(NamedTuple):
     log_start_offset: int
     # (producer id, first offset) of aborted transactions, with isolation.level=read_committed.
     aborted: tuple[tuple[int, int], ...]
+    # What `data` consists of.
+    batches: Sequence[BatchSpan] = ()
+    # End of what is visible with isolation.level=read_committed, as of this answer.
+    last_stable_offset: int = -1
 
 
 class FetchFailure(NamedTuple):
@@ -79,14 +79,44 @@ class FetchFailure(NamedTuple):
     error: ClientError
 
 
+class ReaderOptions(NamedTuple):
+    """How a reader of partitions differs from one of ranges."""
+
+    # Fetch from a replica that the leader names as nearer to this rack (KIP-392).
+    rack: str = ""
+    # Ask for ever, rather than give up on a partition after default.api.timeout.ms of errors.
+    is_patient: bool = False
+    # Called when a partition's leader is another one than the position was read from; it is not
+    # fetched from before `validated` is called (KIP-320). None: read on, whatever the leader.
+    on_leader_changed: Callable[[TopicPartition], None] | None = None
+    # Called after each answer with the time it took in ms.
+    on_latency: Callable[[float], None] | None = None
+
+
 class _Partition:
     """What the fetcher knows of one partition that it reads."""
 
-    __slots__ = ("attempts", "delayed", "end", "failing_since_ms", "position", "stopped")
+    __slots__ = (
+        "attempts",
+        "delayed",
+        "end",
+        "failing_since_ms",
+        "leader_epoch",
+        "paused",
+        "position",
+        "position_epoch",
+        "preferred",
+        "preferred_until_ms",
+        "stopped",
+    )
 
     def __init__(self, position: int, end: int | None) -> None:
         # Offset of the next fetch. Moved by answers only.
         self.position = position
+        # Leader epoch of the batch before the position, -1 if not known.
+        self.position_epoch = -1
+        # Epoch of the leader that the position is known to hold for, -1 before the first fetch.
+        self.leader_epoch = -1
         # Exclusive end of what is wanted, None for no end.
         self.end = end
         # Attempts that failed in a row, and since when.
@@ -94,22 +124,16 @@ class _Partition:
         self.failing_since_ms = 0.0
         # In its back-off: not asked for.
         self.delayed = False
-        # Read to its end, or failed.
+        # Not asked for until the user resumes it.
+        self.paused = False
+        # Read to its end, failed, or its position is being validated.
         self.stopped = end is not None and position >= end
+        # The replica that the leader told us to read from, -1 for none, and until when.
+        self.preferred = -1
+        self.preferred_until_ms = 0.0
 
 
-class _Node:
-    """Fetching from one node: its session, and whether a request is in flight."""
-
-    __slots__ = ("delayed", "error", "failures", "in_flight", "session")
-
-    def __init__(self) -> None:
-        self.session = FetchSession()
-        # Why the last request got no answer, None since one did.
-        self.error: ClientError | None = None
-        self.in_flight = False
-        self.delayed = False
-        self.failures = 0
+_RANGES = ReaderOptions()
 
 
 class Fetcher:
@@ -118,22 +142,32 @@ class Fetcher:
     `on_output` is called when something was put into `output`, or a partition came to its end.
     """
 
-    def __init__(self, cluster: Cluster, on_output: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        on_output: Callable[[], None] = lambda: None,
+        options: ReaderOptions = _RANGES,
+    ) -> None:
         self._cluster = cluster
         self._config = cluster.config
         self._on_output = on_output
+        self._options = options
+        self._clock = cluster.runtime.clock
+        self._nodes = NodeFetches(cluster, FetchLimits.of(self._config, options.rack), self)
         self._partitions: dict[TopicPartition, _Partition] = {}
-        self._nodes: dict[int, _Node] = {}
         # What was fetched and not yet taken, in order of arrival.
         self._output: deque[RecordSet | FetchFailure] = deque()
+        # What paused partitions had when they were paused.
+        self._held: dict[TopicPartition, deque[RecordSet | FetchFailure]] = {}
         # Bytes in `_output`; no fetch is sent at queued.max.bytes and above.
         self._queued_bytes = 0
         # Partitions that still have something to give (not stopped).
         self._running = 0
+        # Whether the present answer brought something.
+        self._has_news = False
         # High watermark and log start offset as last heard, for lag and progress.
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._closed = False
-        self._isolation = 1 if self._config.isolation_level == "read_committed" else 0
         cluster.on_update(self.send_fetches)
 
     # The user's side
@@ -149,21 +183,91 @@ class Fetcher:
             if before is not None and not before.stopped:
                 self._running -= 1
             state = _Partition(position, end)
+            if before is not None:
+                state.paused = before.paused
             self._partitions[tp] = state
             self._running += not state.stopped
             self._cluster.tracked.add(tp.topic)
         self.send_fetches()
 
+    def validated(self, tp: TopicPartition, offset: int, offset_epoch: int, epoch: int) -> None:
+        """Read on at `offset`, which is known to hold for the leader of `epoch`.
+
+        Args:
+            tp: one that is not being read, or whose leader changed.
+            offset: where.
+            offset_epoch: leader epoch of the record before it, -1 if not known.
+            epoch: of the leader that it was validated with, -1 for none.
+        """
+        state = self._partitions.get(tp)
+        if state is None or state.position != offset:
+            self.assign({tp: (offset, None)})
+            state = self._partitions[tp]
+        elif state.stopped:
+            state.stopped = False
+            self._running += 1
+        state.position_epoch = offset_epoch
+        state.leader_epoch = epoch
+        self.send_fetches()
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more; what was fetched of them is dropped."""
+        gone = {tp for tp in partitions if tp in self._partitions}
+        if not gone:
+            return
+        self._drop_output(gone)
+        for tp in gone:
+            self._running -= not self._partitions.pop(tp).stopped
+            self.high_watermarks.pop(tp, None)
+        self.send_fetches()
+
+    def pause(self, tp: TopicPartition) -> None:
+        """Neither ask for the partition nor give out what is there of it, until `resume`.
+
+        Only its first record set is kept, so that many paused partitions hold little.
+        """
+        state = self._partitions.get(tp)
+        if state is None or state.paused:
+            return
+        state.paused = True
+        mine = deque(item for item in self._output if _partition_of(item) == tp)
+        if not mine:
+            return
+        self._remove_output({tp})
+        first = mine[0]
+        if isinstance(first, RecordSet) and len(mine) > 1:
+            self._running += state.stopped
+            state.stopped = False
+            state.position = first.batches[-1].next_offset
+            state.position_epoch = first.batches[-1].leader_epoch
+        self._held[tp] = deque([first])
+
+    def resume(self, tp: TopicPartition) -> None:
+        """Undo `pause`."""
+        state = self._partitions.get(tp)
+        if state is None or not state.paused:
+            return
+        state.paused = False
+        for item in self._held.pop(tp, ()):
+            self._output.append(item)
+            if isinstance(item, RecordSet):
+                self._queued_bytes += len(item.data)
+        self.send_fetches()
+
     def _drop_output(self, partitions: set[TopicPartition]) -> None:
+        for tp in partitions:
+            self._held.pop(tp, None)
+        self._remove_output(partitions)
+
+    def _remove_output(self, partitions: set[TopicPartition]) -> None:
+        if not any(_partition_of(item) in partitions for item in self._output):
+            return
         kept: deque[RecordSet | FetchFailure] = deque()
         for item in self._output:
-            if isinstance(item, RecordSet):
-                if (item.topic, item.partition) not in partitions:
-                    kept.append(item)
-                else:
-                    self._queued_bytes -= len(item.data)
-            elif item.topic_partition not in partitions:
+            if _partition_of(item) not in partitions:
                 kept.append(item)
+            elif isinstance(item, RecordSet):
+                self._queued_bytes -= len(item.data)
         self._output = kept
 
     @property
@@ -179,7 +283,16 @@ class Fetcher:
     @property
     def trouble(self) -> ClientError | None:
         """Why a broker that is read from does not answer, None while all do."""
-        return next((node.error for node in self._nodes.values() if node.error is not None), None)
+        return self._nodes.trouble
+
+    @property
+    def requests_sent(self) -> int:
+        """Fetches sent so far."""
+        return self._nodes.sent
+
+    def position_epoch(self, tp: TopicPartition) -> int:
+        """Leader epoch of the record before the position, -1 if not known."""
+        return self._partitions[tp].position_epoch
 
     def position(self, tp: TopicPartition) -> int:
         """Offset that is asked for next; what was not yet taken lies before it."""
@@ -208,9 +321,11 @@ class Fetcher:
     def close(self) -> None:
         """Stop; answers still under way are dropped. Sessions time out on the broker."""
         self._closed = True
+        self._nodes.close()
         self._cluster.remove_listener(self.send_fetches)
         self._partitions.clear()
         self._output.clear()
+        self._held.clear()
 
     # Requests
 
@@ -222,11 +337,8 @@ class Fetcher:
             return
         self._cluster.maybe_update_by_age()
         for node_id, wanted in self._wanted_by_node().items():
-            node = self._nodes.get(node_id)
-            if node is None:
-                node = self._nodes[node_id] = _Node()
-            if not node.in_flight and not node.delayed:
-                self._send(node_id, node, wanted)
+            if self._nodes.is_free(node_id):
+                self._nodes.send(node_id, wanted)
 
     def _wanted_by_node(self) -> dict[int, dict[TopicPartition, FetchPosition]]:
         metadata = self._cluster.metadata
@@ -234,111 +346,69 @@ class Fetcher:
         wanted: dict[int, dict[TopicPartition, FetchPosition]] = {}
         leaderless = False
         for tp, state in self._partitions.items():
-            if state.stopped or state.delayed:
+            if state.stopped or state.delayed or state.paused:
                 continue
             info = metadata.partition(tp)
             if info is None or info.leader not in metadata.nodes:
                 leaderless = True
                 self._note_failure(tp, state, ErrorCode.LEADER_NOT_AVAILABLE)
                 continue
-            wanted.setdefault(info.leader, {})[tp] = FetchPosition(
+            if info.leader_epoch != state.leader_epoch and self._must_validate(tp, state, info):
+                continue
+            node_id = info.leader if state.preferred < 0 else self._nearest(state, info)
+            wanted.setdefault(node_id, {})[tp] = FetchPosition(
                 state.position, info.leader_epoch, max_bytes, metadata.topic_id(tp.topic)
             )
         if leaderless:
             self._cluster.request_update()
         return wanted
 
-    def _send(self, node_id: int, node: _Node, wanted: dict[TopicPartition, FetchPosition]) -> None:
-        uses_ids = all(position.topic_id != ZERO_ID for position in wanted.values())
-        request = node.session.build(wanted, uses_ids=uses_ids)
-        node.in_flight = True
+    def _must_validate(self, tp: TopicPartition, state: _Partition, info: PartitionInfo) -> bool:
+        """Whether the position has to be looked at first, since another leader has taken over."""
+        before, state.leader_epoch = state.leader_epoch, info.leader_epoch
+        state.preferred = -1
+        if self._options.on_leader_changed is None or before < 0 or state.position_epoch < 0:
+            return False
+        state.stopped = True
+        self._running -= 1
+        self._options.on_leader_changed(tp)
+        return True
 
-        def build(version: int) -> Message:
-            return build_fetch_request(request, version, self._config, self._isolation)
-
-        def on_done(response: Message | None, error: ClientError | None) -> None:
-            node.in_flight = False
-            if self._closed:
-                return
-            if response is None:
-                assert error is not None
-                self._on_request_failed(node, error)
-            else:
-                assert isinstance(response, FetchResponse)
-                self._on_response(node, wanted, response)
-
-        max_version = None if uses_ids else FETCH_MAX_BY_NAME
-        timeout_ms = self._config.fetch_max_wait_ms + self._config.request_timeout_ms
-        self._cluster.call(node_id, Call(ApiKey.FETCH, build, on_done, timeout_ms, max_version))
+    def _nearest(self, state: _Partition, info: PartitionInfo) -> int:
+        expired = self._clock.monotonic_ms() >= state.preferred_until_ms
+        if expired or state.preferred not in self._cluster.metadata.nodes:
+            state.preferred = -1
+            return info.leader
+        return state.preferred
 
     # Answers
 
-    def _on_request_failed(self, node: _Node, error: ClientError) -> None:
-        """The request as a whole got no answer: a full one follows after a back-off."""
-        node.session.reset()
-        node.error = error
-        if not error.retriable:
-            for tp in list(node.session.partitions):
-                self._fail(tp, error)
-            return
-        self._cluster.request_update()
-        self._delay_node(node)
-
-    def _delay_node(self, node: _Node) -> None:
-        node.failures += 1
-        node.delayed = True
-
-        def resume() -> None:
-            node.delayed = False
-            self.send_fetches()
-
-        delay = self._cluster.retry_backoff.delay_ms(node.failures)
-        self._cluster.runtime.timer.call_later(delay, resume)
-
-    def _on_response(
-        self, node: _Node, wanted: dict[TopicPartition, FetchPosition], response: FetchResponse
-    ) -> None:
-        node.error = None
-        node.session.on_answer(response.error_code, response.session_id)
-        if response.error_code:
-            self._on_session_error(node, response.error_code)
-            return
-        node.failures = 0
-        names = self._cluster.metadata.names
-        before = len(self._output)
-        running = self._running
-        for topic in response.responses:
-            name = topic.topic or names.get(topic.topic_id)
-            if name is None:
-                continue
-            for partition in topic.partitions:
-                tp = TopicPartition(name, partition.partition_index)
-                asked = wanted.get(tp)
-                state = self._partitions.get(tp)
-                if asked is None or state is None or state.position != asked.offset:
-                    continue
-                if not state.stopped and not state.delayed:
-                    self._on_partition(tp, state, partition)
+    def on_node_free(self) -> None:
+        """A node can be asked again."""
         self.send_fetches()
-        if len(self._output) != before or self._running != running:
+
+    def on_hopeless(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
+        """No retry helps these."""
+        for tp in partitions:
+            self._fail(tp, error)
+        self._on_output()
+
+    def on_answered(self, elapsed_ms: float) -> None:
+        """Ask for more; tell if something came."""
+        if self._options.on_latency is not None:
+            self._options.on_latency(elapsed_ms)
+        self.send_fetches()
+        if self._has_news:
+            self._has_news = False
             self._on_output()
 
-    def _on_session_error(self, node: _Node, error_code: int) -> None:
-        """The node dropped the session or a topic id changed: all is asked again, in full."""
-        if error_code in (
-            ErrorCode.UNKNOWN_TOPIC_ID,
-            ErrorCode.INCONSISTENT_TOPIC_ID,
-            ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-        ):
-            self._cluster.request_update()
-        if node.failures or error_code not in (
-            ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-            ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ):
-            self._delay_node(node)
+    def on_partition(self, tp: TopicPartition, asked: FetchPosition, data: PartitionData) -> None:
+        """Take one partition's part of an answer, unless its position is another one by now."""
+        state = self._partitions.get(tp)
+        if state is None or state.position != asked.offset:
             return
-        node.failures = 1
-        self.send_fetches()
+        if not (state.stopped or state.delayed or state.paused):
+            self._on_partition(tp, state, data)
 
     def _on_partition(self, tp: TopicPartition, state: _Partition, data: PartitionData) -> None:
         if data.error_code:
@@ -346,6 +416,10 @@ class Fetcher:
             return
         state.attempts = 0
         self.high_watermarks[tp] = data.high_watermark
+        if data.preferred_read_replica >= 0:
+            state.preferred = data.preferred_read_replica
+            until_ms = self._clock.monotonic_ms() + self._config.metadata_max_age_ms
+            state.preferred_until_ms = until_ms
         if not data.records:
             return
         # The one copy: the view lies in the connection's receive buffer.
@@ -363,13 +437,6 @@ class Fetcher:
         if scan.length != len(raw):
             raw = raw[: scan.length]
         end = scan.next_offset if state.end is None else min(scan.next_offset, state.end)
-        self._put(tp, state, data, raw, end)
-        state.position = scan.next_offset
-        self._maybe_finish(state)
-
-    def _put(
-        self, tp: TopicPartition, state: _Partition, data: PartitionData, raw: bytes, end: int
-    ) -> None:
         aborted = tuple(
             (transaction.producer_id, transaction.first_offset)
             for transaction in data.aborted_transactions or ()
@@ -384,14 +451,21 @@ class Fetcher:
                 data.high_watermark,
                 data.log_start_offset,
                 aborted,
+                scan.batches,
+                data.last_stable_offset,
             )
         )
         self._queued_bytes += len(raw)
+        state.position = scan.next_offset
+        state.position_epoch = scan.batches[-1].leader_epoch
+        self._has_news = True
+        self._maybe_finish(state)
 
     def _maybe_finish(self, state: _Partition) -> None:
         if state.end is not None and state.position >= state.end and not state.stopped:
             state.stopped = True
             self._running -= 1
+            self._has_news = True
 
     # Errors
 
@@ -399,6 +473,11 @@ class Fetcher:
         self, tp: TopicPartition, state: _Partition, data: PartitionData
     ) -> None:
         code = data.error_code
+        if state.preferred >= 0:
+            # Of the follower that it came from; the leader knows better.
+            state.preferred = -1
+            self._note_failure(tp, state, code)
+            return
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._fail(tp, OffsetOutOfRangeError(tp, state.position, data.log_start_offset))
             return
@@ -416,11 +495,12 @@ class Fetcher:
 
     def _note_failure(self, tp: TopicPartition, state: _Partition, code: int) -> None:
         """Ask again after a back-off; give up after default.api.timeout.ms in a row."""
-        now = self._cluster.runtime.clock.monotonic_ms()
+        now = self._clock.monotonic_ms()
         if state.attempts == 0:
             state.failing_since_ms = now
         state.attempts += 1
-        if now - state.failing_since_ms >= self._config.default_api_timeout_ms:
+        late = now - state.failing_since_ms >= self._config.default_api_timeout_ms
+        if late and not self._options.is_patient:
             self._fail(tp, self._persistent_error(tp, code))
             self._on_output()
             return
@@ -443,4 +523,11 @@ class Fetcher:
             return
         state.stopped = True
         self._running -= 1
+        self._has_news = True
         self._output.append(FetchFailure(tp, error))
+
+
+def _partition_of(item: RecordSet | FetchFailure) -> tuple[str, int]:
+    if isinstance(item, RecordSet):
+        return (item.topic, item.partition)
+    return item.topic_partition

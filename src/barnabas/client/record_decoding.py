@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.record.batch import MAGIC_V2, BatchHeader, read_header
+from barnabas.record.batch import CONTROL_FLAG, MAGIC_V2, BatchHeader, read_header
 from barnabas.record.columns import batch_records, iter_records
-from barnabas.record.conversion import entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from barnabas.client.fetcher import RecordSet
+    from barnabas.client.record_scan import BatchSpan
     from barnabas.record.compiled import CompiledRecord
 
-__all__ = ["ConsumedRecord", "decode_record_set", "read_records"]
+__all__ = [
+    "ConsumedRecord",
+    "decode_record_set",
+    "read_records",
+    "span_records",
+    "visible_batches",
+]
 
 _ABORT_KEY = b"\x00\x00\x00\x00"
 
@@ -28,8 +34,9 @@ class ConsumedRecord(NamedTuple):
     # Milliseconds; of the kind that `timestamp_type` says: 0 create time, 1 log append time.
     timestamp: int
     timestamp_type: int
-    key: bytes | None
-    value: bytes | None
+    # Bytes, None for null, or what a deserializer made of them.
+    key: Any
+    value: Any
     headers: Sequence[tuple[str, bytes | None]]
 
 
@@ -59,22 +66,42 @@ def decode_record_set(records: RecordSet) -> list[ConsumedRecord]:
     ]
 
 
-def _committed(records: RecordSet) -> Iterator[CompiledRecord]:
-    """Records of batches outside of the aborted transactions that the answer listed."""
+def visible_batches(records: RecordSet) -> list[BatchSpan]:
+    """The batches that consumers see: no control batches, none of an aborted transaction."""
+    spans = records.batches
+    if not records.aborted:
+        return [s for s in spans if s.magic != MAGIC_V2 or not s.attributes & CONTROL_FLAG]
     data = records.data
     waiting = sorted(records.aborted, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()
-    for position, _size, magic in entries(data):
-        if magic != MAGIC_V2:
-            continue
-        header = read_header(data, position)
+    visible: list[BatchSpan] = []
+    for span in spans:
+        header = read_header(data, span.start)
         while waiting and waiting[-1][1] <= header.last_offset:
             aborting.add(waiting.pop()[0])
         if header.is_control:
-            if _is_abort(data, position, header):
+            if _is_abort(data, span.start, header):
                 aborting.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborting):
-            yield from batch_records(data, position, header)
+            visible.append(span)
+    return visible
+
+
+def _committed(records: RecordSet) -> Iterator[CompiledRecord]:
+    """Records of batches outside of the aborted transactions that the answer listed."""
+    for span in visible_batches(records):
+        yield from span_records(records.data, span)
+
+
+def span_records(data: bytes, span: BatchSpan) -> Sequence[CompiledRecord]:
+    """The records of one batch, or message of old format.
+
+    Raises:
+        CorruptBatchError: malformed bytes.
+    """
+    if span.magic == MAGIC_V2:
+        return batch_records(data, span.start, read_header(data, span.start))
+    return list(iter_records(memoryview(data)[span.start : span.end]))
 
 
 def _is_abort(data: bytes, position: int, header: BatchHeader) -> bool:

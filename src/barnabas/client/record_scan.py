@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from barnabas.record.checksum import crc32c
 
-__all__ = ["MalformedRecordsError", "Scan", "scan_records"]
+__all__ = ["BatchSpan", "MalformedRecordsError", "Scan", "scan_records"]
 
 _HEAD = Struct(">qiibIhi")
+_COUNT = Struct(">i")
+_COUNT_START = 57
 _HEAD_SIZE = 27
 _LOG_OVERHEAD = 12
 _HEADER_SIZE_V2 = 61
@@ -28,6 +30,21 @@ class MalformedRecordsError(ValueError):
         super().__init__(reason)
 
 
+class BatchSpan(NamedTuple):
+    """One batch, or one message of the formats before v2, as its header tells."""
+
+    start: int
+    end: int
+    base_offset: int
+    # Offset after its last record; of a compressed message of old format not to be relied on.
+    next_offset: int
+    # -1 where only decoding tells.
+    record_count: int
+    leader_epoch: int
+    attributes: int
+    magic: int
+
+
 class Scan(NamedTuple):
     """What a record set holds."""
 
@@ -35,6 +52,7 @@ class Scan(NamedTuple):
     next_offset: int
     # Bytes of its complete batches.
     length: int
+    batches: list[BatchSpan]
 
 
 def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
@@ -48,8 +66,11 @@ def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
     end = len(data)
     next_offset = -1
     view = memoryview(data)
+    found: list[BatchSpan] = []
+    add = found.append
+    make = BatchSpan._make
     while end - position >= _HEAD_SIZE:
-        base_offset, length, _epoch, magic, crc, _attributes, last_delta = unpack(data, position)
+        base_offset, length, epoch, magic, crc, attributes, last_delta = unpack(data, position)
         if length < _MIN_LENGTH:
             raise MalformedRecordsError(base_offset, f"a batch of {length} bytes")
         batch_end = position + _LOG_OVERHEAD + length
@@ -57,11 +78,15 @@ def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
             break
         if magic < 2:
             next_offset = base_offset + 1
+            count = epoch = -1
         else:
             if length + _LOG_OVERHEAD < _HEADER_SIZE_V2:
                 raise MalformedRecordsError(base_offset, f"a batch of {length} bytes")
             if check_crcs and crc32c(view[position + _CRC_START : batch_end]) != crc:
                 raise MalformedRecordsError(base_offset, "the CRC does not match")
             next_offset = base_offset + last_delta + 1
+            (count,) = _COUNT.unpack_from(data, position + _COUNT_START)
+        span = (position, batch_end, base_offset, next_offset, count, epoch, attributes, magic)
+        add(make(span))
         position = batch_end
-    return Scan(next_offset, position)
+    return Scan(next_offset, position, found)

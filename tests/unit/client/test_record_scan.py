@@ -17,16 +17,21 @@ def batch(base_offset: int, count: int) -> bytes:
 
 def test_the_next_offset_is_behind_the_last_whole_batch() -> None:
     data = batch(10, 3) + batch(13, 2)
-    assert scan_records(data, check_crcs=True) == (15, len(data))
+    scan = scan_records(data, check_crcs=True)
+    assert (scan.next_offset, scan.length) == (15, len(data))
+    first, second = scan.batches
+    assert (first.start, first.base_offset, first.next_offset, first.record_count) == (0, 10, 13, 3)
+    assert (second.start, second.end, second.record_count) == (first.end, len(data), 2)
 
 
 def test_a_batch_that_is_cut_off_does_not_count() -> None:
     first = batch(10, 3)
-    assert scan_records(first + batch(13, 2)[:-1], check_crcs=True) == (13, len(first))
+    scan = scan_records(first + batch(13, 2)[:-1], check_crcs=True)
+    assert (scan.next_offset, scan.length, len(scan.batches)) == (13, len(first), 1)
 
 
 def test_nothing_whole_has_no_next_offset() -> None:
-    assert scan_records(batch(0, 3)[:40], check_crcs=True) == (-1, 0)
+    assert scan_records(batch(0, 3)[:40], check_crcs=True) == (-1, 0, [])
 
 
 def test_a_flipped_bit_is_found_only_if_it_is_looked_for() -> None:

@@ -48,7 +48,7 @@ def fetched(bench: CleanerBench) -> bytes:
 @pytest.mark.parametrize("compression", [NONE, GZIP, ZSTD])
 def test_our_client_reads_them(compression: int) -> None:
     data = fetched(cleaned(compression))
-    assert scan_records(data, check_crcs=True) == (10, len(data))
+    assert scan_records(data, check_crcs=True)[:2] == (10, len(data))
     records = read_records(RecordSet("t", 0, 0, 10, data, 10, 0, ()))
     assert [(record.offset, record.key, record.value) for record in records] == EXPECTED
 

@@ -1,0 +1,203 @@
+"""Fetch requests to the nodes of a cluster: one in flight per node, each with a session (KIP-227).
+
+Knows nothing of positions: what is wanted of a node comes in, answers go to the owner partition by
+partition, and however a request ends, its node is free again, maybe after a back-off.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.client.connections import Call
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.fetch_request import FetchLimits, build_fetch_request
+from barnabas.client.fetch_session import FetchPosition, FetchSession
+from barnabas.client.metadata_cache import ZERO_ID
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.versions import FETCH_MAX_BY_NAME
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.protocol.messages.fetch import PartitionData
+    from barnabas.protocol.schema import Message
+
+__all__ = ["FetchOwner", "NodeFetches"]
+
+Wanted = dict[TopicPartition, FetchPosition]
+
+_TOPIC_ID_ERRORS = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+})  # fmt: skip
+
+
+class FetchOwner(Protocol):
+    """Who knows the positions."""
+
+    def on_partition(self, tp: TopicPartition, asked: FetchPosition, data: PartitionData) -> None:
+        """One partition's answer; views in `data` die when this returns."""
+        ...
+
+    def on_answered(self, elapsed_ms: float) -> None:
+        """All partitions of an answer were told of; its node can be asked again."""
+        ...
+
+    def on_hopeless(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
+        """The request failed for a reason that no retry mends."""
+        ...
+
+    def on_node_free(self) -> None:
+        """A node may be asked again: its back-off is over, or its session begins anew."""
+        ...
+
+
+class _Node:
+    """Fetching from one node: its session, and whether a request is in flight."""
+
+    __slots__ = ("delayed", "error", "failures", "in_flight", "session")
+
+    def __init__(self) -> None:
+        self.session = FetchSession()
+        # Why the last request got no answer, None since one did.
+        self.error: ClientError | None = None
+        self.in_flight = False
+        self.delayed = False
+        self.failures = 0
+
+
+class NodeFetches:
+    """Sends fetches and hands their answers on.
+
+    Args:
+        cluster: reaches the nodes.
+        limits: what every request carries.
+        owner: is told of answers.
+    """
+
+    def __init__(self, cluster: Cluster, limits: FetchLimits, owner: FetchOwner) -> None:
+        self._cluster = cluster
+        self._limits = limits
+        self._owner = owner
+        self._clock = cluster.runtime.clock
+        self._nodes: dict[int, _Node] = {}
+        self._closed = False
+        # Requests sent so far.
+        self.sent = 0
+
+    @property
+    def trouble(self) -> ClientError | None:
+        """Why a node that is fetched from does not answer, None while all do."""
+        return next((node.error for node in self._nodes.values() if node.error is not None), None)
+
+    def is_free(self, node_id: int) -> bool:
+        """Whether a request may be sent to the node now."""
+        node = self._nodes.get(node_id)
+        return node is None or not (node.in_flight or node.delayed)
+
+    def send(self, node_id: int, wanted: Wanted) -> None:
+        """Ask a free node for `wanted`: all that is wanted of it, which a session shortens."""
+        node = self._nodes.get(node_id)
+        if node is None:
+            node = self._nodes[node_id] = _Node()
+        assert not node.in_flight, node_id
+        uses_ids = all(position.topic_id != ZERO_ID for position in wanted.values())
+        request = node.session.build(wanted, uses_ids=uses_ids)
+        node.in_flight = True
+        self.sent += 1
+        sent_ms = self._clock.monotonic_ms()
+
+        def build(version: int) -> Message:
+            return build_fetch_request(request, version, self._limits)
+
+        def on_done(response: Message | None, error: ClientError | None) -> None:
+            node.in_flight = False
+            if self._closed:
+                return
+            if response is None:
+                assert error is not None
+                self._on_request_failed(node, error)
+            else:
+                assert isinstance(response, FetchResponse)
+                self._on_response(node, wanted, response, sent_ms)
+
+        max_version = None if uses_ids else FETCH_MAX_BY_NAME
+        timeout_ms = self._limits.max_wait_ms + self._cluster.config.request_timeout_ms
+        self._cluster.call(node_id, Call(ApiKey.FETCH, build, on_done, timeout_ms, max_version))
+
+    def close(self) -> None:
+        """Drop answers that are still under way. Sessions time out on the broker."""
+        self._closed = True
+
+    def _on_request_failed(self, node: _Node, error: ClientError) -> None:
+        """The request as a whole got no answer: a full one follows after a back-off."""
+        node.session.reset()
+        node.error = error
+        if not error.retriable:
+            self._owner.on_hopeless(list(node.session.partitions), error)
+            return
+        self._cluster.request_update()
+        self._delay(node)
+
+    def _delay(self, node: _Node) -> None:
+        node.failures += 1
+        node.delayed = True
+
+        def resume() -> None:
+            node.delayed = False
+            self._owner.on_node_free()
+
+        delay = self._cluster.retry_backoff.delay_ms(node.failures)
+        self._cluster.runtime.timer.call_later(delay, resume)
+
+    def _on_response(
+        self, node: _Node, wanted: Wanted, response: FetchResponse, sent_ms: float
+    ) -> None:
+        node.error = None
+        node.session.on_answer(response.error_code, response.session_id)
+        if response.error_code:
+            self._on_session_error(node, response.error_code)
+            return
+        names = self._cluster.metadata.names
+        unasked: TopicPartition | None = None
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id)
+            if name is None:
+                continue
+            for partition in topic.partitions:
+                tp = TopicPartition(name, partition.partition_index)
+                asked = wanted.get(tp)
+                if asked is None:
+                    unasked = tp
+                else:
+                    self._owner.on_partition(tp, asked, partition)
+        if unasked is None:
+            node.failures = 0
+        else:
+            self._on_unasked(node, unasked)
+        self._owner.on_answered(self._clock.monotonic_ms() - sent_ms)
+
+    def _on_unasked(self, node: _Node, tp: TopicPartition) -> None:
+        """The node and we disagree on what the session holds: it begins anew, after a while."""
+        node.session.reset()
+        subject = f"fetch answer with {tp}, which was not asked for"
+        node.error = broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject)
+        self._delay(node)
+
+    def _on_session_error(self, node: _Node, error_code: int) -> None:
+        """The node dropped the session or a topic id changed: all is asked again, in full."""
+        if error_code in _TOPIC_ID_ERRORS:
+            self._cluster.request_update()
+        if node.failures or error_code not in (
+            ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+            ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ):
+            self._delay(node)
+            return
+        node.failures = 1
+        self._owner.on_node_free()
