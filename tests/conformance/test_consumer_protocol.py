@@ -1,0 +1,301 @@
+"""Members by the consumer group protocol (KIP-848) in groups of a real Apache Kafka."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import barnabas
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import ClientConfig
+from barnabas.client.coordinators import Coordinators
+from barnabas.client.errors import BrokerError
+from barnabas.client.facade import Client
+from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.runtime.stepper import LoopStepper
+from jvm.kafka_process import KafkaProcess
+from unit.client.group.scripted_host import ScriptedHost
+
+pytestmark = pytest.mark.conformance
+
+SETTINGS = {
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.session.timeout.ms": "1500",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "auto.create.topics.enable": "false",
+}
+STEP_MS = 10.0
+_names = itertools.count(1)
+
+
+class Member:
+    """One member with connections of its own, on the loop that all share."""
+
+    def __init__(self, stepper: LoopStepper, bootstrap: str, group: str, **keys: object) -> None:
+        self.config = ClientConfig.parse(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "group.protocol": "consumer",
+                **keys,
+            }
+        )
+        self.host = ScriptedHost()
+        self.cluster = Cluster(stepper.runtime, self.config)
+        self.membership = ConsumerProtocolMembership(
+            self.cluster, Coordinators(self.cluster), self.config, self.host
+        )
+        self.polls = True
+        self.has_left = False
+
+    @property
+    def owned(self) -> set[TopicPartition]:
+        return set(self.host.owned)
+
+    def leave(self) -> None:
+        self.polls = False
+        self.membership.leave("closed", self._on_left)
+
+    def die(self) -> None:
+        """Without a word, as by kill -9."""
+        self.polls = False
+        self.membership.stop()
+        self.cluster.close()
+
+    def _on_left(self) -> None:
+        self.has_left = True
+
+
+class Group:
+    """Members of one group, and the loop on which they live."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.name = f"group-{os.getpid()}-{next(_names)}"
+        self.stepper = LoopStepper()
+        self.members: list[Member] = []
+
+    def join(self, *topics: str, regex: str | None = None, **keys: object) -> Member:
+        member = Member(self.stepper, self.bootstrap, self.name, **keys)
+        member.host.subscribed_topics = list(topics)
+        member.host.subscribed_regex = regex
+        self.members.append(member)
+        return member
+
+    def until(self, condition: Callable[[], bool], wait_s: float = 30) -> None:
+        """Poll all members until it holds."""
+        deadline = time.monotonic() + wait_s
+        while not condition():
+            assert time.monotonic() < deadline, [member.host.done for member in self.members]
+            self.run(STEP_MS)
+
+    def run(self, duration_ms: float) -> None:
+        end = time.monotonic() + duration_ms / 1000
+        while time.monotonic() < end:
+            for member in self.members:
+                if member.polls:
+                    member.membership.poll()
+            self.stepper.run_until(lambda: False, STEP_MS)
+
+    def shared(self, topic: str, count: int) -> Callable[[], bool]:
+        """Whether stable members own all of a topic's partitions, each one once, all some."""
+
+        def look() -> bool:
+            polling = [member for member in self.members if member.polls]
+            owned = sorted(tp for member in polling for tp in member.owned)
+            return (
+                owned == [TopicPartition(topic, number) for number in range(count)]
+                and all(member.owned for member in polling)
+                and all(member.membership.is_stable for member in polling)
+            )
+
+        return look
+
+    def close(self) -> None:
+        for member in self.members:
+            member.die()
+        self.stepper.close()
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    process = KafkaProcess(tmp_path_factory.mktemp("kafka"), SETTINGS)
+    try:
+        yield process.start()
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def client(kafka: KafkaProcess) -> Iterator[Client]:
+    with barnabas.Client(kafka.bootstrap) as made:
+        yield made
+
+
+@pytest.fixture
+def group(kafka: KafkaProcess) -> Iterator[Group]:
+    made = Group(kafka.bootstrap)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def topic(client: Client) -> str:
+    name = f"topic-{os.getpid()}-{next(_names)}"
+    client.create_topic(name, partitions=4, replication_factor=1)
+    return name
+
+
+def test_members_share_a_topic_as_they_come_leave_and_die(
+    group: Group, client: Client, topic: str
+) -> None:
+    first = group.join(topic)
+    group.until(group.shared(topic, 4))
+    second, third = group.join(topic), group.join(topic)
+    group.until(group.shared(topic, 4))
+    described = client.admin.describe_groups([group.name])[group.name]
+    ids = {member.membership.generation.member_id for member in group.members}
+    assert {member.member_id for member in described.members} == ids
+    second.leave()
+    group.until(lambda: second.has_left)
+    assert second.owned == set()
+    group.until(group.shared(topic, 4))
+    third.die()
+    group.until(group.shared(topic, 4))
+    assert len(first.owned) == 4
+    assert first.host.done[0:1] == ["commit"]
+    assert not any(step.startswith("lose") for step in first.host.done)
+
+
+def test_no_partition_has_two_owners_while_members_come_and_go(group: Group, topic: str) -> None:
+    owners: dict[TopicPartition, Member] = {}
+
+    def look() -> bool:
+        for tp in {tp for member in group.members for tp in member.owned}:
+            holding = [member for member in group.members if tp in member.owned]
+            assert len(holding) == 1, f"{tp} has {len(holding)} owners"
+            owners[tp] = holding[0]
+        return group.shared(topic, 4)()
+
+    group.join(topic)
+    group.until(look)
+    for _ in range(3):
+        group.join(topic)
+        group.until(look)
+        leaving = group.members[0]
+        leaving.leave()
+        group.until(lambda leaving=leaving: look() and leaving.has_left)  # type: ignore[misc]
+        group.members.remove(leaving)
+    assert len(owners) == 4
+
+
+def test_a_pattern_that_the_broker_matches_finds_topics_that_nobody_named(
+    group: Group, client: Client, topic: str
+) -> None:
+    later = f"{topic}-later"
+    client.create_topic(later, partitions=1, replication_factor=1)
+    member = group.join(regex=f"{topic}.*")
+    every = {TopicPartition(topic, number) for number in range(4)} | {TopicPartition(later, 0)}
+    group.until(lambda: member.owned == every)
+    member.host.subscribed_regex = f"{topic}-l.*"
+    member.membership.on_subscription_changed()
+    group.until(lambda: member.owned == {TopicPartition(later, 0)})
+    member.host.subscribed_topics, member.host.subscribed_regex = [topic], None
+    member.membership.on_subscription_changed()
+    group.until(group.shared(topic, 4))
+
+
+def test_new_partitions_and_new_topics_of_the_subscription_are_assigned(
+    group: Group, client: Client, topic: str
+) -> None:
+    member = group.join(topic, f"{topic}-new")
+    group.until(group.shared(topic, 4))
+    client.admin.create_partitions({topic: 5})
+    group.until(group.shared(topic, 5))
+    client.create_topic(f"{topic}-new", partitions=1, replication_factor=1)
+    group.until(lambda: TopicPartition(f"{topic}-new", 0) in member.owned)
+    assert len(member.owned) == 6
+
+
+def test_a_static_member_finds_its_partitions_kept_and_its_name_taken_while_it_lives(
+    group: Group, topic: str
+) -> None:
+    one = group.join(topic, group_instance_id="one")
+    two = group.join(topic, group_instance_id="two")
+    group.until(group.shared(topic, 4))
+    had = one.owned
+    impostor = group.join(topic, group_instance_id="one")
+    with pytest.raises(BrokerError, match="UNRELEASED_INSTANCE_ID"):
+        group.run(5000)
+    impostor.die()
+    one.leave()
+    group.until(lambda: one.has_left)
+    again = group.join(topic, group_instance_id="one")
+    group.until(lambda: bool(again.owned))
+    assert again.owned == had
+    assert len(two.owned) == 2
+    assert not any(step.startswith("revoke") for step in two.host.done[2:])
+
+
+def test_who_does_not_poll_in_time_loses_its_partitions_and_has_some_again_later(
+    group: Group, topic: str
+) -> None:
+    late = group.join(topic, max_poll_interval_ms=1500)
+    other = group.join(topic)
+    group.until(group.shared(topic, 4))
+    late.polls = False
+    group.until(lambda: len(other.owned) == 4)
+    late.polls = True
+    group.until(group.shared(topic, 4))
+    assert any(step.startswith("lose") for step in late.host.done)
+
+
+@pytest.mark.parametrize(
+    ("keys", "regex", "code"),
+    [
+        ({"group_remote_assignor": "nobody-has-it"}, None, "UNSUPPORTED_ASSIGNOR"),
+        ({}, "(", "INVALID_REGULAR_EXPRESSION"),
+    ],
+)
+def test_what_the_broker_refuses_is_raised(
+    group: Group, topic: str, keys: dict[str, object], regex: str | None, code: str
+) -> None:
+    member = group.join(*([topic] if regex is None else []), regex=regex, **keys)
+    with pytest.raises(BrokerError, match=code):
+        group.run(10_000)
+    member.host.subscribed_topics, member.host.subscribed_regex = [topic], None
+    member.membership.on_subscription_changed()
+    if not keys:
+        group.until(group.shared(topic, 4))
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_the_broker_assigns_by_the_assignor_that_members_ask_for(
+    group: Group, topic: str, assignor: str
+) -> None:
+    for _ in range(3):
+        group.join(topic, group_remote_assignor=assignor)
+    group.until(group.shared(topic, 4))
+    assert sorted(len(member.owned) for member in group.members) == [1, 1, 2]
+
+
+def test_members_outlive_their_coordinator(group: Group, kafka: KafkaProcess, topic: str) -> None:
+    """Last: it restarts the broker."""
+    for _ in range(2):
+        group.join(topic)
+    group.until(group.shared(topic, 4))
+    before = [member.owned for member in group.members]
+    kafka.kill()
+    group.run(500)
+    kafka.start()
+    assert [member.owned for member in group.members] == before
+    epochs = [member.membership.generation.generation_id for member in group.members]
+    assert min(epochs) > 0
+    group.join(topic)
+    group.until(group.shared(topic, 4))
