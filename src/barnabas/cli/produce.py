@@ -19,7 +19,7 @@ from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_jso
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.client.producer import Producer
+    from barnabas.client.shared_producer import SharedProducer
 
 EXAMPLES = """\b
 Examples:
@@ -124,7 +124,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 
 def _deliver(
-    producer: Producer, topic: str, files: Sequence[IO[bytes]], options: Options
+    producer: SharedProducer, topic: str, files: Sequence[IO[bytes]], options: Options
 ) -> str | None:
     """Send all lines and wait for them; what went wrong, in words."""
     from barnabas.client.errors import ClientError
@@ -148,7 +148,7 @@ def _deliver(
     return None
 
 
-def _send(producer: Producer, topic: str, lines: list[bytes], options: Options) -> None:
+def _send(producer: SharedProducer, topic: str, lines: list[bytes], options: Options) -> None:
     if options.from_json:
         for line in lines:
             if line.strip():
@@ -275,7 +275,7 @@ def _progress(files: Sequence[IO[bytes]]) -> Iterator[Callable[[int], None]]:
         yield lambda size: progress.update(task, advance=size)
 
 
-def _summary(producer: Producer, seconds: float, error: str | None, *, as_json: bool) -> None:
+def _summary(producer: SharedProducer, seconds: float, error: str | None, *, as_json: bool) -> None:
     rate = producer.delivered / seconds if seconds > 0 else 0.0
     if as_json:
         echo_json(

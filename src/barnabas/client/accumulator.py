@@ -63,6 +63,11 @@ class PartitionQueue:
         self.next_sequence = 0
 
     @property
+    def waiting(self) -> int:
+        """Batches that have not left: what the adaptive partitioner goes by (KIP-794)."""
+        return len(self.closed) + (self.open is not None)
+
+    @property
     def is_empty(self) -> bool:
         """Whether all its records were delivered or given up."""
         return self.open is None and not self.closed and not self.in_flight
@@ -138,6 +143,16 @@ class Accumulator:
         """Whether nothing waits or is in flight."""
         return self.reserved_bytes == 0
 
+    def unsettled(self) -> list[ProducerBatch]:
+        """All batches that were neither delivered nor given up."""
+        found: list[ProducerBatch] = []
+        for queue in self.queues.values():
+            found += queue.in_flight
+            found += queue.closed
+            if queue.open is not None:
+                found.append(queue.open)
+        return found
+
     def queue(self, tp: TopicPartition) -> PartitionQueue:
         """The queue of a partition, made if it is new."""
         queue = self.queues.get(tp)
@@ -151,8 +166,8 @@ class Accumulator:
         record: BatchRecord,
         now_ms: int,
         on_delivery: DeliveryCallback | None,
-    ) -> bool:
-        """Add one record; False if there is no room for it now.
+    ) -> ProducerBatch | None:
+        """Add one record; the batch whose last record it now is, None if there is no room.
 
         Raises:
             RecordTooLargeError: it is over max.request.size.
@@ -167,12 +182,12 @@ class Accumulator:
         if batch is None or batch.append(batch.count, timestamp, key, value, headers) is None:
             batch = self._open_next(queue, record)
             if batch is None:
-                return False
+                return None
             batch.append(0, timestamp, key, value, headers)
         if on_delivery is not None:
             batch.callbacks.append((batch.count, timestamp, on_delivery))
         batch.count += 1
-        return True
+        return batch
 
     def extend(
         self,
@@ -199,7 +214,7 @@ class Accumulator:
         opened = 0
         while True:
             if pending is not None:
-                if opened > _BATCHES_PER_TURN or not self.append(tp, pending, now_ms, None):
+                if opened > _BATCHES_PER_TURN or self.append(tp, pending, now_ms, None) is None:
                     return pending
                 opened += 1
             batch = queue.open
@@ -273,7 +288,8 @@ class Accumulator:
         """Queue the halves of a batch that the broker finds too large in its place."""
         self.release(batch)
         queue.number_again_behind(batch.number)
-        for half in split(batch, self._compression, self._config.compression_level):
+        batch.halves = split(batch, self._compression, self._config.compression_level)
+        for half in batch.halves:
             self.reserved_bytes += half.reserved_bytes
             queue.put_back(half)
         self.ready[queue] = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientConfigError
+from barnabas.record.compression import CODES, LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +47,8 @@ RANGES: dict[str, tuple[int, int]] = {
     "max_poll_interval_ms": (1, _MAX),
     "session_timeout_ms": (1, _MAX),
     "heartbeat_interval_ms": (1, _MAX),
+    "transaction_timeout_ms": (1, _MAX),
+    "partitioner_availability_timeout_ms": (0, _MAX),
 }
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -63,9 +66,7 @@ IGNORED = frozenset({
     "auto_offset_reset", "enable_auto_commit", "auto_commit_interval_ms", "interceptor_classes",
     "key_deserializer", "key_serializer", "log_level",
     "max_poll_records", "metric_reporters", "metrics_num_samples", "metrics_recording_level",
-    "metrics_sample_window_ms", "partitioner_adaptive_partitioning_enable",
-    "partitioner_availability_timeout_ms", "partitioner_class", "receive_buffer_bytes",
-    "send_buffer_bytes",
+    "metrics_sample_window_ms", "partitioner_class", "receive_buffer_bytes", "send_buffer_bytes",
     "socket_connection_setup_timeout_max_ms", "value_deserializer", "value_serializer",
 })  # fmt: skip
 
@@ -133,6 +134,15 @@ class ClientConfig:
     compression_type: str = "none"
     # Level of the codec, None for its own default.
     compression_level: int | None = None
+    # Set for transactions (KIP-98): whoever starts with the same one fences those before it.
+    transactional_id: str | None = None
+    # How long the coordinator lets a transaction be open before it aborts it.
+    transaction_timeout_ms: int = 60_000
+    # Records without a key go rather to brokers that are quick (KIP-794).
+    partitioner_adaptive_partitioning_enable: bool = True
+    # A broker that took nothing for so long gets no records without a key; 0: whatever it does.
+    partitioner_availability_timeout_ms: int = 0
+    partitioner_ignore_keys: bool = False
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> ClientConfig:
@@ -158,6 +168,7 @@ class ClientConfig:
     def _check_together(self, given: Mapping[str, object]) -> None:
         """Check the keys that bound one another."""
         self._check_group(given)
+        self._check_level()
         self._settle_idempotence(given_idempotence="enable_idempotence" in given)
 
     def _check_group(self, given: Mapping[str, object]) -> None:
@@ -178,11 +189,29 @@ class ClientConfig:
                 f"session.timeout.ms={self.session_timeout_ms}: a third of it is usual"
             )
 
-    def _settle_idempotence(self, *, given_idempotence: bool) -> None:
-        """Idempotence needs acks=all, at most 5 in flight and retries."""
-        if not self.enable_idempotence:
+    def _check_level(self) -> None:
+        """Refuse a level that the codec does not have."""
+        code = CODES[self.compression_type]
+        if self.compression_level is None or code not in LEVELS:
             return
-        if self.acks == "all" and self.max_in_flight_requests_per_connection <= 5 and self.retries:
+        low, high, _ = LEVELS[code]
+        if not low <= self.compression_level <= high:
+            raise ClientConfigError(
+                f"compression.level={self.compression_level} is out of range for "
+                f"{self.compression_type}: {low} to {high}"
+            )
+
+    def _settle_idempotence(self, *, given_idempotence: bool) -> None:
+        """Idempotence needs acks=all, at most 5 in flight and retries; transactions need it."""
+        safe = (
+            self.acks == "all" and self.max_in_flight_requests_per_connection <= 5 and self.retries
+        )
+        if self.transactional_id is not None and not (self.enable_idempotence and safe):
+            raise ClientConfigError(
+                "transactional.id needs enable.idempotence=true, acks=all, retries > 0 and "
+                "max.in.flight.requests.per.connection <= 5: change those or leave it out"
+            )
+        if not self.enable_idempotence or safe:
             return
         if given_idempotence:
             raise ClientConfigError(
@@ -192,15 +221,22 @@ class ClientConfig:
         object.__setattr__(self, "enable_idempotence", False)
 
 
+_LEVEL_KEYS = {f"compression_{codec}_level": codec for codec in ("gzip", "lz4", "zstd")}
+
+
 def _checked(given: Mapping[str, object]) -> dict[str, object]:
     """Values by attribute name, each of its type and in its range."""
     types = {field.name: str(field.type) for field in fields(ClientConfig)}
     values: dict[str, object] = {}
     for key, value in given.items():
         name = key.replace(".", "_").replace("-", "_")
-        if name in ("compression_gzip_level", "compression_lz4_level", "compression_zstd_level"):
-            name = "compression_level"
-        if name in types:
+        codec = _LEVEL_KEYS.get(name)
+        if codec is not None:
+            # Of the three levels that Java has the one of the codec in use counts.
+            level = _coerce("compression_level", "int | None", value)
+            if str(given.get("compression_type", given.get("compression.type"))) == codec:
+                values["compression_level"] = level
+        elif name in types:
             values[name] = _coerce(name, types[name], value)
         elif name not in IGNORED:
             raise _unknown_key(key, types)
@@ -217,6 +253,8 @@ def _coerce(name: str, kind: str, value: object) -> object:
     key = name.replace("_", ".")
     if name == "bootstrap_servers":
         return parse_addresses(value)
+    if value is None and kind == "str | None":
+        return None
     if kind == "bool":
         return _boolean(key, value)
     if kind.startswith("int"):

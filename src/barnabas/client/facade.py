@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from barnabas.client.errors import BrokerError
     from barnabas.client.fetcher import RecordSet
     from barnabas.client.metadata_cache import TopicInfo
-    from barnabas.client.producer import Producer
     from barnabas.client.retrying import OnDone
+    from barnabas.client.shared_producer import SharedProducer
 
     PartitionKey = tuple[str, int]
 
@@ -63,7 +63,7 @@ class Client:
         self._wait = self._session.wait
         # All admin calls; those below are the ones that every program needs.
         self.admin = AdminClient(self._cluster, coordinators, self._session.waiter)
-        self._producers: list[Producer] = []
+        self._producers: list[SharedProducer] = []
         self._streams: list[RecordStream] = []
 
     # Life
@@ -213,17 +213,18 @@ class Client:
 
     # Writing
 
-    def producer(self, **config: Any) -> Producer:
+    def producer(self, **config: Any) -> SharedProducer:
         """A producer over this client's connections; `config` overrides the client's keys."""
-        from barnabas.client.producer import Producer
+        from barnabas.client.producer_parts import take_parts
+        from barnabas.client.shared_producer import SharedProducer
 
         self._session.check_usable()
-        producer = Producer(
-            self._cluster,
-            self._session.stepper,
-            self.config.override(config),
-            self._session.check_usable,
+        parts, keys = take_parts(config)
+        producer = SharedProducer(
+            self._session,
+            self.config.override(keys),
             self._producers.remove,
+            parts,
         )
         self._producers.append(producer)
         return producer

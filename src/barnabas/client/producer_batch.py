@@ -24,9 +24,15 @@ _LENGTH = Struct(">i")
 _LENGTH_POSITION = 8
 _ATTRIBUTES = Struct(">h")
 _ATTRIBUTES_POSITION = 21
+# In the lower byte of the attributes.
+_TRANSACTIONAL = 0x10
 # Producer id, epoch and base sequence.
 _PRODUCER = Struct(">qhi")
 _PRODUCER_POSITION = 43
+
+
+# The bytes of a batch that nobody sends any more.
+_SPENT = bytearray()
 
 
 @lru_cache(maxsize=1)
@@ -61,12 +67,18 @@ class ProducerBatch:
     __slots__ = (
         "_builder",
         "append",
+        "append_time",
         "attempts",
+        "base_offset",
         "base_sequence",
         "callbacks",
         "count",
         "created_ms",
         "data",
+        "error",
+        "halves",
+        "is_settled",
+        "is_told",
         "last_error",
         "number",
         "producer_epoch",
@@ -97,6 +109,16 @@ class ProducerBatch:
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = -1
+        # Delivered or given up: then the four below say how.
+        self.is_settled = False
+        self.base_offset = -1
+        # Of all its records if the topic has log append time, else -1.
+        self.append_time = -1
+        self.error: ClientError | None = None
+        # Whether somebody was told of the error, or has asked.
+        self.is_told = False
+        # What it became when the broker found it too large: its fate is theirs.
+        self.halves: list[ProducerBatch] = []
 
     @property
     def size(self) -> int:
@@ -119,7 +141,14 @@ class ProducerBatch:
         set_crc(data, 0, len(data))
         self.data = data
 
-    def set_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    def set_producer(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
         """Write the idempotent producer's id and this batch's sequence into the closed batch."""
         assert self.data is not None, "still open"
         self.producer_id = producer_id
@@ -128,17 +157,40 @@ class ProducerBatch:
         _PRODUCER.pack_into(
             self.data, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence
         )
+        if is_transactional:
+            self.data[_ATTRIBUTES_POSITION + 1] |= _TRANSACTIONAL
         set_crc(self.data, 0, len(self.data))
 
     def complete(self, base_offset: int, log_append_time: int) -> None:
-        """Tell the senders where their records are."""
-        topic, partition = self.tp
-        for index, timestamp, callback in self.callbacks:
-            offset = base_offset + index if base_offset >= 0 else -1
-            time = timestamp if log_append_time < 0 else log_append_time
-            callback(RecordMetadata(topic, partition, offset, time), None)
+        """It is in the log; `tell` tells the senders."""
+        self.base_offset = base_offset
+        self.append_time = log_append_time
+        self._settle()
 
     def fail(self, error: ClientError) -> None:
-        """Tell the senders that their records are not, or may not be, in the log."""
-        for _index, _timestamp, callback in self.callbacks:
-            callback(None, error)
+        """It is not, or may not be, in the log; `tell` tells the senders."""
+        self.error = error
+        self.is_told = self.is_told or bool(self.callbacks)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Let go of the bytes: deliveries that the user keeps hold the batch."""
+        self.is_settled = True
+        self.data = _SPENT
+        self._builder = self.append = None
+
+    def tell(self) -> None:
+        """Tell the senders that want to be told what became of the settled batch."""
+        callbacks, self.callbacks = self.callbacks, []
+        for index, timestamp, callback in callbacks:
+            if self.error is None:
+                callback(self.metadata(index, timestamp), None)
+            else:
+                callback(None, self.error)
+
+    def metadata(self, index: int, timestamp: int) -> RecordMetadata:
+        """Where a record of the delivered batch lies."""
+        topic, partition = self.tp
+        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        time = timestamp if self.append_time < 0 else self.append_time
+        return RecordMetadata(topic, partition, offset, time)

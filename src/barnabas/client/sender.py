@@ -75,9 +75,9 @@ class Sender:
         self,
         cluster: Cluster,
         config: ClientConfig,
-        on_settled: Callable[[int, ClientError | None, bool], None],
+        on_settled: Callable[[ProducerBatch, ClientError | None], None],
     ) -> None:
-        """Call `on_settled(records, error, had_callbacks)` for each batch that is done with."""
+        """Call `on_settled(batch, error)` for each batch that is done with, before its senders."""
         self._cluster = cluster
         self._config = config
         self._on_settled = on_settled
@@ -88,6 +88,8 @@ class Sender:
         # Requests in flight by node id, and in all.
         self._in_flight: dict[int, int] = {}
         self._in_flight_total = 0
+        # Since when a node was sent nothing though there is something, in ms; absent if it was.
+        self._stuck_since: dict[int, float] = {}
         # Sequences have a gap: nothing is sent until the epoch was raised.
         self._new_epoch_wanted = False
         self._expiry_armed = False
@@ -163,6 +165,8 @@ class Sender:
                 self._cluster.request_update()
             elif self._in_flight.get(leader, 0) < limit:
                 by_node.setdefault(leader, []).append(queue)
+            elif leader not in self._stuck_since:
+                self._stuck_since[leader] = self._cluster.runtime.clock.monotonic_ms()
         for node_id, queues in by_node.items():
             while queues and self._in_flight.get(node_id, 0) < limit:
                 batches = self._take_batches(queues)
@@ -198,7 +202,13 @@ class Sender:
             batch.set_producer(identity.producer_id, identity.producer_epoch, queue.next_sequence)
             queue.next_sequence = (queue.next_sequence + batch.count) & _SEQUENCE_MASK
 
+    def stuck_ms(self, node_id: int) -> float:
+        """For how long the node was sent nothing though batches waited for it (KIP-794)."""
+        since = self._stuck_since.get(node_id)
+        return 0.0 if since is None else self._cluster.runtime.clock.monotonic_ms() - since
+
     def _send(self, node_id: int, batches: list[ProducerBatch]) -> None:
+        self._stuck_since.pop(node_id, None)
         ids = {
             tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in (b.tp for b in batches)
         }
@@ -269,8 +279,9 @@ class Sender:
     def _on_delivered(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         self.accumulator.queue(batch.tp).in_flight.remove(batch)
         self.accumulator.release(batch)
-        self._on_settled(batch.count, None, bool(batch.callbacks))
         batch.complete(base_offset, append_time)
+        self._on_settled(batch, None)
+        batch.tell()
 
     def _on_batch_error(self, batch: ProducerBatch, error: ClientError) -> None:
         queue = self.accumulator.queue(batch.tp)
@@ -315,8 +326,9 @@ class Sender:
         if batch.producer_id >= 0:
             self._new_epoch_wanted = True
         self.accumulator.release(batch)
-        self._on_settled(batch.count, error, bool(batch.callbacks))
         batch.fail(error)
+        self._on_settled(batch, error)
+        batch.tell()
 
     def _restart_sequences(self) -> None:
         """Forget the sequences of all that is queued; they are numbered again when sent."""

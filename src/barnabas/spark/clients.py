@@ -15,7 +15,7 @@ from barnabas.client.facade import Client
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.client.producer import Producer
+    from barnabas.client.shared_producer import SharedProducer
 
 # For long reads: fewer, larger answers than Kafka's defaults, enough rows for a batch in each.
 _READ_DEFAULTS = {
@@ -46,7 +46,7 @@ def mirroring_client(options: Mapping[str, str]) -> Client:
     return _client(getpid(), _items(_MIRROR_DEFAULTS | dict(options) | _MIRROR_LIMITS))
 
 
-def producer(options: Mapping[str, str]) -> Producer:
+def producer(options: Mapping[str, str]) -> SharedProducer:
     """The process's producer for sinks with these options."""
     return _producer(getpid(), _items(_WRITE_DEFAULTS | dict(options)))
 
@@ -73,5 +73,5 @@ def _client(_process: int, items: _Items) -> Client:
 
 
 @lru_cache(maxsize=8)
-def _producer(process: int, items: _Items) -> Producer:
+def _producer(process: int, items: _Items) -> SharedProducer:
     return _client(process, items).producer()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
-    from barnabas.client.producer import Producer
+    from barnabas.client.shared_producer import SharedProducer
     from barnabas.spark.options import SinkOptions
 
     Header = tuple[str, bytes | None]
@@ -139,7 +139,9 @@ def write_rows(
     return WrittenRecords(count)
 
 
-def _send(sender: Producer, topic: str | None, columns: SinkColumns, batch: RecordBatch) -> None:
+def _send(
+    sender: SharedProducer, topic: str | None, columns: SinkColumns, batch: RecordBatch
+) -> None:
     records = _records(columns, batch)
     partitions = _values(batch, columns.partition)
     topics = _values(batch, columns.topic)

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.client.errors import ClientClosedError, UnknownPartitionError, UnknownTopicError
-from barnabas.client.producer import Producer
+from barnabas.client.errors import (
+    ClientClosedError,
+    ClientConfigError,
+    ClientError,
+    ClientTimeoutError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from barnabas.client.lifetime import Lifetime
+from barnabas.client.producer_batch import RecordMetadata
+from barnabas.client.producer_parts import take_parts
+from barnabas.client.shared_producer import SharedProducer
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.record.reader import records
 from unit.client.scripted_cluster import ScriptedCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from barnabas.client.interceptors import ProducerRecord
 
 RECORD = (None, b"x", (), None)
 
@@ -32,14 +47,18 @@ class HandStepper:
 class Setup:
     """A producer over a scripted cluster."""
 
-    def __init__(self, **keys: object) -> None:
+    def __init__(self, parts: dict[str, Any] | None = None, **keys: object) -> None:
         self.cluster = ScriptedCluster(linger_ms=1000, **keys)
-        self.closed: list[Producer] = []
-        cluster: Any = self.cluster
-        stepper: Any = HandStepper(self.cluster)
-        self.producer = Producer(
-            cluster, stepper, self.cluster.config, lambda: None, self.closed.append
+        self.closed: list[SharedProducer] = []
+        session: Any = SimpleNamespace(
+            cluster=self.cluster,
+            coordinators=None,
+            stepper=HandStepper(self.cluster),
+            check_usable=lambda: None,
+            lifetime=Lifetime("producer"),
         )
+        parts, _ = take_parts(parts or {})
+        self.producer = SharedProducer(session, self.cluster.config, self.closed.append, parts)
 
 
 def test_a_partition_that_was_added_is_found() -> None:
@@ -104,6 +123,130 @@ def test_a_closed_producer_takes_nothing() -> None:
     setup.producer.close(flush=False)
     with pytest.raises(ClientClosedError):
         setup.producer.send("t", b"x", partition=0)
+
+
+def test_serializers_make_the_bytes_and_see_no_topic() -> None:
+    setup = Setup({"key_serializer": str.encode, "value_serializer": lambda value: b"%d" % value})
+    setup.producer.send("t", 7, "k", partition=0)
+    setup.producer.send_batch("t", [("k", 8, (), None)], partition=0)
+    (batch,) = setup.producer._accumulator.unsettled()
+    batch.close(0, None)
+    assert [(each.key, each.value) for each in records(batch.data)] == [(b"k", b"7"), (b"k", b"8")]
+
+
+class Tagging:
+    """An interceptor that changes topics, fails on "bad", and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[RecordMetadata | None, ClientError | None]] = []
+        self.closed = 0
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        if record.value == b"bad":
+            raise RuntimeError("not this one")
+        return record._replace(topic="t", headers=[("tag", b"1")])
+
+    def on_acknowledgement(
+        self, metadata: RecordMetadata | None, error: ClientError | None
+    ) -> None:
+        self.told.append((metadata, error))
+        raise RuntimeError("never mind")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_interceptors_see_records_and_deliveries_and_break_nothing() -> None:
+    tagging = Tagging()
+    setup = Setup({"interceptors": [tagging]})
+    setup.producer.send("elsewhere", b"x", partition=0)
+    setup.producer.send("t", b"bad", partition=0)
+    (batch,) = setup.producer._accumulator.unsettled()
+    setup.producer.close(flush=False)
+    assert batch.count == 2
+    assert [type(error) for _, error in tagging.told] == [ClientClosedError] * 2
+    assert tagging.closed == 1
+
+
+def test_a_partitioner_that_is_neither_a_name_nor_a_function_is_refused() -> None:
+    with pytest.raises(ClientConfigError, match="nonsense"):
+        take_parts({"partitioner": "nonsense"})
+    with pytest.raises(ClientConfigError, match="7"):
+        take_parts({"partitioner": 7})
+
+
+def test_javas_round_robin_is_known_by_its_class() -> None:
+    name = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
+    parts, left = take_parts({"partitioner_class": name, "linger_ms": 1})
+    assert (parts.partitioner, left) == ("round_robin", {"linger_ms": 1})
+
+
+def settled(setup: Setup, error: ClientError | None) -> None:
+    (batch,) = setup.producer._accumulator.unsettled()
+    if error is None:
+        batch.complete(100, -1)
+    else:
+        batch.fail(error)
+    setup.producer._core._on_settled(batch, error)
+    batch.tell()
+
+
+def test_a_delivery_knows_its_offset_when_the_batch_is_settled() -> None:
+    setup = Setup()
+    first = setup.producer.send("t", b"x", partition=1, timestamp_ms=5)
+    second = setup.producer.send("t", b"y", partition=1)
+    assert not first.done()
+    settled(setup, None)
+    assert first.result() == RecordMetadata("t", 1, 100, 5)
+    assert second.result().offset == 101
+    assert second.exception() is None
+
+
+def test_a_delivery_raises_why_it_failed_and_then_flush_does_not() -> None:
+    setup = Setup()
+    delivery = setup.producer.send("t", b"x", partition=1)
+    settled(setup, ClientError("gone"))
+    with pytest.raises(ClientError, match="gone"):
+        delivery.result()
+    assert setup.producer._core.take_untold() is None
+
+
+def test_a_failure_that_nobody_asks_for_is_raised_by_flush() -> None:
+    setup = Setup()
+    setup.producer.send("t", b"x", partition=1)
+    settled(setup, ClientError("gone"))
+    error = setup.producer._core.take_untold()
+    assert str(error) == "gone"
+
+
+def test_a_delivery_calls_back_when_it_is_done_and_at_once_if_it_is() -> None:
+    setup = Setup()
+    delivery = setup.producer.send("t", b"x", partition=1)
+    done: list[object] = []
+    delivery.add_done_callback(done.append)
+    assert not done
+    settled(setup, None)
+    delivery.add_done_callback(done.append)
+    assert done == [delivery, delivery]
+
+
+def test_a_delivery_follows_its_record_into_the_half_of_a_split_batch() -> None:
+    setup = Setup()
+    deliveries = [setup.producer.send("t", b"%d" % number, partition=0) for number in range(5)]
+    accumulator = setup.producer._accumulator
+    queue = accumulator.queue(TopicPartition("t", 0))
+    accumulator.close_open(queue)
+    accumulator.split(queue, queue.closed.popleft())
+    first, second = queue.closed
+    second.complete(200, -1)
+    first.complete(100, -1)
+    assert [delivery.result().offset for delivery in deliveries] == [100, 101, 200, 201, 202]
+
+
+def test_a_wait_for_a_delivery_ends_with_its_time() -> None:
+    setup = Setup()
+    with pytest.raises(ClientTimeoutError, match="t-1"):
+        setup.producer.send("t", b"x", partition=1).result(0.1)
 
 
 def test_a_client_forgets_closed_producers() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.errors import ClientError
+from barnabas.client.producer_batch import ProducerBatch
 from barnabas.client.sender import Sender
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -36,8 +37,8 @@ class Setup:
         self.sender.attach(self.accumulator)
         self.epoch = 0
 
-    def _on_settled(self, count: int, error: ClientError | None, _told: bool) -> None:
-        self.settled.append((count, error))
+    def _on_settled(self, batch: ProducerBatch, error: ClientError | None) -> None:
+        self.settled.append((batch.count, error))
 
     def send(self, count: int) -> None:
         for number in range(count):

@@ -1,0 +1,297 @@
+"""`barnabas.aio.Producer`: the producer on the running asyncio loop.
+
+The same core as the blocking one; the loop moves it, so that what was sent goes on while the user
+does something else. `send` suspends only where the blocking one would wait, and once per full
+batch, so that the loop has its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from barnabas.client.aio.session import AsyncSession
+from barnabas.client.config import ClientConfig
+from barnabas.client.delivery import DeliveryState
+from barnabas.client.errors import BufferFullError, ClientClosedError, ClientTimeoutError
+from barnabas.client.interceptors import ProducerRecord
+from barnabas.client.producer_core import ProducerCore, SendOptions, Target
+from barnabas.client.producer_parts import take_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+    from types import TracebackType
+
+    from barnabas.client.accumulator import BatchRecord
+    from barnabas.client.errors import ClientError
+    from barnabas.client.metadata_cache import PartitionInfo
+    from barnabas.client.producer_batch import ProducerBatch, RecordMetadata
+    from barnabas.client.retrying import OnDone
+
+__all__ = ["AsyncDelivery", "Producer"]
+
+_MS_PER_S = 1000
+
+
+class AsyncDelivery(DeliveryState, eq=False):
+    """One record sent by the asyncio producer: `await` it for its `RecordMetadata`."""
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self.done():
+            future: asyncio.Future[None] = self._wait.create_future()
+
+            def wake(_delivery: object) -> None:
+                # Whoever waited may have been cancelled meanwhile.
+                if not future.done():
+                    future.set_result(None)
+
+            self.add_done_callback(wake)
+            yield from future
+        return self._outcome()
+
+    def result(self) -> RecordMetadata:
+        """Where the record lies.
+
+        Raises:
+            asyncio.InvalidStateError: it is not settled; `await` it instead.
+            ClientError: it was given up.
+        """
+        self._check_done()
+        return self._outcome()
+
+    def exception(self) -> ClientError | None:
+        """Why the record was given up, None if it was delivered.
+
+        Raises:
+            asyncio.InvalidStateError: neither yet.
+        """
+        self._check_done()
+        return self._error()
+
+    def _check_done(self) -> None:
+        if not self.done():
+            raise asyncio.InvalidStateError("the record is neither delivered nor given up yet")
+
+
+class Producer:
+    """Sends records to topics. Use it in an `async with` block, or call `close()`.
+
+    Args:
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of them.
+        config: as of the blocking `barnabas.Producer`.
+
+    A record whose delivery failed makes the next `flush()` or `close()` raise, unless it had an
+    `on_delivery` or its delivery was awaited or asked.
+    """
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
+        parts, keys = take_parts(config)
+        self._config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
+        self._session = AsyncSession(self._config, "producer")
+        self._clock = self._session.runtime.clock
+        self._core = ProducerCore(self._session.cluster, self._config, parts)
+        self._accumulator = self._core.accumulator
+        self._core.on_progress = self._look
+        # Who waits for what; looked at whenever a batch was settled.
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        # `closed_count` of the accumulator when the loop last had a turn.
+        self._closed_seen = 0
+        self._closed = False
+
+    @property
+    def delivered(self) -> int:
+        """Records that were acknowledged."""
+        return self._core.delivered
+
+    @property
+    def failed(self) -> int:
+        """Records that were given up."""
+        return self._core.failed
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        await self.close(flush=error is None)
+
+    async def close(self, timeout: float | None = None, *, flush: bool = True) -> None:
+        """Deliver what is held (unless `flush` is off), give up the rest.
+
+        Raises:
+            ClientError: as `flush`.
+        """
+        if self._closed:
+            return
+        try:
+            if flush:
+                await self.flush(timeout)
+        finally:
+            self._closed = True
+            self._core.close()
+            await self._session.close()
+
+    # Sending
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AsyncDelivery:
+        """Queue a record; waits only for room in the buffer, or for the topic's metadata.
+
+        See the blocking `Producer.send`; `await (await producer.send(...))` waits for the delivery.
+        """
+        core = self._core
+        if core.needs_preparation:
+            given = ProducerRecord(topic, value, key, partition)
+            (topic, value, key, partition, _, _), options = core.prepare(given, options)
+        now = self._clock.wall_ms()
+        target = core.target(topic, partition)
+        if target is None:
+            target = await self._learned(topic, partition)
+        record = (key, value, partition)
+        batch = core.append(target, record, options, now)
+        if batch is None:
+            batch = await self._append_when_there_is_room(target, record, options, now)
+        timestamp = options.get("timestamp_ms") if options else None
+        delivery = AsyncDelivery(
+            batch, batch.count - 1, now if timestamp is None else timestamp, self._session.loop
+        )
+        if self._accumulator.closed_count != self._closed_seen:
+            await self._step()
+        return delivery
+
+    async def _append_when_there_is_room(
+        self,
+        target: Target,
+        record: tuple[bytes | None, bytes | None, int | None],
+        options: SendOptions,
+        now: int,
+    ) -> ProducerBatch:
+        batch = None
+        while batch is None:
+            await self._room()
+            batch = self._core.append(target, record, options, now)
+        return batch
+
+    async def send_batch(
+        self, topic: str, records: Iterable[BatchRecord], partition: int | None = None
+    ) -> None:
+        """Queue many records cheaply: (key, value, headers, timestamp in ms or None) each.
+
+        No record has a callback or a delivery: failures show in `failed` and make `flush` raise.
+        """
+        core = self._core
+        if core.needs_preparation:
+            records = core.prepare_all(topic, records)
+        for key, value, headers, timestamp in records:
+            target = core.target(topic, partition)
+            if target is None:
+                target = await self._learned(topic, partition)
+            options: SendOptions = {}
+            if headers or timestamp is not None:
+                options = {"headers": headers, "timestamp_ms": timestamp}
+            record = (key, value, partition)
+            now = self._clock.wall_ms()
+            if core.append(target, record, options, now) is None:
+                await self._append_when_there_is_room(target, record, options, now)
+            if self._accumulator.closed_count != self._closed_seen:
+                await self._step()
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything sent so far is delivered or given up.
+
+        Args:
+            timeout: seconds; None waits as long as delivery.timeout.ms lets records live.
+
+        Raises:
+            ClientTimeoutError: not all was settled in time.
+            ClientError: records could not be delivered and nobody was told; the first reason.
+        """
+        self._check_open()
+        if not await self._until(self._core.flush(), timeout):
+            raise ClientTimeoutError(f"flush: records still undelivered after {timeout} s")
+        untold = self._core.take_untold()
+        if untold is not None:
+            raise untold
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The topic's partitions, by number; waits for metadata if it is not known.
+
+        Raises:
+            UnknownTopicError: no such topic.
+        """
+        self._check_open()
+        if self._core.target(topic) is None:
+            await self._learned(topic, None)
+        return self._core.partitions(topic)
+
+    def _check_open(self) -> None:
+        self._session.check_usable()
+        if self._closed:
+            raise ClientClosedError("the producer is closed")
+
+    # Waiting
+
+    async def _step(self) -> None:
+        """Send what is ready and let the loop have a turn."""
+        self._closed_seen = self._accumulator.closed_count
+        self._core.sender.pump()
+        await asyncio.sleep(0)
+
+    async def _room(self) -> None:
+        self._check_open()
+        self._accumulator.make_all_due()
+        self._core.sender.pump()
+        limit = self._config.max_block_ms
+        if not await self._until(lambda: self._accumulator.has_room, limit / _MS_PER_S):
+            raise BufferFullError(
+                f"buffer.memory={self._config.buffer_memory} stayed full for max.block.ms={limit}: "
+                f"the brokers take records slower than they are sent, or not at all"
+            )
+
+    async def _learned(self, topic: str, partition: int | None) -> Target:
+        """Wait for metadata with the topic's partition; the broker may create the topic now."""
+        self._check_open()
+
+        def start(on_done: OnDone[bool]) -> None:
+            self._core.learn(topic, partition, on_done)
+
+        await self._session.wait(start)
+        target = self._core.target(topic, partition)
+        assert target is not None, "just learned"
+        return target
+
+    async def _until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until the predicate holds, for up to `timeout` seconds; whether it does."""
+        if predicate():
+            return True
+        entry = (predicate, self._session.loop.create_future())
+        self._waiting.append(entry)
+        try:
+            await asyncio.wait_for(entry[1], timeout)
+        except TimeoutError:
+            return predicate()
+        finally:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+        return True
+
+    def _look(self) -> None:
+        """Wake those whose condition holds now."""
+        for entry in list(self._waiting):
+            predicate, future = entry
+            if predicate():
+                self._waiting.remove(entry)
+                if not future.done():
+                    future.set_result(None)

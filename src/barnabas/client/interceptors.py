@@ -1,0 +1,101 @@
+"""What stands between user and producer (KIP-42): it sees records go and deliveries come."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from barnabas.client.errors import ClientError
+    from barnabas.client.producer_batch import DeliveryCallback, RecordMetadata
+
+__all__ = ["Interceptors", "ProducerInterceptor", "ProducerRecord"]
+
+_log = logging.getLogger(__name__)
+
+
+class ProducerRecord(NamedTuple):
+    """A record as it was given to `send`, before its key and value are serialized."""
+
+    topic: str
+    value: Any
+    key: Any = None
+    partition: int | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+
+
+class ProducerInterceptor(Protocol):
+    """The user's own; what it raises is logged and otherwise changes nothing, as with Kafka's."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """The record that goes on: the same, or another."""
+        ...
+
+    def on_acknowledgement(
+        self, metadata: RecordMetadata | None, error: ClientError | None
+    ) -> object:
+        """A record was delivered, or given up."""
+        ...
+
+    def close(self) -> object:
+        """The producer is closed."""
+        ...
+
+
+class Interceptors:
+    """All interceptors of a producer, in their order."""
+
+    def __init__(self, chain: Sequence[ProducerInterceptor]) -> None:
+        self._chain = tuple(chain)
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """The record as the last of them gives it."""
+        for interceptor in self._chain:
+            with _Shielded(interceptor):
+                record = interceptor.on_send(record)
+        return record
+
+    def telling(self, on_delivery: DeliveryCallback | None) -> DeliveryCallback:
+        """A callback that tells the interceptors, then calls `on_delivery`."""
+
+        def told(metadata: RecordMetadata | None, error: ClientError | None, /) -> None:
+            for interceptor in self._chain:
+                with _Shielded(interceptor):
+                    interceptor.on_acknowledgement(metadata, error)
+            if on_delivery is not None:
+                on_delivery(metadata, error)
+
+        return told
+
+    def close(self) -> None:
+        """Close them all."""
+        for interceptor in self._chain:
+            with _Shielded(interceptor):
+                interceptor.close()
+
+
+class _Shielded:
+    """Logs what an interceptor raises, and goes on."""
+
+    __slots__ = ("_interceptor",)
+
+    def __init__(self, interceptor: ProducerInterceptor) -> None:
+        self._interceptor = interceptor
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        _log.error("interceptor %r failed", self._interceptor, exc_info=error)
+        return True

@@ -1,0 +1,272 @@
+"""The producer without its face: places records, queues them, sends them; never waits.
+
+What cannot go on at once says so: a topic that is not known yet, a buffer that is full. Each face
+waits for it in its own way and tries again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, TypedDict
+
+from barnabas.client.accumulator import Accumulator
+from barnabas.client.errors import UnknownPartitionError
+from barnabas.client.interceptors import ProducerRecord
+from barnabas.client.sender import Sender
+from barnabas.client.topic_lookup import TopicLookup
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from barnabas.client.accumulator import BatchRecord
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.errors import ClientError
+    from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
+    from barnabas.client.partitioner import TopicPartitioner
+    from barnabas.client.producer_batch import DeliveryCallback, ProducerBatch
+    from barnabas.client.producer_parts import ProducerParts
+    from barnabas.client.retrying import OnDone
+
+__all__ = ["ProducerCore", "SendOptions", "Target"]
+
+# Failed batches whose senders may still ask for the reason.
+_UNTOLD_MAX = 1_000
+
+
+class SendOptions(TypedDict, total=False):
+    """What `send` takes by keyword beside topic, value, key and partition."""
+
+    # (name, bytes or None) pairs.
+    headers: Sequence[tuple[str, bytes | None]]
+    # Now if None.
+    timestamp_ms: int | None
+    # Called with (RecordMetadata, None) or (None, ClientError) within a later call of the producer.
+    on_delivery: DeliveryCallback | None
+
+
+_NO_OPTIONS: SendOptions = {}
+
+
+class Target:
+    """What sending to a topic needs at hand; made anew when metadata changed."""
+
+    __slots__ = ("choose", "count", "generation", "partitioner", "partitions")
+
+    def __init__(self, topic: TopicInfo, generation: int, partitioner: TopicPartitioner) -> None:
+        self.generation = generation
+        self.count = len(topic.partitions)
+        self.partitions = [TopicPartition(topic.name, number) for number in range(self.count)]
+        self.partitioner = partitioner
+        partitioner.renew(self.count, topic.available)
+        self.choose = partitioner.choose
+
+
+class ProducerCore:
+    """One producer's records on their way. `delivered` and `failed` count them."""
+
+    def __init__(self, cluster: Cluster, config: ClientConfig, parts: ProducerParts) -> None:
+        self.cluster = cluster
+        self.config = config
+        self._parts = parts
+        self._metadata = cluster.metadata
+        self.sender = Sender(cluster, config, self._on_settled)
+        self.accumulator = Accumulator(
+            config, cluster.runtime.clock, cluster.runtime.timer, self.sender.pump
+        )
+        self.sender.attach(self.accumulator)
+        self.delivered = 0
+        self.failed = 0
+        # Batches that failed and whose records nobody was told of, oldest first.
+        self._untold: deque[ProducerBatch] = deque(maxlen=_UNTOLD_MAX)
+        # Called when a batch was settled; a face that waits by itself sets it.
+        self.on_progress: Callable[[], None] = _nothing
+        self._targets: dict[str, Target] = {}
+        self.is_closed = False
+        # Whether `prepare` has anything to do.
+        self.needs_preparation = any(
+            part is not None
+            for part in (parts.key_serializer, parts.value_serializer, parts.interceptors)
+        )
+
+    # Records
+
+    def prepare(
+        self, record: ProducerRecord, options: SendOptions
+    ) -> tuple[ProducerRecord, SendOptions]:
+        """The record after interceptors and serializers, and `send`'s options to go with it.
+
+        Raises:
+            whatever a serializer raises.
+        """
+        parts = self._parts
+        if parts.interceptors is not None:
+            record = parts.interceptors.on_send(
+                record._replace(
+                    headers=options.get("headers", ()), timestamp_ms=options.get("timestamp_ms")
+                )
+            )
+            options = {
+                "headers": record.headers,
+                "timestamp_ms": record.timestamp_ms,
+                "on_delivery": parts.interceptors.telling(options.get("on_delivery")),
+            }
+        if parts.key_serializer is not None:
+            record = record._replace(key=parts.key_serializer(record.key))
+        if parts.value_serializer is not None:
+            record = record._replace(value=parts.value_serializer(record.value))
+        return record, options
+
+    def prepare_all(self, topic: str, records: Iterable[BatchRecord]) -> Iterable[BatchRecord]:
+        """As `prepare`, for records of `send_batch`; interceptors see them without callbacks."""
+        for key, value, headers, timestamp in records:
+            given = ProducerRecord(topic, value, key, None, headers, timestamp)
+            options: SendOptions = {"headers": headers, "timestamp_ms": timestamp}
+            made, _options = self.prepare(given, options)
+            yield made.key, made.value, made.headers, made.timestamp_ms
+
+    def append(
+        self,
+        target: Target,
+        record: tuple[bytes | None, bytes | None, int | None],
+        options: SendOptions,
+        now_ms: int,
+    ) -> ProducerBatch | None:
+        """Queue (key, value, partition); the batch whose last record it is, None without room.
+
+        The partition, if one is given, must be the target's.
+
+        Raises:
+            RecordTooLargeError: over max.request.size.
+        """
+        key, value, partition = record
+        if partition is None:
+            partition = target.choose(key, value)
+        if not options:
+            return self.accumulator.append(
+                target.partitions[partition], (key, value, _NO_HEADERS, now_ms), now_ms, None
+            )
+        timestamp = options.get("timestamp_ms")
+        queued: BatchRecord = (key, value, options.get("headers", ()), timestamp)
+        return self.accumulator.append(
+            target.partitions[partition], queued, now_ms, options.get("on_delivery")
+        )
+
+    def _on_settled(self, batch: ProducerBatch, error: ClientError | None) -> None:
+        if error is None:
+            self.delivered += batch.count
+        else:
+            self.failed += batch.count
+            if not batch.is_told:
+                self._untold.append(batch)
+        self.on_progress()
+
+    def take_untold(self) -> ClientError | None:
+        """The first failure that nobody was told of or has asked for; each is given once."""
+        untold = [batch for batch in self._untold if not batch.is_told]
+        self._untold.clear()
+        return untold[0].error if untold else None
+
+    # Ends
+
+    def flush(self) -> Callable[[], bool]:
+        """Have all that was sent so far leave at once; the result tells whether it is settled."""
+        waited_for = self.accumulator.unsettled()
+        self.accumulator.make_all_due()
+        self.sender.pump()
+
+        def is_done() -> bool:
+            while waited_for:
+                last = waited_for[-1]
+                if last.halves:
+                    waited_for[-1:] = last.halves
+                elif last.is_settled:
+                    waited_for.pop()
+                else:
+                    return False
+            return True
+
+        return is_done
+
+    def close(self) -> None:
+        """Give up what was not delivered."""
+        # What is sent from now on has to look for its topic, and finds the producer closed.
+        self._targets.clear()
+        self.is_closed = True
+        self.sender.close()
+        if self._parts.interceptors is not None:
+            self._parts.interceptors.close()
+
+    # Topics
+
+    def target(self, topic: str, partition: int | None = None) -> Target | None:
+        """Where records of a topic go; None if `learn` has to be asked first.
+
+        Raises:
+            UnknownPartitionError: a negative number.
+        """
+        target = self._targets.get(topic)
+        if target is None or target.generation != self._metadata.generation:
+            info = self._metadata.topics.get(topic)
+            if info is None or self.is_closed:
+                return None
+            target = self._renewed(info)
+        if partition is None or 0 <= partition < target.count:
+            return target
+        if partition < 0:
+            raise UnknownPartitionError(topic, partition, target.count)
+        return None
+
+    def learn(self, topic: str, partition: int | None, on_done: OnDone[bool]) -> None:
+        """Look for a topic that has the partition; the broker may create the topic now."""
+        cluster = self.cluster
+        cluster.tracked.add(topic)
+        cluster.allow_auto_creation = True
+
+        def on_found(found: dict[str, TopicInfo] | None, error: ClientError | None) -> None:
+            if found is None:
+                if topic not in self._metadata.topics:
+                    cluster.tracked.discard(topic)
+                on_done(None, error)
+            else:
+                self._renewed(found[topic])
+                on_done(True, None)
+
+        limit = self.config.max_block_ms
+        TopicLookup(cluster, [topic], limit, on_found, partition=partition or 0).start()
+
+    def partitions(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic that is known, by number."""
+        known = self._metadata.topics[topic].partitions
+        return [known[number] for number in sorted(known)]
+
+    def _renewed(self, info: TopicInfo) -> Target:
+        # Also a topic that was known already has to be looked at again when its leaders move.
+        self.cluster.tracked.add(info.name)
+        before = self._targets.get(info.name)
+        partitioner = before.partitioner if before is not None else self._partitioner(info.name)
+        target = Target(info, self._metadata.generation, partitioner)
+        self._targets[info.name] = target
+        return target
+
+    def _partitioner(self, topic: str) -> TopicPartitioner:
+        def loads(partitions: Sequence[int]) -> list[int]:
+            return [self._load(TopicPartition(topic, number)) for number in partitions]
+
+        return self._parts.partitioner_for_topic(self.config, self.cluster.runtime.rng, loads)
+
+    def _load(self, tp: TopicPartition) -> int:
+        """Batches that wait for a partition's leader; -1 if it has taken none for too long."""
+        limit_ms = self.config.partitioner_availability_timeout_ms
+        if limit_ms and self.sender.stuck_ms(self._metadata.leader(tp)) > limit_ms:
+            return -1
+        queue = self.accumulator.queues.get(tp)
+        return queue.waiting if queue is not None else 0
+
+
+_NO_HEADERS: list[tuple[str, bytes | None]] = []
+
+
+def _nothing() -> None:
+    """No face waits by itself."""

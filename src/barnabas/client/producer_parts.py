@@ -1,0 +1,111 @@
+"""What a user plugs into a producer: serializers, a partitioner, interceptors.
+
+These are objects, not values of a properties file, so they are taken out of the keyword arguments
+before the rest is checked as configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.errors import ClientConfigError
+from barnabas.client.interceptors import Interceptors, ProducerInterceptor
+from barnabas.client.partitioner import (
+    CallablePartitioner,
+    RoundRobinPartitioner,
+    StickyPartitioner,
+    TopicPartitioner,
+)
+
+if TYPE_CHECKING:
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.serializers import Serializer
+    from barnabas.runtime.rng import Rng
+
+__all__ = ["ProducerParts", "take_parts"]
+
+PartitionFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+_ROUND_ROBIN = "round_robin"
+# Names that properties files and other clients' programs have for the two that are built in.
+_NAMES = {
+    "default": "",
+    "sticky": "",
+    "murmur2_random": "",
+    "round_robin": _ROUND_ROBIN,
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": _ROUND_ROBIN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerParts:
+    """The user's objects of one producer."""
+
+    key_serializer: Serializer | None = None
+    value_serializer: Serializer | None = None
+    # "" for Kafka's own way.
+    partitioner: PartitionFunction | str = ""
+    interceptors: Interceptors | None = None
+
+    def partitioner_for_topic(
+        self, config: ClientConfig, rng: Rng, loads: Callable[[Sequence[int]], Sequence[int]]
+    ) -> TopicPartitioner:
+        """A partitioner for the records of one topic.
+
+        Args:
+            config: the producer's.
+            rng: where chance comes from.
+            loads: tells the queued batches of the topic's partitions (KIP-794).
+        """
+        if callable(self.partitioner):
+            return CallablePartitioner(self.partitioner)
+        if self.partitioner == _ROUND_ROBIN:
+            return RoundRobinPartitioner(rng.randint(0, 0x7FFFFFFF))
+        return StickyPartitioner(
+            rng,
+            config.batch_size,
+            ignore_keys=config.partitioner_ignore_keys,
+            loads=loads if config.partitioner_adaptive_partitioning_enable else None,
+        )
+
+
+def take_parts(given: Mapping[str, Any]) -> tuple[ProducerParts, dict[str, Any]]:
+    """The parts, and the keyword arguments that are left.
+
+    Raises:
+        ClientConfigError: something that is not what its name says.
+    """
+    left = dict(given)
+    partitioner = left.pop("partitioner", None) or left.pop("partitioner_class", None) or ""
+    if isinstance(partitioner, str):
+        if partitioner and partitioner not in _NAMES:
+            names = ", ".join(name for name in _NAMES if "." not in name)
+            raise ClientConfigError(
+                f"partitioner={partitioner} is neither one of {names} nor a function of "
+                f"(key, partitions, available)"
+            )
+        partitioner = _NAMES.get(partitioner, "")
+    elif not callable(partitioner):
+        raise ClientConfigError(f"partitioner={partitioner!r} cannot be called")
+    chain: Sequence[ProducerInterceptor] = left.pop("interceptors", None) or ()
+    parts = ProducerParts(
+        _serializer(left, "key_serializer"),
+        _serializer(left, "value_serializer"),
+        partitioner,
+        Interceptors(chain) if chain else None,
+    )
+    return parts, left
+
+
+def _serializer(given: dict[str, Any], name: str) -> Serializer | None:
+    found = given.get(name)
+    if found is None or isinstance(found, str):
+        # The name of a Java class in a properties file means nothing here.
+        given.pop(name, None)
+        return None
+    if not callable(found):
+        raise ClientConfigError(f"{name}={found!r} cannot be called with a value")
+    given.pop(name)
+    serializer: Serializer = found
+    return serializer

@@ -1,0 +1,297 @@
+"""The blocking producer: send, flush, close, and a path for whole batches.
+
+There is no thread: what was sent moves on while `send`, `poll`, `flush` or a delivery's `result`
+runs. End with `flush()` or `close()`, or use it in a `with` block.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from barnabas.client.delivery import Delivery
+from barnabas.client.errors import (
+    BufferFullError,
+    ClientClosedError,
+    ClientError,
+    ClientTimeoutError,
+)
+from barnabas.client.interceptors import ProducerRecord
+from barnabas.client.producer_core import ProducerCore, SendOptions, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+    from barnabas.client.accumulator import BatchRecord
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.metadata_cache import PartitionInfo
+    from barnabas.client.producer_batch import ProducerBatch
+    from barnabas.client.producer_parts import ProducerParts
+    from barnabas.client.session import Session
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["SharedProducer"]
+
+# Records of `send_batch` without a partition that are sorted by partition at a time.
+_SORTED_AT_ONCE = 5_000
+_MS_PER_S = 1000
+
+
+class SharedProducer:
+    """Sends records over the connections of a client; made by `Client.producer()`.
+
+    A record whose delivery failed makes the next `flush()` or `close()` raise, unless it had an
+    `on_delivery` or its delivery was asked.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        config: ClientConfig,
+        on_closed: Callable[[Any], None],
+        parts: ProducerParts,
+    ) -> None:
+        """Send over the session's connections; call `on_closed` with the producer at its end."""
+        self._session = session
+        self._stepper = session.stepper
+        self._config = config
+        self._check_usable = session.check_usable
+        self._on_closed = on_closed
+        self._clock = session.cluster.runtime.clock
+        self._core = ProducerCore(session.cluster, config, parts)
+        self._accumulator = self._core.accumulator
+        self._wait = self._run_until
+        # `closed_count` of the accumulator when the loop last had a turn.
+        self._closed_seen = 0
+        # When the loop last had a turn, in ms of the wall clock.
+        self._stepped_ms = 0
+        self._linger_ms = config.linger_ms
+        self._closed = False
+
+    @property
+    def delivered(self) -> int:
+        """Records that were acknowledged."""
+        return self._core.delivered
+
+    @property
+    def failed(self) -> int:
+        """Records that were given up."""
+        return self._core.failed
+
+    # Life
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close(flush=error is None)
+
+    def close(self, timeout: float | None = None, *, flush: bool = True) -> None:
+        """Deliver what is held (unless `flush` is off), give up the rest.
+
+        Raises:
+            ClientError: as `flush`.
+        """
+        if self._closed:
+            return
+        if self._session.lifetime.is_forked:
+            # What is held is the parent's to deliver.
+            self._closed = True
+            return
+        try:
+            if flush:
+                self.flush(timeout)
+        finally:
+            self._closed = True
+            self._core.close()
+            self._on_closed(self)
+
+    # Sending
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Delivery:
+        """Queue a record; waits only for room in the buffer, or for the topic's metadata.
+
+        Args:
+            topic: its name; created by the broker if that is allowed there.
+            value: bytes, None for a tombstone; with a `value_serializer` what that takes.
+            key: bytes; the same key goes to the same partition, the one Java's client chooses.
+            partition: where to, whatever the key.
+            options: `headers`, `timestamp_ms` and `on_delivery`, see `SendOptions`.
+
+        Returns:
+            The record's delivery: `result()` waits for it; may be thrown away.
+
+        Raises:
+            BufferFullError: no room within max.block.ms.
+            RecordTooLargeError: over max.request.size.
+            UnknownTopicError: no such topic or partition, even in metadata asked for just now.
+        """
+        if self._core.needs_preparation:
+            given = ProducerRecord(topic, value, key, partition)
+            (topic, value, key, partition, _, _), options = self._core.prepare(given, options)
+        now = self._clock.wall_ms()
+        target = self._core.target(topic, partition) or self._learned(topic, partition)
+        record = (key, value, partition)
+        batch = self._core.append(target, record, options, now)
+        if batch is None:
+            batch = self._append_when_there_is_room(target, record, options, now)
+        index = batch.count - 1
+        if (
+            self._accumulator.closed_count != self._closed_seen
+            or now - self._stepped_ms >= self._linger_ms
+        ):
+            self._step(now)
+        timestamp = options.get("timestamp_ms") if options else None
+        return Delivery(batch, index, now if timestamp is None else timestamp, self._wait)
+
+    def _append_when_there_is_room(
+        self,
+        target: Target,
+        record: tuple[bytes | None, bytes | None, int | None],
+        options: SendOptions,
+        now: int,
+    ) -> ProducerBatch:
+        batch = None
+        while batch is None:
+            self._wait_for_room()
+            batch = self._core.append(target, record, options, now)
+        return batch
+
+    def send_batch(
+        self, topic: str, records: Iterable[BatchRecord], partition: int | None = None
+    ) -> None:
+        """Queue many records cheaply: (key, value, headers, timestamp in ms or None) each.
+
+        With a partition all go there in order; otherwise each goes where `send` would put it. No
+        record has a callback or a delivery: failures show in `failed` and make `flush` raise.
+
+        Raises:
+            as `send`; records before the one that raised stay queued.
+        """
+        if self._core.needs_preparation:
+            records = self._core.prepare_all(topic, records)
+        target = self._core.target(topic, partition) or self._learned(topic, partition)
+        if partition is not None:
+            self._extend(target.partitions[partition], iter(records))
+            return
+        buckets: dict[int, list[BatchRecord]] = {}
+        choose = target.choose
+        for index, record in enumerate(records, 1):
+            buckets.setdefault(choose(record[0], record[1]), []).append(record)
+            if index % _SORTED_AT_ONCE == 0:
+                self._extend_all(target, buckets)
+                target = self._core.target(topic) or self._learned(topic, None)
+                choose = target.choose
+        self._extend_all(target, buckets)
+
+    def _extend_all(self, target: Target, buckets: dict[int, list[BatchRecord]]) -> None:
+        for partition, records in buckets.items():
+            self._extend(target.partitions[partition], iter(records))
+        buckets.clear()
+
+    def _extend(self, tp: TopicPartition, records: Iterable[BatchRecord]) -> None:
+        iterator = iter(records)
+        pending: BatchRecord | None = None
+        while True:
+            now = self._clock.wall_ms()
+            pending = self._accumulator.extend(tp, iterator, pending, now)
+            if self._accumulator.ready:
+                self._step(now)
+            if pending is None:
+                return
+            if not self._accumulator.has_room:
+                self._wait_for_room()
+
+    def poll(self, timeout_ms: float = 0.0) -> None:
+        """Let deliveries go on, and callbacks run, for up to `timeout_ms`."""
+        self._check_usable()
+        self._accumulator.make_lingered_due()
+        self._core.sender.pump()
+        self._stepper.run_until(lambda: self._accumulator.is_empty, timeout_ms)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything sent so far is delivered or given up.
+
+        Args:
+            timeout: seconds; None waits as long as delivery.timeout.ms lets records live.
+
+        Raises:
+            ClientTimeoutError: not all was settled in time.
+            ClientError: records could not be delivered and nobody was told; the first reason.
+        """
+        self._check_open()
+        if not self._run_until(self._core.flush(), timeout):
+            raise ClientTimeoutError(f"flush: records still undelivered after {timeout} s")
+        untold = self._core.take_untold()
+        if untold is not None:
+            raise untold
+
+    def _check_open(self) -> None:
+        self._check_usable()
+        if self._closed:
+            raise ClientClosedError("the producer is closed")
+
+    def _run_until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
+        """Let the loop run until the predicate holds; `timeout` in seconds."""
+        timeout_ms = None if timeout is None else timeout * _MS_PER_S
+        return self._stepper.run_until(predicate, timeout_ms)
+
+    def _step(self, now: int) -> None:
+        """Send what is ready and take what has come, without waiting."""
+        self._stepped_ms = now
+        self._closed_seen = self._accumulator.closed_count
+        self._accumulator.make_lingered_due()
+        self._core.sender.pump()
+        self._stepper.run_until(_never, 0)
+
+    def _wait_for_room(self) -> None:
+        self._check_open()
+        self._accumulator.make_all_due()
+        self._core.sender.pump()
+        limit = self._config.max_block_ms
+        if not self._stepper.run_until(lambda: self._accumulator.has_room, limit):
+            raise BufferFullError(
+                f"buffer.memory={self._config.buffer_memory} stayed full for max.block.ms={limit}: "
+                f"the brokers take records slower than they are sent, or not at all"
+            )
+
+    # Topics
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The topic's partitions, by number; waits for metadata if it is not known.
+
+        Raises:
+            UnknownTopicError: no such topic.
+        """
+        self._check_open()
+        if self._core.target(topic) is None:
+            self._learned(topic, None)
+        return self._core.partitions(topic)
+
+    def _learned(self, topic: str, partition: int | None) -> Target:
+        """Wait for metadata with the topic's partition; the broker may create the topic now."""
+        self._check_open()
+        outcome: list[ClientError | None] = []
+        self._core.learn(topic, partition, lambda _found, error: outcome.append(error))
+        self._stepper.run_until(lambda: bool(outcome))
+        if outcome[0] is not None:
+            raise outcome[0]
+        target = self._core.target(topic, partition)
+        assert target is not None, "just learned"
+        return target
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,201 @@
+"""`barnabas.Producer` and `barnabas.aio.Producer` against our broker and against Apache Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import barnabas
+from barnabas.client.errors import BufferFullError, ClientError, ClientTimeoutError
+from barnabas.client.facade import Client
+from barnabas.client.interceptors import ProducerRecord
+from barnabas.client.producer_batch import RecordMetadata
+from barnabas.client.record_decoding import read_records
+from barnabas.record.record import Record
+from barnabas.serializers import serialize_json, serialize_string
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.client_brokers import broker
+from jvm.kafka_process import KafkaProcess
+
+pytestmark = pytest.mark.conformance
+__all__ = ["broker"]
+
+Broker = BrokerProcess | KafkaProcess
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[Client]:
+    with Client(broker.bootstrap, default_api_timeout_ms=30_000) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(client: Client) -> str:
+    name = f"producer-{uuid.uuid4().hex[:8]}"
+    client.create_topic(name, partitions=3, replication_factor=1)
+    return name
+
+
+def read(client: Client, topic: str) -> list[Record]:
+    """All records of a topic, by partition."""
+    ends = client.list_offsets(dict.fromkeys([(topic, number) for number in range(3)], "latest"))
+    found: dict[int, list[Record]] = {}
+    for batch in client.fetch_range({tp: (0, end.offset) for tp, end in ends.items()}):
+        found.setdefault(batch.partition, []).extend(read_records(batch))
+    return [record for number in sorted(found) for record in found[number]]
+
+
+def test_a_producer_of_its_own_tells_where_records_lie(broker: Broker, topic: str) -> None:
+    with barnabas.Producer(bootstrap_servers=broker.bootstrap, linger_ms=0) as producer:
+        first = producer.send(topic, b"a", partition=1, timestamp_ms=1000)
+        second = producer.send(topic, b"b", partition=1)
+        assert second.result(timeout=30).offset == 1
+        assert first.done()
+        assert first.result() == RecordMetadata(topic, 1, 0, 1000)
+        assert [each.partition for each in producer.partitions_for(topic)] == [0, 1, 2]
+
+
+def test_values_and_keys_are_serialized(broker: Broker, client: Client, topic: str) -> None:
+    with barnabas.Producer(
+        broker.bootstrap, key_serializer=serialize_string, value_serializer=serialize_json
+    ) as producer:
+        producer.send(topic, {"n": 1}, "key")
+        producer.send(topic, None, "key")
+    assert [(each.key, each.value) for each in read(client, topic)] == [
+        (b"key", b'{"n":1}'),
+        (b"key", None),
+    ]
+
+
+def test_what_cannot_be_serialized_is_not_sent(broker: Broker, client: Client, topic: str) -> None:
+    with barnabas.Producer(broker.bootstrap, value_serializer=serialize_json) as producer:
+        with pytest.raises(TypeError):
+            producer.send(topic, object())
+        producer.send(topic, 1)
+    assert [each.value for each in read(client, topic)] == [b"1"]
+
+
+def test_a_users_partitioner_and_interceptor(broker: Broker, client: Client, topic: str) -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.told: list[RecordMetadata | None] = []
+
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return record._replace(headers=[("sent", b"yes")])
+
+        def on_acknowledgement(
+            self, metadata: RecordMetadata | None, error: ClientError | None
+        ) -> None:
+            assert error is None
+            self.told.append(metadata)
+
+        def close(self) -> None:
+            pass
+
+    counting = Counting()
+    with barnabas.Producer(
+        broker.bootstrap,
+        partitioner=lambda key, partitions, _available: partitions[len(key or b"") % 3],
+        interceptors=[counting],
+    ) as producer:
+        for key in (b"", b"1", b"22"):
+            producer.send(topic, b"x", key)
+    assert sorted(each.partition for each in counting.told if each is not None) == [0, 1, 2]
+    assert [list(each.headers) for each in read(client, topic)] == [[("sent", b"yes")]] * 3
+
+
+def test_round_robin_spreads_records_evenly(broker: Broker, topic: str) -> None:
+    with barnabas.Producer(broker.bootstrap, partitioner="round_robin") as producer:
+        sent = [producer.send(topic, b"x") for _ in range(30)]
+        producer.flush()
+        places = [each.result().partition for each in sent]
+    assert [places.count(number) for number in range(3)] == [10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"), [("gzip", 1), ("gzip", 9), ("lz4", 17), ("zstd", -5), ("zstd", 19)]
+)
+def test_every_level_of_compression_is_read_back(
+    broker: Broker, client: Client, topic: str, codec: str, level: int
+) -> None:
+    with barnabas.Producer(
+        broker.bootstrap, compression_type=codec, **{f"compression_{codec}_level": level}
+    ) as producer:
+        for number in range(500):
+            producer.send(topic, b"value %d" % number, partition=0)
+    assert [each.value for each in read(client, topic)] == [b"value %d" % n for n in range(500)]
+
+
+def test_flush_and_close_keep_their_times(broker: Broker, topic: str) -> None:
+    producer = barnabas.Producer(broker.bootstrap, linger_ms=60_000)
+    producer.send(topic, b"x", partition=0).add_done_callback(lambda _delivery: None)
+    producer.flush(timeout=30)
+    delivery = producer.send(topic, b"never", partition=0)
+    producer.close(flush=False)
+    assert delivery.done()
+    assert isinstance(delivery.exception(), ClientError)
+
+
+def test_a_cluster_that_is_not_there_holds_nobody_for_ever() -> None:
+    producer = barnabas.Producer("127.0.0.1:1", max_block_ms=200)
+    with pytest.raises(ClientError, match=r"127\.0\.0\.1:1"):
+        producer.send("topic", b"x")
+    producer.close()
+
+
+def test_a_full_buffer_holds_the_sender_back(broker: Broker, topic: str) -> None:
+    """With a broker that has gone away the buffer fills, and sending ends in max.block.ms."""
+    with barnabas.Producer(
+        broker.bootstrap, buffer_memory=300_000, batch_size=100_000, max_block_ms=300
+    ) as producer:
+        producer.send(topic, b"x", partition=0).result(30)
+        broker.kill()
+        try:
+            with pytest.raises(BufferFullError, match="300000"):
+                producer.send_batch(topic, [(None, b"x" * 1000, (), None)] * 400, partition=0)
+            with pytest.raises(ClientTimeoutError):
+                producer.flush(timeout=0.1)
+        finally:
+            broker.start()
+        producer.flush(timeout=60)
+        assert producer.failed == 0
+
+
+def test_the_asyncio_producer(broker: Broker, client: Client, topic: str) -> None:
+    async def produce() -> list[RecordMetadata]:
+        async with barnabas.aio.Producer(
+            bootstrap_servers=broker.bootstrap, value_serializer=serialize_json, linger_ms=20
+        ) as producer:
+            deliveries = [await producer.send(topic, number, partition=0) for number in range(50)]
+            await producer.send_batch(topic, [(None, 50, (), None)], partition=0)
+            with pytest.raises(asyncio.InvalidStateError):
+                deliveries[0].result()
+            places = await asyncio.gather(*deliveries)
+            assert deliveries[0].result() == places[0]
+            return places
+
+    places = asyncio.run(produce())
+    assert [each.offset for each in places] == list(range(50))
+    assert [each.value for each in read(client, topic)] == [b"%d" % n for n in range(51)]
+
+
+def test_tasks_share_a_producer_and_a_small_buffer(broker: Broker, topic: str) -> None:
+    async def produce() -> int:
+        config: dict[str, Any] = {"buffer_memory": 50_000, "batch_size": 10_000}
+        async with barnabas.aio.Producer(broker.bootstrap, **config) as producer:
+
+            async def task(partition: int) -> list[int]:
+                sent = [
+                    await producer.send(topic, b"x" * 500, partition=partition) for _ in range(300)
+                ]
+                return [(await each).offset for each in sent]
+
+            found = await asyncio.gather(*(task(number) for number in range(3)))
+            assert found == [list(range(300))] * 3
+            return producer.delivered
+
+    assert asyncio.run(produce()) == 900
