@@ -80,6 +80,9 @@ class ScriptedCluster:
     def call(self, _node_id: int, call: Call) -> None:
         self.calls.append(call)
 
+    def call_coordinator(self, node_id: int, call: Call) -> None:
+        self.call(node_id, call)
+
     def request_update(self) -> None:
         self.updates_requested += 1
 

@@ -90,7 +90,10 @@ class Membership(Protocol):
 
     @property
     def is_stable(self) -> bool:
-        """Whether the assignment is the group's: joined, nothing being revoked."""
+        """Whether the assignment is the group's, and commits of this generation are taken.
+
+        True while partitions are being given up before the next join, for their last commit.
+        """
         ...
 
     def poll(self) -> None:

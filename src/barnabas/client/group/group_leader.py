@@ -1,0 +1,233 @@
+"""What the member that leads a classic group does: assign, and watch the topics it assigned.
+
+Other members watch only what they subscribed to. The leader joins anew when a topic of any member
+changed: more partitions, other racks (KIP-881), created or deleted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.group.assignors.assignor import (
+    AssignablePartition,
+    Assignment,
+    Assignor,
+    AssignorError,
+    RebalanceProtocol,
+    Subscription,
+)
+from barnabas.client.group.member_payloads import read_subscription, write_assignment
+from barnabas.client.group.user_code import UserCode
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.sync_group import SyncGroupRequestAssignment
+from barnabas.protocol.protocol_error import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.protocol.messages.join_group import JoinGroupResponse
+    from barnabas.runtime.timer import Cancellable
+
+__all__ = ["GroupLeader"]
+
+# Called once with assignments for SyncGroup, or with why there are none.
+OnAssigned: TypeAlias = "Callable[[list[SyncGroupRequestAssignment], BaseException | None], None]"
+Topics: TypeAlias = "dict[str, tuple[AssignablePartition, ...]]"
+
+# Sees to it itself that nothing is assigned before its owner gave it up.
+_CHECKS_ITSELF = "cooperative-sticky"
+
+
+class GroupLeader:
+    """Leads between `assign` and `resign`.
+
+    Args:
+        cluster: whose metadata is assigned.
+        assignors: by name, of this member.
+        protocol: which the group runs under.
+        on_change: called when a topic that was assigned is seen to have changed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        assignors: Mapping[str, Assignor],
+        protocol: RebalanceProtocol,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._assignors = assignors
+        self._protocol = protocol
+        self._on_change = on_change
+        # The topics as they were assigned; None while this member does not lead.
+        self._assigned: Topics | None = None
+        # What the metadata counted when they were last compared.
+        self._compared = -1
+        self._names: set[str] = set()
+        self._refresh_timer: Cancellable | None = None
+        # Counts the assignments, so that a refresh for an earlier one is not heard.
+        self._era = 0
+
+    def assign(self, joined: JoinGroupResponse, on_assigned: OnAssigned) -> None:
+        """Assign to all members, after metadata was asked for topics that are not known yet.
+
+        Args:
+            joined: the leader's answer to JoinGroup; it may say to leave all as it is (KIP-814).
+            on_assigned: may be called before this returns.
+        """
+        self.resign()
+        era = self._era
+        try:
+            members = {
+                member.member_id: read_subscription(member.metadata, member.group_instance_id)
+                for member in joined.members
+            }
+        except ProtocolError as error:
+            on_assigned([], ClientError(f"a member's subscription is not understood: {error}"))
+            return
+        self._names = {topic for member in members.values() for topic in member.topics}
+
+        def on_refreshed(_none: None, error: ClientError | None) -> None:
+            if era != self._era:
+                return
+            if error is not None:
+                on_assigned([], error)
+            else:
+                self._assign(joined, members, on_assigned)
+
+        if self._names - self._cluster.metadata.topics.keys():
+            self._cluster.refresh(self._names, on_refreshed)
+        else:
+            self._assign(joined, members, on_assigned)
+
+    def resign(self) -> None:
+        """Lead no more, or not yet again."""
+        self._era += 1
+        self._assigned = None
+        if self._refresh_timer is not None:
+            self._refresh_timer.cancel()
+            self._refresh_timer = None
+
+    def is_outdated(self) -> bool:
+        """Whether what was assigned has changed since; tells so once."""
+        metadata = self._cluster.metadata
+        if self._assigned is None or self._compared == metadata.generation:
+            return False
+        self._compared = metadata.generation
+        if self._seen(self._topics()) == self._seen(self._assigned):
+            return False
+        self.resign()
+        return True
+
+    def _assign(
+        self,
+        joined: JoinGroupResponse,
+        members: Mapping[str, Subscription],
+        on_assigned: OnAssigned,
+    ) -> None:
+        topics = self._topics()
+        decided: dict[str, Assignment] = {}
+        if not joined.skip_assignment:
+            with UserCode() as code:
+                decided = self._decide(joined.protocol_name, topics, members)
+            if code.error is not None:
+                on_assigned([], code.error)
+                return
+            self._names |= {tp.topic for each in decided.values() for tp in each.partitions}
+        self._assigned = self._topics()
+        self._compared = self._cluster.metadata.generation
+        self._refresh_later()
+        on_assigned(
+            [
+                SyncGroupRequestAssignment(member_id=name, assignment=write_assignment(assignment))
+                for name, assignment in decided.items()
+            ],
+            None,
+        )
+
+    def _decide(
+        self, protocol_name: str | None, topics: Topics, members: Mapping[str, Subscription]
+    ) -> dict[str, Assignment]:
+        assignor = self._assignors.get(protocol_name or "")
+        if assignor is None:
+            words = (
+                f"the group chose {protocol_name}, which is not in partition.assignment.strategy"
+            )
+            raise broker_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, words)
+        found = assignor.assign(topics, members)
+        decided = {name: found.get(name, Assignment(())) for name in members}
+        if self._protocol is RebalanceProtocol.COOPERATIVE and assignor.name != _CHECKS_ITSELF:
+            _check_nothing_owned_is_added(members, decided)
+        return decided
+
+    def _topics(self) -> Topics:
+        """The group's topics as metadata has them now."""
+        nodes = self._cluster.metadata.nodes
+        found: Topics = {}
+        for name in sorted(self._names):
+            topic = self._cluster.metadata.topics.get(name)
+            if topic is not None:
+                found[name] = tuple(
+                    AssignablePartition(number, tuple(_rack(nodes, each) for each in info.replicas))
+                    for number, info in sorted(topic.partitions.items())
+                )
+        return found
+
+    def _seen(self, topics: Topics) -> dict[str, Any]:
+        """What of the topics decides whether to assign anew: racks only where they matter."""
+        if self._cluster.config.client_rack:
+            return {
+                name: [frozenset(each.racks) for each in partitions]
+                for name, partitions in topics.items()
+            }
+        return {name: len(partitions) for name, partitions in topics.items()}
+
+    def _refresh_later(self) -> None:
+        """Ask for the group's topics again when metadata is as old as it may become."""
+        age_ms = max(1, self._cluster.config.metadata_max_age_ms)
+        timer = self._cluster.runtime.timer
+        self._refresh_timer = timer.call_later(age_ms, self._refresh)
+
+    def _refresh(self) -> None:
+        era = self._era
+
+        def on_refreshed(_none: None, _error: ClientError | None) -> None:
+            if era == self._era:
+                self._refresh_later()
+                self._on_change()
+
+        self._cluster.refresh(self._names, on_refreshed)
+
+
+def _rack(nodes: Mapping[int, Any], node_id: int) -> str | None:
+    node = nodes.get(node_id)
+    return None if node is None else node.rack
+
+
+def _check_nothing_owned_is_added(
+    members: Mapping[str, Subscription], decided: Mapping[str, Assignment]
+) -> None:
+    """What a member owns must not be given to another before the first gave it up (KIP-429).
+
+    Raises:
+        AssignorError: it was.
+    """
+    owner = {tp: name for name, member in members.items() for tp in member.owned_partitions}
+    moved: list[TopicPartition] = [
+        tp
+        for name, assignment in decided.items()
+        for tp in assignment.partitions
+        if owner.get(tp, name) != name
+    ]
+    if moved:
+        raise AssignorError(
+            f"the assignor gave {_words(moved)} to another member while their owners have them: "
+            f"under the cooperative protocol it must leave them out for one rebalance"
+        )
+
+
+def _words(partitions: Sequence[TopicPartition]) -> str:
+    return ", ".join(str(tp) for tp in sorted(partitions))

@@ -1,0 +1,128 @@
+"""A consumer as a membership sees it, which writes down what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import ClientConfig
+from barnabas.client.coordinators import Coordinators
+from barnabas.client.errors import ClientError
+from barnabas.client.group.classic_membership import ClassicMembership
+from barnabas.client.group.membership import GroupGeneration, OnHostDone
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.runtime.loop import Runtime
+
+POLL_MS = 50.0
+
+
+class GroupHost:
+    """Implements `MembershipHost`; its user polls as long as `polls` says so."""
+
+    subscribed_regex: str | None = None
+
+    def __init__(self, cluster: Any, topics: Collection[str] = ("t",)) -> None:
+        self.runtime: Runtime = cluster.runtime
+        self.config: ClientConfig = cluster.config
+        self.cluster: Cluster = cluster
+        self.coordinators = Coordinators(self.cluster)
+        self.subscribed_topics: list[str] = list(topics)
+        self.owned_partitions: list[TopicPartition] = []
+        # What was asked of the host, in order: ("revoke", numbers) and the like.
+        self.told: list[tuple[str, list[int]]] = []
+        # Who spoke when a step ran.
+        self.spoken: list[GroupGeneration] = []
+        self.raised: list[BaseException] = []
+        # What the next callback of that name raises.
+        self.will_raise: dict[str, BaseException] = {}
+        # Steps whose end is put off: name -> what ends them.
+        self.holds: set[str] = set()
+        self.held: dict[str, Callable[[], None]] = {}
+        self.wakes = 0
+        self.polls = True
+        self.membership = ClassicMembership(self.cluster, self.coordinators, self.config, self)
+
+    # What a user does
+
+    def poll_on(self) -> None:
+        """Poll, and again every POLL_MS."""
+        if self.polls:
+            self.poll()
+        self.runtime.timer.call_later(POLL_MS, self.poll_on)
+
+    def poll(self) -> None:
+        """Poll once."""
+        try:
+            self.membership.poll()
+        except (ClientError, RuntimeError) as error:
+            self.raised.append(error)
+
+    def leave(self) -> None:
+        """Leave and poll no more."""
+        self.polls = False
+        self.membership.leave("the consumer is being closed", lambda: self._tell("left", ()))
+
+    @property
+    def owned(self) -> list[int]:
+        """Numbers of the partitions owned."""
+        return sorted(tp.partition for tp in self.owned_partitions)
+
+    @property
+    def names(self) -> list[str]:
+        """What was asked of the host, without partitions."""
+        return [name for name, _ in self.told]
+
+    # MembershipHost
+
+    def refresh_pattern(self, on_done: OnHostDone) -> None:
+        self._step("pattern", (), on_done)
+
+    def commit_before_revoke(self, on_done: OnHostDone) -> None:
+        self._step("commit", (), on_done)
+
+    def revoke(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
+        self._step("revoke", partitions, on_done, self._without(partitions))
+
+    def lose(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
+        self._step("lose", partitions, on_done, self._without(partitions))
+
+    def assign(
+        self,
+        partitions: Collection[TopicPartition],
+        added: Collection[TopicPartition],
+        on_done: OnHostDone,
+    ) -> None:
+        self.owned_partitions = list(partitions)
+        self._step("assign", added, on_done)
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def _without(self, partitions: Collection[TopicPartition]) -> Sequence[TopicPartition]:
+        return [tp for tp in self.owned_partitions if tp not in partitions]
+
+    def _step(
+        self,
+        name: str,
+        partitions: Collection[TopicPartition],
+        on_done: OnHostDone,
+        left: Sequence[TopicPartition] | None = None,
+    ) -> None:
+        self._tell(name, partitions)
+
+        def end() -> None:
+            if left is not None:
+                self.owned_partitions = list(left)
+            on_done(self.will_raise.pop(name, None))
+
+        if name in self.holds:
+            self.held[name] = end
+        else:
+            end()
+
+    def _tell(self, name: str, partitions: Collection[TopicPartition]) -> None:
+        if name == "pattern":
+            return
+        self.told.append((name, sorted(tp.partition for tp in partitions)))
+        self.spoken.append(self.membership.generation)

@@ -1,0 +1,617 @@
+"""A member under the classic protocol, beside a coordinator that answers by script (F3)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from barnabas.client.errors import BrokerError, ClientConfigError, ClientError, broker_error
+from barnabas.client.group.assignors.assignor import (
+    Assignment,
+    Assignor,
+    RebalanceProtocol,
+    Subscription,
+    Topics,
+)
+from barnabas.client.group.group_calls import GroupCalls
+from barnabas.client.group.member_payloads import read_subscription
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.join_group import JoinGroupResponse
+from unit.client.group.group_host import GroupHost
+from unit.client.group.scripted_group import GONE, ScriptedGroup
+
+JOIN, SYNC, BEAT, LEAVE = (
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+)
+FIND = ApiKey.FIND_COORDINATOR
+EAGER = {"partition_assignment_strategy": "range"}
+
+
+class CooperativeRange(Assignor):
+    """Gives the one member what the test wants it to have."""
+
+    name = "cooperative-range"
+    protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+    # The first so many partitions; an error if negative.
+    most = 99
+    # A topic that was not asked for.
+    beside: str | None = None
+
+    def assign(
+        self, topics: Topics, members: Mapping[str, Subscription]
+    ) -> Mapping[str, Assignment]:
+        if self.most < 0:
+            raise RuntimeError("no assignment today")
+        every = [TopicPartition(t, p.number) for t in topics for p in topics[t]][: self.most]
+        if self.beside is not None:
+            every.append(TopicPartition(self.beside, 0))
+        return {name: Assignment(every) for name in members}
+
+
+class Story:
+    """A member, its group and time."""
+
+    def __init__(self, topics: tuple[str, ...] = ("t",), **keys: object) -> None:
+        self.group = ScriptedGroup(**(EAGER | keys))
+        self.host = GroupHost(self.group, topics)
+        self.member = self.host.membership
+
+    def script(self, api_key: ApiKey, *entries: Any) -> None:
+        self.group.script[api_key] = list(entries)
+
+    def run(self, duration_ms: float) -> None:
+        self.group.world.run_for(duration_ms)
+
+    def join(self) -> Story:
+        """Poll until the member is stable, and go on polling."""
+        self.host.poll_on()
+        self.until(lambda: self.member.is_stable and "assign" in self.host.names)
+        return self
+
+    def until(self, predicate: Any, limit_ms: float = 20_000) -> None:
+        assert self.group.world.run_until(predicate, limit_ms), (self.host.told, self.host.raised)
+
+    def forget_the_past(self) -> None:
+        self.host.told.clear()
+        self.group.requests.clear()
+        self.group.times.clear()
+        self.group.apart.clear()
+
+    def joins(self) -> list[Any]:
+        return self.group.sent(JOIN)
+
+
+def test_a_member_finds_its_coordinator_joins_and_takes_its_partitions() -> None:
+    story = Story().join()
+    assert [request.__api_key__ for request in story.group.requests][:3] == [FIND, JOIN, SYNC]
+    assert story.group.apart[:3] == [False, True, True]
+    assert story.host.told == [("assign", [0, 1, 2, 3])]
+    assert story.member.generation == GroupGeneration("g", 1, "member-1")
+    assert not story.host.raised
+
+
+def test_the_join_says_what_the_configuration_says() -> None:
+    keys = {"session_timeout_ms": 7000, "max_poll_interval_ms": 9000, "client_rack": "b"}
+    story = Story(topics=("t", "s"), group_instance_id="i", **keys).join()
+    (request,) = story.joins()
+    assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (7000, 9000)
+    assert (request.group_instance_id, request.protocol_type) == ("i", "consumer")
+    subscription = read_subscription(request.protocols[0].metadata)
+    assert subscription.topics == ["s", "t"]
+    assert subscription.rack_id == "b"
+    assert subscription.generation_id == -1
+
+
+def test_the_next_join_names_what_is_owned_and_the_generation_it_is_from() -> None:
+    story = Story(partition_assignment_strategy=[CooperativeRange]).join()
+    story.member.request_rejoin("for a test")
+    story.until(lambda: len(story.joins()) == 2)
+    request = story.joins()[1]
+    subscription = read_subscription(request.protocols[0].metadata)
+    assert [tp.partition for tp in subscription.owned_partitions] == [0, 1, 2, 3]
+    assert subscription.generation_id == 1
+    assert (request.member_id, request.reason) == ("member-1", "for a test")
+
+
+def test_a_brokers_name_for_the_member_is_taken_and_used_at_once() -> None:
+    story = Story()
+    required = JoinGroupResponse(
+        error_code=ErrorCode.MEMBER_ID_REQUIRED,
+        protocol_name=None,
+        leader="",
+        member_id="named",
+        members=[],
+    )
+    story.script(JOIN, required)
+    story.join()
+    assert [request.member_id for request in story.joins()] == ["", "named"]
+    assert "named" in story.joins()[1].reason
+    assert story.host.told == [("assign", [0, 1, 2, 3])]
+
+
+def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
+    story = Story()
+    story.group.versions = {JOIN: 0, SYNC: 0, BEAT: 0, LEAVE: 0}
+    story.join()
+    story.run(4_000)
+    story.host.leave()
+    story.until(lambda: ("left", []) in story.host.told)
+    assert story.group.sent(LEAVE)[0].member_id == "member-1"
+
+
+def test_a_static_name_on_a_broker_without_them_is_an_error() -> None:
+    story = Story(group_instance_id="i")
+    story.group.versions = {JOIN: 4}
+    story.host.poll_on()
+    story.until(lambda: bool(story.host.raised))
+
+
+def test_a_search_for_the_coordinator_waits_between_attempts() -> None:
+    story = Story()
+    story.script(FIND, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3, GONE)
+    story.join()
+    times = story.group.times[:5]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert all(gap >= 80 for gap in gaps)
+    assert gaps[2] > gaps[0]
+    assert len(story.group.sent(FIND)) == 5
+
+
+def test_a_search_that_is_refused_is_an_error_of_poll_and_is_made_again() -> None:
+    story = Story()
+    story.script(FIND, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    story.join()
+    (error,) = story.host.raised
+    assert isinstance(error, BrokerError)
+    assert error.error_code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("api_key", "code", "attempts"),
+    [
+        (JOIN, ErrorCode.UNKNOWN_MEMBER_ID, 3),
+        (JOIN, ErrorCode.ILLEGAL_GENERATION, 3),
+        (JOIN, ErrorCode.REBALANCE_IN_PROGRESS, 3),
+        (SYNC, ErrorCode.UNKNOWN_MEMBER_ID, 3),
+        (SYNC, ErrorCode.ILLEGAL_GENERATION, 3),
+        (SYNC, ErrorCode.REBALANCE_IN_PROGRESS, 3),
+    ],
+)
+def test_some_errors_are_answered_by_joining_at_once(
+    api_key: ApiKey, code: ErrorCode, attempts: int
+) -> None:
+    story = Story()
+    story.script(api_key, *[code] * (attempts - 1))
+    story.join()
+    assert not story.host.raised
+    assert len(story.joins()) == attempts
+    assert story.group.world.scheduler.now_ms < 400
+
+
+@pytest.mark.parametrize("api_key", [JOIN, SYNC])
+@pytest.mark.parametrize(
+    "error",
+    [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+     ErrorCode.NOT_COORDINATOR, GONE],
+    ids=str,
+)  # fmt: skip
+def test_other_retriable_errors_are_answered_by_joining_after_a_pause(
+    api_key: ApiKey, error: Any
+) -> None:
+    story = Story()
+    story.script(api_key, error, error)
+    story.join()
+    assert not story.host.raised
+    joins = [t for r, t in zip(story.group.requests, story.group.times, strict=True)
+             if r.__api_key__ == JOIN]  # fmt: skip
+    assert len(joins) == 3
+    assert all(later - earlier >= 80 for earlier, later in itertools.pairwise(joins))
+    searches = 1 if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else 3
+    assert len(story.group.sent(FIND)) == searches
+
+
+@pytest.mark.parametrize("api_key", [JOIN, SYNC])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_the_rest_surfaces_in_poll(api_key: ApiKey, code: ErrorCode) -> None:
+    story = Story()
+    story.script(api_key, code)
+    story.host.poll_on()
+    story.until(lambda: bool(story.host.raised))
+    (error,) = story.host.raised
+    assert isinstance(error, BrokerError)
+    assert error.error_code is code
+
+
+def test_a_broker_that_says_no_at_once_again_and_again_is_not_spun_on() -> None:
+    story = Story()
+    story.script(JOIN, *[ErrorCode.UNKNOWN_MEMBER_ID] * 1000)
+    story.host.poll_on()
+    story.run(10_000)
+    assert len(story.joins()) < 30
+
+
+def test_heartbeats_go_on_between_polls() -> None:
+    story = Story(heartbeat_interval_ms=1000).join()
+    story.host.polls = False
+    story.forget_the_past()
+    story.run(10_500)
+    beats = story.group.sent(BEAT)
+    assert len(beats) == 10
+    assert (beats[0].generation_id, beats[0].member_id) == (1, "member-1")
+
+
+def test_one_heartbeat_at_a_time_and_none_after_its_answer_is_overdue_by_a_session() -> None:
+    story = Story(heartbeat_interval_ms=100, session_timeout_ms=500).join()
+    story.forget_the_past()
+    story.script(BEAT, None)
+    story.run(2_000)
+    assert len(story.group.sent(BEAT)) == 1
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_COORDINATOR, GONE], ids=str)
+def test_a_heartbeat_that_shows_the_coordinator_to_be_wrong_has_it_looked_for(error: Any) -> None:
+    story = Story().join()
+    story.forget_the_past()
+    story.script(BEAT, error)
+    story.run(4_000)
+    kinds = [request.__api_key__ for request in story.group.requests]
+    assert kinds == [BEAT, FIND, BEAT]
+    assert story.member.is_stable
+    assert not story.host.raised
+
+
+def test_a_rebalance_is_learnt_from_a_heartbeat_and_wakes_the_user() -> None:
+    story = Story().join()
+    story.forget_the_past()
+    story.script(BEAT, ErrorCode.REBALANCE_IN_PROGRESS)
+    woken = story.host.wakes
+    story.until(lambda: len(story.host.told) == 3)
+    assert story.host.wakes > woken
+    assert story.host.told == [
+        ("commit", []),
+        ("revoke", [0, 1, 2, 3]),
+        ("assign", [0, 1, 2, 3]),
+    ]
+    assert story.joins()[0].reason == "group is already rebalancing"
+    # The commit and the callback still speak as the old generation.
+    assert [each.generation_id for each in story.host.spoken[-3:]] == [1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("code", "member_id"),
+    [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "member-1")],
+)
+def test_a_member_that_was_thrown_out_loses_its_partitions(code: ErrorCode, member_id: str) -> None:
+    story = Story().join()
+    story.forget_the_past()
+    story.script(BEAT, code)
+    story.until(lambda: len(story.host.told) == 2)
+    assert story.host.told == [("lose", [0, 1, 2, 3]), ("assign", [0, 1, 2, 3])]
+    assert story.joins()[0].member_id == member_id
+    assert not story.host.raised
+
+
+def test_a_fenced_static_member_hears_of_it_in_poll_and_loses_its_partitions() -> None:
+    story = Story(group_instance_id="i").join()
+    story.forget_the_past()
+    story.script(BEAT, ErrorCode.FENCED_INSTANCE_ID)
+    story.until(lambda: bool(story.host.raised))
+    assert not story.host.told
+    story.until(lambda: bool(story.host.told))
+    assert story.host.told[0] == ("lose", [0, 1, 2, 3])
+
+
+def test_an_answer_for_an_earlier_generation_is_not_heard() -> None:
+    story = Story().join()
+    before = story.member.generation
+    story.member.request_rejoin("for a test")
+    story.until(lambda: story.host.names.count("assign") == 2)
+    error = broker_error(ErrorCode.ILLEGAL_GENERATION, "commit")
+    story.member.on_commit_error(error, before)
+    assert story.member.is_stable
+    story.member.on_commit_error(error, story.member.generation)
+    assert not story.member.is_stable
+    story.until(lambda: story.member.is_stable)
+    assert "lose" in story.host.names
+
+
+def test_a_commit_refused_for_a_rebalance_has_the_member_join() -> None:
+    story = Story().join()
+    error = broker_error(ErrorCode.REBALANCE_IN_PROGRESS, "commit")
+    story.member.on_commit_error(error, story.member.generation)
+    assert story.member.is_stable
+    story.until(lambda: story.member.generation.generation_id == 2)
+    assert "lose" not in story.host.names
+
+
+def test_prepare_happens_once_even_if_the_callback_raises() -> None:
+    story = Story().join()
+    story.forget_the_past()
+    story.host.will_raise["revoke"] = RuntimeError("mine")
+    story.script(JOIN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    story.member.request_rejoin("for a test")
+    story.until(lambda: "assign" in story.host.names)
+    assert [str(error) for error in story.host.raised] == ["mine"]
+    assert story.host.names == ["commit", "revoke", "assign"]
+
+
+def test_a_join_waits_for_the_commit_before_it() -> None:
+    story = Story().join()
+    story.forget_the_past()
+    story.host.holds = {"commit"}
+    story.member.request_rejoin("for a test")
+    story.run(1_000)
+    assert story.host.names == ["commit"]
+    assert not story.joins()
+    woken = story.host.wakes
+    story.host.held["commit"]()
+    assert story.host.wakes > woken
+    story.until(lambda: "assign" in story.host.names)
+    assert story.host.names == ["commit", "revoke", "assign"]
+
+
+def test_a_member_thrown_out_while_it_commits_loses_its_partitions() -> None:
+    story = Story().join()
+    story.forget_the_past()
+    story.host.holds = {"commit"}
+    story.member.request_rejoin("for a test")
+    story.until(lambda: "commit" in story.host.held)
+    story.script(BEAT, ErrorCode.UNKNOWN_MEMBER_ID)
+    story.until(lambda: story.member.generation.generation_id == -1)
+    story.host.held["commit"]()
+    story.until(lambda: "assign" in story.host.names)
+    assert story.host.names == ["commit", "lose", "assign"]
+
+
+def test_the_result_of_a_join_is_kept_until_the_callback_returned() -> None:
+    story = Story()
+    story.host.will_raise["assign"] = RuntimeError("mine")
+    story.host.poll_on()
+    story.until(lambda: len(story.host.told) == 2)
+    assert [str(error) for error in story.host.raised] == ["mine"]
+    assert story.host.told == [("assign", [0, 1, 2, 3]), ("assign", [])]
+    assert len(story.joins()) == 1
+    assert story.host.owned == [0, 1, 2, 3]
+
+
+def test_a_generation_lost_before_the_result_was_taken_over_means_another_join() -> None:
+    story = Story(heartbeat_interval_ms=100)
+    story.script(BEAT, ErrorCode.UNKNOWN_MEMBER_ID)
+    story.host.poll_on()
+    story.until(lambda: bool(story.joins()))
+    story.host.polls = False
+    story.run(300)
+    assert story.member.generation.generation_id == -1
+    story.host.polls = True
+    story.until(lambda: "assign" in story.host.names)
+    assert story.member.is_stable
+    assert len(story.joins()) == 2
+
+
+def test_a_generation_lost_during_sync_is_joined_again_at_once() -> None:
+    story = Story(heartbeat_interval_ms=100)
+    story.script(SYNC, None)
+    story.script(BEAT, ErrorCode.ILLEGAL_GENERATION)
+    story.host.poll_on()
+    story.until(lambda: story.member.generation.member_id != "" and bool(story.group.sent(BEAT)))
+    story.run(50)
+    assert not story.member.is_stable
+
+
+def test_a_user_that_does_not_poll_leaves_the_group() -> None:
+    story = Story(max_poll_interval_ms=5_000).join()
+    story.forget_the_past()
+    story.host.polls = False
+    story.run(5_100)
+    (left,) = story.group.sent(LEAVE)
+    assert left.members[0].member_id == "member-1"
+    assert left.members[0].reason == "consumer poll timeout has expired."
+    beats = len(story.group.sent(BEAT))
+    story.run(10_000)
+    assert len(story.group.sent(BEAT)) == beats
+    story.host.polls = True
+    story.until(lambda: "assign" in story.host.names)
+    assert story.host.told[0] == ("lose", [0, 1, 2, 3])
+    assert story.joins()[0].member_id == ""
+
+
+def test_a_user_that_waits_for_records_counts_as_polling() -> None:
+    story = Story(max_poll_interval_ms=1_000, heartbeat_interval_ms=3_000).join()
+    now = story.group.runtime.clock.monotonic_ms()
+    deadline = story.member.next_deadline_ms()
+    assert deadline is not None
+    assert deadline - now <= 500
+
+
+def test_eager_members_give_up_everything_before_they_join() -> None:
+    story = Story().join()
+    story.forget_the_past()
+    story.member.request_rejoin("for a test")
+    story.until(lambda: bool(story.joins()))
+    assert story.host.told == [("commit", []), ("revoke", [0, 1, 2, 3])]
+    assert not read_subscription(story.joins()[0].protocols[0].metadata).owned_partitions
+
+
+def test_cooperative_members_keep_what_does_not_move_and_join_once_more() -> None:
+    story = Story(partition_assignment_strategy=[CooperativeRange]).join()
+    story.forget_the_past()
+    CooperativeRange.most = 2
+    try:
+        story.member.request_rejoin("for a test")
+        story.until(lambda: len(story.joins()) == 2 and story.member.is_stable)
+        story.run(100)
+    finally:
+        CooperativeRange.most = 99
+    assert story.host.told == [
+        ("commit", []),
+        ("revoke", [2, 3]),
+        ("assign", []),
+        ("commit", []),
+        ("assign", []),
+    ]
+    assert story.joins()[1].reason.startswith("need to revoke partitions [t-2, t-3]")
+    # What is revoked after the join is committed as the new generation.
+    assert [each.generation_id for each in story.host.spoken[-4:-2]] == [2, 2]
+
+
+def test_cooperative_members_give_up_before_the_join_what_they_no_longer_want() -> None:
+    story = Story(topics=("t", "s"), partition_assignment_strategy=[CooperativeRange])
+    story.group.set_partitions("s", 1)
+    story.join()
+    story.forget_the_past()
+    story.host.subscribed_topics = ["t"]
+    story.member.on_subscription_changed()
+    story.until(lambda: "assign" in story.host.names)
+    assert story.host.told == [("commit", []), ("revoke", [0]), ("assign", [])]
+    assert story.joins()[0].reason == "the subscription has changed since the last join"
+
+
+def test_a_subscription_that_is_the_same_after_all_is_no_reason_to_join() -> None:
+    story = Story().join()
+    story.forget_the_past()
+    story.member.on_subscription_changed()
+    story.run(1_000)
+    assert not story.joins()
+
+
+def test_a_leader_joins_anew_when_a_topic_has_more_partitions() -> None:
+    story = Story().join()
+    story.forget_the_past()
+    story.group.set_partitions("t", 6)
+    story.until(lambda: "assign" in story.host.names)
+    assert story.host.owned == [0, 1, 2, 3, 4, 5]
+    assert story.joins()[0].reason == "cached metadata has changed since the last assignment"
+
+
+def test_a_leader_looks_for_changes_as_often_as_metadata_may_be_old() -> None:
+    story = Story(metadata_max_age_ms=1_000).join()
+    story.group.on_refresh = [lambda: story.group.set_partitions("t", 5)]
+    story.until(lambda: story.host.owned == [0, 1, 2, 3, 4])
+    assert story.group.refreshes == 1
+
+
+def test_a_leader_asks_for_topics_of_other_members_before_it_assigns() -> None:
+    story = Story(topics=("t", "other"))
+    story.group.on_refresh = [lambda: story.group.set_partitions("other", 1)]
+    story.join()
+    assert len(story.host.owned) == 5
+
+
+def test_a_leader_told_to_skip_the_assignment_sends_none() -> None:
+    story = Story(group_instance_id="i").join()
+    story.forget_the_past()
+    again = story.group.joined
+    story.group.joined = lambda request: again(request, skip_assignment=True)  # type: ignore[method-assign]
+    story.member.request_rejoin("for a test")
+    story.until(lambda: "assign" in story.host.names)
+    assert not story.group.sent(SYNC)[0].assignments
+    assert story.host.owned == [0, 1, 2, 3]
+
+
+def test_an_assignment_beside_the_subscription_is_refused_and_joined_for_again() -> None:
+    story = Story(partition_assignment_strategy=[CooperativeRange])
+    story.group.set_partitions("other", 1)
+    story.host.poll()
+    CooperativeRange.beside = "other"
+    try:
+        story.host.poll_on()
+        story.until(lambda: len(story.joins()) == 2)
+    finally:
+        CooperativeRange.beside = None
+    assert "assign" not in story.host.names
+    story.until(lambda: "assign" in story.host.names)
+    assert story.joins()[1].reason == "received assignment does not match the current subscription"
+
+
+def test_an_assignor_that_raises_is_heard_of_in_poll() -> None:
+    story = Story(partition_assignment_strategy=[CooperativeRange])
+    CooperativeRange.most = -1
+    try:
+        story.host.poll_on()
+        story.until(lambda: bool(story.host.raised))
+    finally:
+        CooperativeRange.most = 99
+    assert str(story.host.raised[0]) == "no assignment today"
+
+
+def test_leaving_gives_partitions_up_and_tells_the_broker() -> None:
+    story = Story().join()
+    story.forget_the_past()
+    story.host.leave()
+    story.until(lambda: ("left", []) in story.host.told)
+    assert story.host.told == [("revoke", [0, 1, 2, 3]), ("left", [])]
+    (request,) = story.group.sent(LEAVE)
+    assert request.members[0].reason == "the consumer is being closed"
+    story.run(20_000)
+    assert not story.group.sent(BEAT)
+
+
+def test_a_static_member_leaves_without_a_word() -> None:
+    story = Story(group_instance_id="i").join()
+    story.forget_the_past()
+    story.host.leave()
+    assert story.host.told == [("revoke", [0, 1, 2, 3]), ("left", [])]
+    assert not story.group.requests
+
+
+def test_leaving_during_a_join_does_not_wait_behind_it() -> None:
+    story = Story().join()
+    story.script(JOIN, None)
+    story.member.request_rejoin("for a test")
+    story.run(100)
+    story.forget_the_past()
+    story.host.leave()
+    story.until(lambda: ("left", []) in story.host.told)
+    assert story.group.apart == [False]
+
+
+def test_leaving_before_having_joined_is_done_at_once() -> None:
+    story = Story()
+    story.host.leave()
+    assert story.host.told == [("left", [])]
+
+
+def test_a_stopped_member_does_nothing_more() -> None:
+    story = Story().join()
+    story.host.polls = False
+    story.forget_the_past()
+    story.member.stop()
+    story.run(100_000)
+    assert not story.group.requests
+
+
+def test_a_group_is_needed() -> None:
+    group = ScriptedGroup(group_id=None)
+    with pytest.raises(ClientConfigError, match=r"group\.id"):
+        GroupHost(group)
+
+
+def test_calls_tell_the_right_coordinator_from_a_wrong_one() -> None:
+    group = ScriptedGroup()
+    calls = GroupCalls(group, group.coordinators, "g")  # type: ignore[arg-type]
+    assert not calls.is_coordinator_known
+    errors: list[ClientError | None] = []
+    group.coordinators.find("g", lambda _node, error: errors.append(error))
+    group.world.run_for(10)
+    assert calls.is_coordinator_known
+    assert errors == [None]
