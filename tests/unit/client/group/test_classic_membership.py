@@ -2,92 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
-from barnabas.client.errors import BrokerError, ClientConfigError, ClientError, broker_error
-from barnabas.client.group.assignors.assignor import (
-    Assignment,
-    Assignor,
-    RebalanceProtocol,
-    Subscription,
-    Topics,
-)
+from barnabas.client.errors import ClientConfigError, ClientError
 from barnabas.client.group.group_calls import GroupCalls
 from barnabas.client.group.member_payloads import read_subscription
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.topic_partition import TopicPartition
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from unit.client.group.group_host import GroupHost
-from unit.client.group.scripted_group import GONE, ScriptedGroup
-
-JOIN, SYNC, BEAT, LEAVE = (
-    ApiKey.JOIN_GROUP,
-    ApiKey.SYNC_GROUP,
-    ApiKey.HEARTBEAT,
-    ApiKey.LEAVE_GROUP,
-)
-FIND = ApiKey.FIND_COORDINATOR
-EAGER = {"partition_assignment_strategy": "range"}
-
-
-class CooperativeRange(Assignor):
-    """Gives the one member what the test wants it to have."""
-
-    name = "cooperative-range"
-    protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
-    # The first so many partitions; an error if negative.
-    most = 99
-    # A topic that was not asked for.
-    beside: str | None = None
-
-    def assign(
-        self, topics: Topics, members: Mapping[str, Subscription]
-    ) -> Mapping[str, Assignment]:
-        if self.most < 0:
-            raise RuntimeError("no assignment today")
-        every = [TopicPartition(t, p.number) for t in topics for p in topics[t]][: self.most]
-        if self.beside is not None:
-            every.append(TopicPartition(self.beside, 0))
-        return {name: Assignment(every) for name in members}
-
-
-class Story:
-    """A member, its group and time."""
-
-    def __init__(self, topics: tuple[str, ...] = ("t",), **keys: object) -> None:
-        self.group = ScriptedGroup(**(EAGER | keys))
-        self.host = GroupHost(self.group, topics)
-        self.member = self.host.membership
-
-    def script(self, api_key: ApiKey, *entries: Any) -> None:
-        self.group.script[api_key] = list(entries)
-
-    def run(self, duration_ms: float) -> None:
-        self.group.world.run_for(duration_ms)
-
-    def join(self) -> Story:
-        """Poll until the member is stable, and go on polling."""
-        self.host.poll_on()
-        self.until(lambda: self.member.is_stable and "assign" in self.host.names)
-        return self
-
-    def until(self, predicate: Any, limit_ms: float = 20_000) -> None:
-        assert self.group.world.run_until(predicate, limit_ms), (self.host.told, self.host.raised)
-
-    def forget_the_past(self) -> None:
-        self.host.told.clear()
-        self.group.requests.clear()
-        self.group.times.clear()
-        self.group.apart.clear()
-
-    def joins(self) -> list[Any]:
-        return self.group.sent(JOIN)
+from unit.client.group.member_story import BEAT, FIND, JOIN, LEAVE, SYNC, CooperativeRange, Story
+from unit.client.group.scripted_group import ScriptedGroup
 
 
 def test_a_member_finds_its_coordinator_joins_and_takes_its_partitions() -> None:
@@ -155,101 +80,6 @@ def test_a_static_name_on_a_broker_without_them_is_an_error() -> None:
     story.until(lambda: bool(story.host.raised))
 
 
-def test_a_search_for_the_coordinator_waits_between_attempts() -> None:
-    story = Story()
-    story.script(FIND, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3, GONE)
-    story.join()
-    times = story.group.times[:5]
-    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert all(gap >= 80 for gap in gaps)
-    assert gaps[2] > gaps[0]
-    assert len(story.group.sent(FIND)) == 5
-
-
-def test_a_search_that_is_refused_is_an_error_of_poll_and_is_made_again() -> None:
-    story = Story()
-    story.script(FIND, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    story.join()
-    (error,) = story.host.raised
-    assert isinstance(error, BrokerError)
-    assert error.error_code is ErrorCode.GROUP_AUTHORIZATION_FAILED
-
-
-@pytest.mark.parametrize(
-    ("api_key", "code", "attempts"),
-    [
-        (JOIN, ErrorCode.UNKNOWN_MEMBER_ID, 3),
-        (JOIN, ErrorCode.ILLEGAL_GENERATION, 3),
-        (JOIN, ErrorCode.REBALANCE_IN_PROGRESS, 3),
-        (SYNC, ErrorCode.UNKNOWN_MEMBER_ID, 3),
-        (SYNC, ErrorCode.ILLEGAL_GENERATION, 3),
-        (SYNC, ErrorCode.REBALANCE_IN_PROGRESS, 3),
-    ],
-)
-def test_some_errors_are_answered_by_joining_at_once(
-    api_key: ApiKey, code: ErrorCode, attempts: int
-) -> None:
-    story = Story()
-    story.script(api_key, *[code] * (attempts - 1))
-    story.join()
-    assert not story.host.raised
-    assert len(story.joins()) == attempts
-    assert story.group.world.scheduler.now_ms < 400
-
-
-@pytest.mark.parametrize("api_key", [JOIN, SYNC])
-@pytest.mark.parametrize(
-    "error",
-    [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
-     ErrorCode.NOT_COORDINATOR, GONE],
-    ids=str,
-)  # fmt: skip
-def test_other_retriable_errors_are_answered_by_joining_after_a_pause(
-    api_key: ApiKey, error: Any
-) -> None:
-    story = Story()
-    story.script(api_key, error, error)
-    story.join()
-    assert not story.host.raised
-    joins = [t for r, t in zip(story.group.requests, story.group.times, strict=True)
-             if r.__api_key__ == JOIN]  # fmt: skip
-    assert len(joins) == 3
-    assert all(later - earlier >= 80 for earlier, later in itertools.pairwise(joins))
-    searches = 1 if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else 3
-    assert len(story.group.sent(FIND)) == searches
-
-
-@pytest.mark.parametrize("api_key", [JOIN, SYNC])
-@pytest.mark.parametrize(
-    "code",
-    [
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-        ErrorCode.INVALID_SESSION_TIMEOUT,
-        ErrorCode.INVALID_GROUP_ID,
-        ErrorCode.GROUP_MAX_SIZE_REACHED,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    ],
-)
-def test_the_rest_surfaces_in_poll(api_key: ApiKey, code: ErrorCode) -> None:
-    story = Story()
-    story.script(api_key, code)
-    story.host.poll_on()
-    story.until(lambda: bool(story.host.raised))
-    (error,) = story.host.raised
-    assert isinstance(error, BrokerError)
-    assert error.error_code is code
-
-
-def test_a_broker_that_says_no_at_once_again_and_again_is_not_spun_on() -> None:
-    story = Story()
-    story.script(JOIN, *[ErrorCode.UNKNOWN_MEMBER_ID] * 1000)
-    story.host.poll_on()
-    story.run(10_000)
-    assert len(story.joins()) < 30
-
-
 def test_heartbeats_go_on_between_polls() -> None:
     story = Story(heartbeat_interval_ms=1000).join()
     story.host.polls = False
@@ -268,18 +98,6 @@ def test_one_heartbeat_at_a_time_and_none_after_its_answer_is_overdue_by_a_sessi
     assert len(story.group.sent(BEAT)) == 1
 
 
-@pytest.mark.parametrize("error", [ErrorCode.NOT_COORDINATOR, GONE], ids=str)
-def test_a_heartbeat_that_shows_the_coordinator_to_be_wrong_has_it_looked_for(error: Any) -> None:
-    story = Story().join()
-    story.forget_the_past()
-    story.script(BEAT, error)
-    story.run(4_000)
-    kinds = [request.__api_key__ for request in story.group.requests]
-    assert kinds == [BEAT, FIND, BEAT]
-    assert story.member.is_stable
-    assert not story.host.raised
-
-
 def test_a_rebalance_is_learnt_from_a_heartbeat_and_wakes_the_user() -> None:
     story = Story().join()
     story.forget_the_past()
@@ -295,53 +113,6 @@ def test_a_rebalance_is_learnt_from_a_heartbeat_and_wakes_the_user() -> None:
     assert story.joins()[0].reason == "group is already rebalancing"
     # The commit and the callback still speak as the old generation.
     assert [each.generation_id for each in story.host.spoken[-3:]] == [1, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("code", "member_id"),
-    [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "member-1")],
-)
-def test_a_member_that_was_thrown_out_loses_its_partitions(code: ErrorCode, member_id: str) -> None:
-    story = Story().join()
-    story.forget_the_past()
-    story.script(BEAT, code)
-    story.until(lambda: len(story.host.told) == 2)
-    assert story.host.told == [("lose", [0, 1, 2, 3]), ("assign", [0, 1, 2, 3])]
-    assert story.joins()[0].member_id == member_id
-    assert not story.host.raised
-
-
-def test_a_fenced_static_member_hears_of_it_in_poll_and_loses_its_partitions() -> None:
-    story = Story(group_instance_id="i").join()
-    story.forget_the_past()
-    story.script(BEAT, ErrorCode.FENCED_INSTANCE_ID)
-    story.until(lambda: bool(story.host.raised))
-    assert not story.host.told
-    story.until(lambda: bool(story.host.told))
-    assert story.host.told[0] == ("lose", [0, 1, 2, 3])
-
-
-def test_an_answer_for_an_earlier_generation_is_not_heard() -> None:
-    story = Story().join()
-    before = story.member.generation
-    story.member.request_rejoin("for a test")
-    story.until(lambda: story.host.names.count("assign") == 2)
-    error = broker_error(ErrorCode.ILLEGAL_GENERATION, "commit")
-    story.member.on_commit_error(error, before)
-    assert story.member.is_stable
-    story.member.on_commit_error(error, story.member.generation)
-    assert not story.member.is_stable
-    story.until(lambda: story.member.is_stable)
-    assert "lose" in story.host.names
-
-
-def test_a_commit_refused_for_a_rebalance_has_the_member_join() -> None:
-    story = Story().join()
-    error = broker_error(ErrorCode.REBALANCE_IN_PROGRESS, "commit")
-    story.member.on_commit_error(error, story.member.generation)
-    assert story.member.is_stable
-    story.until(lambda: story.member.generation.generation_id == 2)
-    assert "lose" not in story.host.names
 
 
 def test_prepare_happens_once_even_if_the_callback_raises() -> None:
@@ -370,19 +141,6 @@ def test_a_join_waits_for_the_commit_before_it() -> None:
     assert story.host.names == ["commit", "revoke", "assign"]
 
 
-def test_a_member_thrown_out_while_it_commits_loses_its_partitions() -> None:
-    story = Story().join()
-    story.forget_the_past()
-    story.host.holds = {"commit"}
-    story.member.request_rejoin("for a test")
-    story.until(lambda: "commit" in story.host.held)
-    story.script(BEAT, ErrorCode.UNKNOWN_MEMBER_ID)
-    story.until(lambda: story.member.generation.generation_id == -1)
-    story.host.held["commit"]()
-    story.until(lambda: "assign" in story.host.names)
-    assert story.host.names == ["commit", "lose", "assign"]
-
-
 def test_the_result_of_a_join_is_kept_until_the_callback_returned() -> None:
     story = Story()
     story.host.will_raise["assign"] = RuntimeError("mine")
@@ -392,30 +150,6 @@ def test_the_result_of_a_join_is_kept_until_the_callback_returned() -> None:
     assert story.host.told == [("assign", [0, 1, 2, 3]), ("assign", [])]
     assert len(story.joins()) == 1
     assert story.host.owned == [0, 1, 2, 3]
-
-
-def test_a_generation_lost_before_the_result_was_taken_over_means_another_join() -> None:
-    story = Story(heartbeat_interval_ms=100)
-    story.script(BEAT, ErrorCode.UNKNOWN_MEMBER_ID)
-    story.host.poll_on()
-    story.until(lambda: bool(story.joins()))
-    story.host.polls = False
-    story.run(300)
-    assert story.member.generation.generation_id == -1
-    story.host.polls = True
-    story.until(lambda: "assign" in story.host.names)
-    assert story.member.is_stable
-    assert len(story.joins()) == 2
-
-
-def test_a_generation_lost_during_sync_is_joined_again_at_once() -> None:
-    story = Story(heartbeat_interval_ms=100)
-    story.script(SYNC, None)
-    story.script(BEAT, ErrorCode.ILLEGAL_GENERATION)
-    story.host.poll_on()
-    story.until(lambda: story.member.generation.member_id != "" and bool(story.group.sent(BEAT)))
-    story.run(50)
-    assert not story.member.is_stable
 
 
 def test_a_user_that_does_not_poll_leaves_the_group() -> None:
