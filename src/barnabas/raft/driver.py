@@ -34,6 +34,7 @@ from barnabas.raft.metadata_batch import (
 )
 from barnabas.raft.metadata_log import MetadataLogView, metadata_snapshots, replay_log
 from barnabas.raft.quorum_status import QuorumStatus, quorum_status
+from barnabas.raft.role_log import RoleLog
 from barnabas.raft.roles import NEVER
 from barnabas.raft.snapshot import (
     BOOTSTRAP_SNAPSHOT,
@@ -104,6 +105,7 @@ class RaftDriver:
         # The leader's snapshot on its way; None while none is.
         self._receiver: SnapshotReceiver | None = None
         self._is_stopped = False
+        self._role_log = RoleLog()
 
     # -- facts ------------------------------------------------------------------------------------
 
@@ -311,6 +313,7 @@ class RaftDriver:
             raise
 
     def _carry_out_all(self, effects: Effects) -> None:
+        self._role_log.look(self._core)
         has_appended = self._write_effects(effects)
         if effects.high_watermark is not None:
             self._log.update_high_watermark(effects.high_watermark)

@@ -111,6 +111,20 @@ class BrokerServer:
         paths = [each.path for each in self._shared.directories.logs]
         self.registration.start(previous_broker_epoch(disk, paths))
 
+    def awaits(self) -> str:
+        """What this broker, which is not let in yet, waits for; for its operator."""
+        controller = self._shared.quorum.leader_and_epoch.leader_id
+        if self.registration.epoch < 0:
+            refusal = self.registration.last_refusal
+            why = f", which answers {refusal.name}" if refusal else ""
+            return f"waiting for controller {controller} to register this broker{why}"
+        if self._awaited_epoch is not None:
+            known = self._shared.cluster.image.provenance.offset
+            return f"waiting for the metadata up to offset {self._awaited_epoch}; {known} is known"
+        if not self.follower.logs_open:
+            return f"opening the logs; {len(self.logs.logs)} are open"
+        return f"waiting for controller {controller} to let this broker in, which is registered"
+
     def _on_registered(self, epoch: int) -> None:
         self._awaited_epoch = epoch
         self._maybe_open_logs()
@@ -130,6 +144,7 @@ class BrokerServer:
         awaited = self._awaited_epoch
         if awaited is not None and self._shared.cluster.image.provenance.offset >= awaited:
             self._awaited_epoch = None
+            _log.info("Opening the logs: the metadata up to offset %d is known", awaited)
             self.follower.open_logs(self.registration.begin_heartbeats)
 
     def drain(self, on_drained: Callable[[], None]) -> None:

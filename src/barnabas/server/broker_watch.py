@@ -7,6 +7,8 @@ within 200 ms, is taken for dead; Kafka waits for the end of its session, 9 s.
 
 A controller that has just become active knows no connections. It asks after the brokers that have
 not come by then: one whose listener refuses the connection, or ends it without an answer, is dead.
+So is one whose listener takes the connection and does not answer while a new life of the broker
+asks to be let in: it is the new one that listens there, and it does not serve yet.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from barnabas.network.network_error import NetworkErrorKind
 from barnabas.server.reachability import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
     from barnabas.metadata.image import ClusterImage
@@ -72,6 +74,8 @@ class BrokerWatch:
         # By broker: its connection, and its epoch as the last heartbeat on it said.
         self._connections: dict[int, tuple[Connection, int]] = {}
         self._brokers: dict[Connection, int] = {}
+        # Brokers whose former lives are being asked after.
+        self._asked: set[int] = set()
 
     def on_heartbeat(self, connection: Connection, broker_id: int, broker_epoch: int) -> None:
         """A heartbeat came; from its first one on the connection is the broker's."""
@@ -95,6 +99,25 @@ class BrokerWatch:
         epoch = known[1]
         self._timer.call_later(_GRACE_MS, lambda: self._check(broker_id, epoch))
 
+    def on_duplicate(self, broker_id: int) -> None:
+        """A life of a broker was turned away, since the session of another one is not over."""
+        broker = self._registered().get(broker_id)
+        if broker is None or broker_id in self._connections or broker_id in self._asked:
+            return
+        endpoint = broker.listeners.get(self._inter_broker_listener)
+        if endpoint is None:
+            return
+        self._asked.add(broker_id)
+
+        def on_result(error: NetworkError | None) -> None:
+            self._asked.discard(broker_id)
+            if error is not None:
+                self._lose_if_silent(
+                    broker, f"another life of it has come, and this one answers no more: {error}"
+                )
+
+        probe(self._doors(), endpoint.host, endpoint.port, on_result)
+
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """Nothing to do."""
 
@@ -107,14 +130,14 @@ class BrokerWatch:
             self._timer.call_later(_GRACE_MS, self._ask_after_silent)
 
     def _check(self, broker_id: int, epoch: int) -> None:
-        if broker_id in self._connections:
-            return
-        broker = self._unfenced().get(broker_id)
+        broker = self._registered().get(broker_id)
         if broker is not None and broker.epoch == epoch:
-            self._lose(broker, "its connection is gone and it has made no other")
+            self._lose_if_silent(broker, "its connection is gone and it has made no other")
 
     def _ask_after_silent(self) -> None:
-        for broker in self._unfenced().values():
+        for broker in self._registered().values():
+            if broker.fenced:
+                continue
             if broker.id != self._node_id and broker.id not in self._connections:
                 endpoint = broker.listeners.get(self._inter_broker_listener)
                 if endpoint is not None:
@@ -125,19 +148,18 @@ class BrokerWatch:
             if error is None or not (error.is_refusal or error.kind is _ENDED):
                 # It lives; or its machine does not answer: then its session will run out.
                 return
-            present = self._unfenced().get(broker.id)
-            is_same = present is not None and present.epoch == broker.epoch
-            if is_same and broker.id not in self._connections:
-                self._lose(broker, f"nobody answers at {endpoint.host}:{endpoint.port}")
+            self._lose_if_silent(broker, f"nobody answers at {endpoint.host}:{endpoint.port}")
 
         probe(self._doors(), endpoint.host, endpoint.port, on_result)
 
-    def _unfenced(self) -> dict[int, BrokerRegistration]:
+    def _registered(self) -> Mapping[int, BrokerRegistration]:
         image = self._listener.image
-        if image is None:
-            return {}
-        return {each.id: each for each in image.brokers.values() if not each.fenced}
+        return {} if image is None else image.brokers
 
-    def _lose(self, broker: BrokerRegistration, reason: str) -> None:
-        _log.warning("Broker %d is taken for dead: %s", broker.id, reason)
-        self._listener.on_broker_lost(broker.id, broker.epoch)
+    def _lose_if_silent(self, broker: BrokerRegistration, reason: str) -> None:
+        """Give a life of a broker up, unless it has come meanwhile or is over anyway."""
+        present = self._registered().get(broker.id)
+        is_same = present is not None and present.epoch == broker.epoch
+        if is_same and broker.id not in self._connections:
+            _log.warning("Broker %d is taken for dead: %s", broker.id, reason)
+            self._listener.on_broker_lost(broker.id, broker.epoch)

@@ -144,6 +144,12 @@ class Forwarding:
         # this node's death by the controller that is still there.
         self._pump()
 
+    @property
+    def reaches_controller(self) -> bool:
+        """Whether a request would be sent at once: the active controller is here, or connected."""
+        local = self._parts.local
+        return (local is not None and local.is_active) or self._channel.is_ready
+
     def close(self) -> None:
         """Answer what waits, and disconnect."""
         self._is_closed = True

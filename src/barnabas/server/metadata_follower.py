@@ -38,9 +38,9 @@ class MetadataFollower:
         "_dynamic",
         "_groups",
         "_logs",
-        "_logs_open",
         "_on_changes",
         "_replicas",
+        "logs_open",
     )
 
     def __init__(
@@ -59,7 +59,8 @@ class MetadataFollower:
         self._logs = logs
         self._replicas = replicas
         self._groups = groups
-        self._logs_open = False
+        # Whether the logs are open, so that images are followed.
+        self.logs_open = False
         dynamic.subscribe(default_keys(dynamic.current.definition), self._take_broker_config)
 
     def add_listener(self, listener: Callable[[LeadershipChanges], None]) -> None:
@@ -68,7 +69,7 @@ class MetadataFollower:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Bring everything in line with `image`, which the view of the cluster has already."""
-        if self._logs_open:
+        if self.logs_open:
             self._apply(delta, image)
 
     def open_logs(self, on_open: Callable[[], None]) -> None:
@@ -79,7 +80,7 @@ class MetadataFollower:
         """
 
         def opened() -> None:
-            self._logs_open = True
+            self.logs_open = True
             image = self._cluster.image
             # From nothing to what there is now, however many images came before.
             delta = ClusterDelta(ClusterImage())

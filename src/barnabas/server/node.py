@@ -164,8 +164,8 @@ class Node:
         self._waiting = QuorumWait(
             shared.channel_doors,
             others,
-            lambda: shared.quorum.leader_and_epoch.leader_id >= 0,
-            is_broker=cluster.is_broker,
+            self._has_controller,
+            None if self.broker is None else self.broker.awaits,
         )
         if self.broker is None:
             assert self.controller is not None
@@ -178,6 +178,11 @@ class Node:
             limit_ms, lambda: self._on_not_taken_in(limit_ms)
         )
         self.broker.start_in_cluster()
+
+    def _has_controller(self) -> bool:
+        if self.broker is not None and self._ways is not None:
+            return self._ways.heartbeats.reaches_controller
+        return self.shared.quorum.leader_and_epoch.leader_id >= 0
 
     def _on_not_taken_in(self, limit_ms: int) -> None:
         self._registration_limit = None

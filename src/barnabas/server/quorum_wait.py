@@ -1,4 +1,4 @@
-"""Says why a node does not get ready: which voters of the metadata quorum do not answer."""
+"""Says why a node does not get ready: which voters do not answer, or what its broker waits for."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class QuorumWait:
         self,
         doors: ChannelDoors,
         voters: Mapping[int, tuple[str, int]],
-        has_leader: Callable[[], bool],
-        *,
-        is_broker: bool,
+        has_controller: Callable[[], bool],
+        broker_awaits: Callable[[], str] | None,
     ) -> None:
         """Args:
         voters: the other ones.
-        is_broker: whether the node, beyond a quorum with a leader, needs to be taken in.
+        has_controller: whether the active controller is known and, for a broker, connected.
+        broker_awaits: what the broker waits for, once there is a controller; None without one.
         """
-        self._is_broker = is_broker
+        self._broker_awaits = broker_awaits
         self._doors = doors
         self._voters = voters
-        self._has_leader = has_leader
+        self._has_controller = has_controller
         self._timer: Cancellable | None = doors.timer.call_later(_FIRST_MS, self._look)
 
     def finish(self) -> None:
@@ -50,11 +50,11 @@ class QuorumWait:
 
     def _look(self) -> None:
         self._timer = self._doors.timer.call_later(_NEXT_MS, self._look)
-        if self._has_leader():
-            if not self._is_broker:
+        if self._has_controller():
+            if self._broker_awaits is None:
                 self.finish()
-                return
-            _log.warning("Waiting for the active controller to take this node in")
+            else:
+                _log.warning("Not ready yet: %s", self._broker_awaits())
             return
         silent: list[str] = []
         for voter, (host, port) in sorted(self._voters.items()):

@@ -81,7 +81,6 @@ class Registration:
         "_has_begun",
         "_hurries",
         "_in_flight",
-        "_last_refusal",
         "_limit",
         "_metadata_offset",
         "_on_let_go",
@@ -95,6 +94,7 @@ class Registration:
         "_timer_entry",
         "_unfenced",
         "epoch",
+        "last_refusal",
     )
 
     def __init__(
@@ -124,8 +124,8 @@ class Registration:
         self._hurries = False
         # Whether heartbeats have begun.
         self._has_begun = False
-        # What was logged last, so that it is said once.
-        self._last_refusal = ErrorCode.NONE
+        # The controller's last answer, if it was one of refusal; said once.
+        self.last_refusal = ErrorCode.NONE
         # Given by the controller; -1 before.
         self.epoch = _NO_EPOCH
         self._previous_epoch = _NO_EPOCH
@@ -234,8 +234,9 @@ class Registration:
             self._complain("the registration", ErrorCode(response.error_code))
             self._later(_REFUSED_RETRY_MS, self._register)
             return
-        self._last_refusal = ErrorCode.NONE
+        self.last_refusal = ErrorCode.NONE
         self.epoch = response.broker_epoch
+        _log.info("Registered as broker %d with epoch %d", self._registrant.node_id, self.epoch)
         if self._on_registered is None:
             self.begin_heartbeats()
         else:
@@ -245,8 +246,8 @@ class Registration:
         if error is ErrorCode.REQUEST_TIMED_OUT:
             # Nobody refused: no controller was found. `quorum_wait` says so at a start.
             _log.info("No controller has taken %s in time", what)
-        elif error is not self._last_refusal:
-            self._last_refusal = error
+        elif error is not self.last_refusal:
+            self.last_refusal = error
             _log.warning("The controller refuses %s: %s", what, error.name)
 
     def _heartbeat(self) -> None:
@@ -269,13 +270,14 @@ class Registration:
         if response.error_code:
             self._complain("a heartbeat", ErrorCode(response.error_code))
         else:
-            self._last_refusal = ErrorCode.NONE
+            self.last_refusal = ErrorCode.NONE
         if self._on_let_go is not None:
             self._on_shut_down_answer(response)
             return
         let_in = not response.error_code and not response.is_fenced
         if let_in and not self._unfenced:
             self._unfenced = True
+            _log.info("The controller has let this broker in")
             self._on_unfenced()
         # A broker that is refused after it was let in (unregistered, say) has nothing to hurry for.
         hurries = not let_in and not (response.error_code and self._unfenced)

@@ -1,6 +1,6 @@
 """Requests of nodes that the controller answers as they come, whatever their API.
 
-AlterPartition (56), BrokerRegistration (62), AllocateProducerIds (67), ControllerRegistration (70),
+AlterPartition (56), AllocateProducerIds (67), ControllerRegistration (70),
 AssignReplicasToDirs (73).
 """
 

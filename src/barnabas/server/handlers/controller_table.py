@@ -39,7 +39,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
     ApiKey.ENVELOPE: ServedApi(0, 0, "envelope"),
     ApiKey.FETCH_SNAPSHOT: ServedApi(0, 1, "quorum_request"),
     ApiKey.DESCRIBE_CLUSTER: ServedApi(0, 2, "describe_controllers"),
-    ApiKey.BROKER_REGISTRATION: ServedApi(0, 4, "controller_request"),
+    ApiKey.BROKER_REGISTRATION: ServedApi(0, 4, "broker_registration"),
     ApiKey.BROKER_HEARTBEAT: ServedApi(0, 2, "broker_heartbeat"),
     ApiKey.ALLOCATE_PRODUCER_IDS: ServedApi(0, 0, "controller_request"),
     ApiKey.CONTROLLER_REGISTRATION: ServedApi(0, 0, "controller_request"),

@@ -1,0 +1,52 @@
+"""Tells in the log what this replica becomes in the quorum (level info)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+
+if TYPE_CHECKING:
+    from barnabas.raft.core import RaftCore
+    from barnabas.raft.roles import Role
+
+_log = logging.getLogger(__name__)
+
+
+class RoleLog:
+    """Looks after each step; says what is new."""
+
+    __slots__ = ("_epoch", "_role")
+
+    def __init__(self) -> None:
+        # As told last.
+        self._role: Role | None = None
+        self._epoch = -1
+
+    def look(self, core: RaftCore) -> None:
+        """Say in which role the replica is, if that is another one."""
+        role = core.role
+        if role is self._role:
+            return
+        before, self._role = self._role, role
+        if type(role) is type(before) and core.epoch == self._epoch:
+            return
+        self._epoch = core.epoch
+        _log.info("Quorum epoch %d: this node %s", core.epoch, _words(role, core.is_voter))
+
+
+def _words(role: Role, is_voter: bool) -> str:
+    match role:
+        case Unattached():
+            return "knows no leader"
+        case Prospective():
+            return "asks whether it could be elected"
+        case Candidate():
+            return "asks for votes"
+        case Follower():
+            return f"{'follows' if is_voter else 'observes'} {role.leader_id}"
+        case Leader():
+            return f"leads, elected by {', '.join(map(str, role.granting_voters))}"
+        case Resigned():
+            return "led, and leads no more"

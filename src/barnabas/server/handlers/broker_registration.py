@@ -1,0 +1,42 @@
+"""BrokerRegistration: key 62, v0-4. Where a former life is in the way, that is looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.broker_registration import (
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+    )
+    from barnabas.server.parts import ControllerListenerParts
+    from barnabas.server.request import Handle, RequestContext
+
+
+def handler(parts: ControllerListenerParts) -> Handle:
+    """The handler of this API."""
+    return BrokerRegistrationHandler(parts).handle_broker_registration
+
+
+class BrokerRegistrationHandler:
+    """Asks the controller, then tells the watch."""
+
+    __slots__ = ("_controller", "_watch")
+
+    def __init__(self, parts: ControllerListenerParts) -> None:
+        self._controller = parts.forwarding
+        self._watch = parts.watch
+
+    def handle_broker_registration(
+        self, context: RequestContext, request: BrokerRegistrationRequest
+    ) -> None:
+        """Answered when what it comes to is committed."""
+
+        def on_done(response: BrokerRegistrationResponse) -> None:
+            if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                self._watch.on_duplicate(request.broker_id)
+            context.respond_exempt(response)
+
+        self._controller.send(request, on_done, asker=context)
