@@ -112,7 +112,7 @@ class Group:
             return (
                 owned == [TopicPartition(topic, number) for number in range(count)]
                 and all(member.owned for member in polling)
-                and all(member.membership.is_stable for member in polling)
+                and all(member.membership.is_reconciled for member in polling)
             )
 
         return look

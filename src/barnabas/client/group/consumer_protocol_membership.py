@@ -11,11 +11,12 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.errors import ClientError
 from barnabas.client.group.consumer_protocol_heartbeat import HeartbeatRequests, MemberView
 from barnabas.client.group.consumer_protocol_reconciliation import Reconciliation
 from barnabas.client.group.consumer_protocol_state import MemberState
 from barnabas.client.group.consumer_protocol_topics import PartitionsById, TopicNames
+from barnabas.client.group.group_calls import GroupCalls
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -43,8 +44,6 @@ _FIRST_INTERVAL_MS = 5_000.0
 _FENCING = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 # What a commit is refused with when coordinator and member disagree on who that is.
 _MEMBER_CODES = _FENCING | {ErrorCode.STALE_MEMBER_EPOCH}
-# Another broker coordinates the group.
-_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _NOT_SERVED = "the brokers do not serve the consumer group protocol: set group.protocol=classic"
 _NO_REGEX = "a pattern that brokers match needs Apache Kafka 4.0: let the client match it"
 
@@ -63,6 +62,7 @@ class ConsumerProtocolMembership:
         self._group_id = config.group_id
         self._cluster = cluster
         self._coordinators = coordinators
+        self._calls = GroupCalls(cluster, coordinators, config.group_id)
         self._config = config
         self._host = host
         self._clock = cluster.runtime.clock
@@ -114,6 +114,11 @@ class ConsumerProtocolMembership:
 
     @property
     def is_stable(self) -> bool:
+        """Whether commits are taken: by the coordinator's word it is a member, in some epoch."""
+        return self._state.is_member and self._epoch > 0
+
+    @property
+    def is_reconciled(self) -> bool:
         """Whether member and coordinator agree on the assignment."""
         return self._state is MemberState.STABLE
 
@@ -354,15 +359,21 @@ class ConsumerProtocolMembership:
         self._sent_ms = self._clock.monotonic_ms()
         incarnation = self._incarnation
 
-        def build(_version: int) -> Message:
-            return self._heartbeat()
-
         def on_answer(response: Message | None, error: ClientError | None) -> None:
             if incarnation == self._incarnation:
                 self._in_flight = False
                 self._on_answer(response, error)
 
-        self._coordinators.call(self._group_id, ApiKey.CONSUMER_GROUP_HEARTBEAT, build, on_answer)
+        def on_found(node_id: int | None, error: ClientError | None) -> None:
+            if node_id is None:
+                on_answer(None, error)
+            elif incarnation == self._incarnation:
+                # Nothing is said for a membership that ended while the coordinator was looked for.
+                self._calls.call(
+                    ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda _version: self._heartbeat(), on_answer
+                )
+
+        self._coordinators.find(self._group_id, on_found)
 
     def _heartbeat(self) -> Message:
         """What is to be said as it leaves; saying what is owned acknowledges."""
@@ -378,16 +389,12 @@ class ConsumerProtocolMembership:
         return request
 
     def _on_answer(self, response: Message | None, error: ClientError | None) -> None:
-        if response is not None:
+        if error is not None:
+            self._requests.forget()
+            self._on_error(error)
+        else:
             assert isinstance(response, ConsumerGroupHeartbeatResponse)
-            if not response.error_code:
-                self._on_success(response)
-                return
-            subject = f"member of consumer group {self._group_id}"
-            error = broker_error(response.error_code, subject, response.error_message)
-        assert error is not None
-        self._requests.forget()
-        self._on_error(error)
+            self._on_success(response)
 
     def _on_success(self, response: ConsumerGroupHeartbeatResponse) -> None:
         self._failures = 0
@@ -435,8 +442,6 @@ class ConsumerProtocolMembership:
             self._host.wake()
             self._beat_in(max(backoff_ms, self._interval_ms))
         elif error.retriable:
-            if code in _MOVED or code is None:
-                self._coordinators.forget(self._group_id)
             self._beat_in(backoff_ms)
         else:
             self._fail(error)
@@ -447,12 +452,15 @@ class ConsumerProtocolMembership:
         self._end_membership(MemberState.FATAL)
 
     def _say_goodbye(self, on_done: Callable[[], None]) -> None:
-        """Tell the coordinator that this member goes; one attempt, whatever the answer."""
-        request = self._requests.leave()
+        """Tell the coordinator that this member goes; one attempt, whatever the answer.
 
-        def on_answer(_response: Message | None, _error: ClientError | None) -> None:
+        A coordinator that cannot be reached is not looked for: it notices by itself when the
+        member's session is over.
+        """
+        if not self._calls.is_coordinator_known:
             on_done()
-
-        self._coordinators.call(
-            self._group_id, ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda _version: request, on_answer
+            return
+        request = self._requests.leave()
+        self._calls.call(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda _version: request, lambda *_answer: on_done()
         )

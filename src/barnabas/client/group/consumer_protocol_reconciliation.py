@@ -46,8 +46,8 @@ class Reconciliation:
     def next(self, on_done: OnHostDone) -> None:
         """Start the step that is due; the one after it is due when this one is done.
 
-        A step that ends with an error was done all the same: it is not repeated, and a commit that
-        failed does not keep the partitions from being given back in time.
+        A callback of the user that raises has been called all the same: it is not repeated. How the
+        commit ended is the host's to tell: the partitions have to be given back in time.
         """
 
         def done(error: BaseException | None, following: _Step) -> None:
@@ -56,7 +56,7 @@ class Reconciliation:
 
         match self._step:
             case _Step.COMMIT:
-                self._host.commit_before_revoke(lambda error: done(error, _Step.REVOKE))
+                self._host.commit_before_revoke(lambda _error: done(None, _Step.REVOKE))
             case _Step.REVOKE:
                 wanted = set(self._assigned)
                 revoked = sorted(tp for tp in self._host.owned_partitions if tp not in wanted)

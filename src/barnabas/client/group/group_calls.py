@@ -54,7 +54,8 @@ class GroupCalls:
         def on_answer(response: Any, error: ClientError | None) -> None:
             if response is not None and response.error_code:
                 words = f"{api_key.name} of group {self._group}"
-                error = broker_error(response.error_code, words)
+                detail = getattr(response, "error_message", None)
+                error = broker_error(response.error_code, words, detail)
             if error is not None and _is_wrong(error):
                 self._coordinators.forget(self._group)
             on_done(response, error)

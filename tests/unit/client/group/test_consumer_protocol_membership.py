@@ -6,125 +6,15 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.cluster import Cluster
-from barnabas.client.config import ClientConfig
-from barnabas.client.coordinators import Coordinators
 from barnabas.client.errors import BrokerError, ClientError
-from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import (
-    Assignment,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitionsResponse,
-)
-from barnabas.sim.world import SimWorld
-from unit.client.group.scripted_coordinator import ScriptedCoordinator
-from unit.client.group.scripted_host import ScriptedHost
-
-T = b"t" * 16
-U = b"u" * 16
-POLL_MS = 10.0
-INTERVAL_MS = 1000
-
-
-class Group:
-    """One member, its consumer, and a coordinator that gives `target` to who joins.
-
-    `say` has answers that go before; each is a response, an error code, or None for silence.
-    """
-
-    def __init__(self, **keys: object) -> None:
-        self.world = SimWorld(1)
-        self.broker = ScriptedCoordinator(self.world)
-        self.broker.topics = {"t": (T, 4), "u": (U, 1)}
-        self.broker.answers[ApiKey.CONSUMER_GROUP_HEARTBEAT] = self._answer
-        given = {
-            "bootstrap.servers": self.broker.address,
-            "group.id": "g",
-            "group.protocol": "consumer",
-            **keys,
-        }
-        config = ClientConfig.parse(given)
-        self.cluster = Cluster(self.world.host("c").runtime, config)
-        self.host = ScriptedHost("t")
-        self.member = ConsumerProtocolMembership(
-            self.cluster, Coordinators(self.cluster), config, self.host
-        )
-        self.heard: list[ConsumerGroupHeartbeatRequest] = []
-        self.heard_ms: list[float] = []
-        self.say: list[Any] = []
-        self.epoch = 0
-        # What the next answer tells the member to have; None to tell nothing.
-        self.target: dict[bytes, list[int]] | None = {T: [0, 1]}
-
-    def _answer(self, request: Any) -> ConsumerGroupHeartbeatResponse | None:
-        self.heard.append(request)
-        self.heard_ms.append(self.world.scheduler.now_ms)
-        if self.say:
-            said = self.say.pop(0)
-            if isinstance(said, ErrorCode):
-                return answer(request, -1, code=said)
-            assert said is None or isinstance(said, ConsumerGroupHeartbeatResponse)
-            return said
-        if request.member_epoch < 0:
-            return answer(request, request.member_epoch)
-        if request.member_epoch == 0 or self.target is not None:
-            self.epoch += 1
-        told, self.target = self.target, None
-        return answer(request, self.epoch, told)
-
-    def run(self, duration_ms: float = 100.0, *, polling: bool = True) -> None:
-        """Let time pass, with polls or without."""
-        end_ms = self.world.scheduler.now_ms + duration_ms
-        while self.world.scheduler.now_ms < end_ms:
-            if polling:
-                self.member.poll()
-            self.world.run_for(POLL_MS)
-
-    def joined(self) -> Group:
-        """The same with the member in its group, and nothing noted."""
-        self.run()
-        assert self.member.is_stable
-        self.heard.clear()
-        self.heard_ms.clear()
-        self.host.done.clear()
-        return self
-
-    def give(self, target: dict[bytes, list[int]]) -> None:
-        """Tell the member with the answer to its next heartbeat."""
-        self.target = target
-        self.run(INTERVAL_MS + 100)
-
-
-def answer(
-    request: Any,
-    epoch: int,
-    target: dict[bytes, list[int]] | None = None,
-    code: int = 0,
-    message: str | None = None,
-) -> ConsumerGroupHeartbeatResponse:
-    assignment = None
-    if target is not None:
-        topics = [TopicPartitionsResponse(topic_id=t, partitions=p) for t, p in target.items()]
-        assignment = Assignment(topic_partitions=topics)
-    return ConsumerGroupHeartbeatResponse(
-        error_code=code,
-        error_message=message,
-        member_id=request.member_id if not code else None,
-        member_epoch=epoch,
-        heartbeat_interval_ms=0 if code else INTERVAL_MS,
-        assignment=assignment,
-    )
-
-
-def owned(request: ConsumerGroupHeartbeatRequest) -> dict[bytes, list[int]] | None:
-    if request.topic_partitions is None:
-        return None
-    return {topic.topic_id: list(topic.partitions) for topic in request.topic_partitions}
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from barnabas.runtime.rng import SeededRng
+from barnabas.sim.network import NetworkWeather
+from unit.client.group.modern_group import INTERVAL_MS, Group, T, U, answer, owned
 
 
 def test_who_joins_says_all_of_itself_in_epoch_0_under_an_id_of_its_own() -> None:
@@ -153,7 +43,7 @@ def test_an_assignment_is_taken_and_acknowledged_at_once() -> None:
     assert (acknowledged.member_epoch, owned(acknowledged)) == (1, {T: [0, 1]})
     assert acknowledged.subscribed_topic_names is None
     assert acknowledged.rebalance_timeout_ms == -1
-    assert group.member.is_stable
+    assert group.member.is_reconciled
     assert group.member.generation == GroupGeneration("g", 1, acknowledged.member_id, None)
 
 
@@ -183,7 +73,7 @@ def test_nothing_is_reconciled_while_the_user_does_not_poll() -> None:
     group.target = {T: [0]}
     group.run(3 * INTERVAL_MS, polling=False)
     assert group.host.done == []
-    assert not group.member.is_stable
+    assert not group.member.is_reconciled
     assert [owned(request) for request in group.heard] == [None] * 3
     group.run()
     assert group.host.done == ["commit", "revoke t-1", "assign t-0"]
@@ -194,14 +84,14 @@ def test_a_first_assignment_of_nothing_is_told_too() -> None:
     group.target = {}
     group.run()
     assert group.host.done == ["commit", "assign"]
-    assert group.member.is_stable
+    assert group.member.is_reconciled
 
 
 def test_an_assignment_told_again_changes_nothing() -> None:
     group = Group().joined()
     group.give({T: [1, 0]})
     assert group.host.done == []
-    assert group.member.is_stable
+    assert group.member.is_reconciled
     assert group.member.generation.generation_id == 2
 
 
@@ -216,7 +106,7 @@ def test_a_newer_target_waits_until_the_reconciliation_under_way_is_done() -> No
     group.run()
     assert group.host.done[2:] == ["assign t-0", "commit", "assign t-0 t-3 +t-3"]
     assert owned(group.heard[-1]) == {T: [0, 3]}
-    assert group.member.is_stable
+    assert group.member.is_reconciled
 
 
 def test_a_commit_that_takes_long_holds_the_revocation_up_but_not_the_heartbeats() -> None:
@@ -243,7 +133,7 @@ def test_a_callback_that_raises_is_told_by_one_poll_and_not_called_again(step: s
     group.run()
     assert group.host.done == ["commit", "revoke t-0", "assign t-1 t-2 +t-2"]
     assert owned(group.heard[-1]) == {T: [1, 2]}
-    assert group.member.is_stable
+    assert group.member.is_reconciled
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
@@ -308,7 +198,7 @@ def test_a_coordinator_that_loads_is_asked_again_after_a_growing_while() -> None
     first, second, third, fourth = group.heard_ms[:4]
     assert second - first < third - second < fourth - third
     assert group.broker.coordinator_lookups == lookups
-    assert group.member.is_stable
+    assert group.member.is_reconciled
 
 
 def test_no_coordinator_is_waited_for() -> None:
@@ -318,7 +208,7 @@ def test_no_coordinator_is_waited_for() -> None:
     assert 3 <= group.broker.coordinator_lookups <= 10
     group.broker.coordinator_error = 0
     group.run(2000)
-    assert group.member.is_stable
+    assert group.member.is_reconciled
 
 
 @pytest.mark.parametrize(
@@ -357,7 +247,7 @@ def test_another_subscription_gives_a_refused_member_a_new_start() -> None:
     group.member.on_subscription_changed()
     group.run()
     assert group.heard[1].subscribed_topic_regex == "t.*"
-    assert group.member.is_stable
+    assert group.member.is_reconciled
 
 
 def test_a_topic_that_may_not_be_read_is_told_and_the_member_stays() -> None:
@@ -366,7 +256,7 @@ def test_a_topic_that_may_not_be_read_is_told_and_the_member_stays() -> None:
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
         group.run(2 * INTERVAL_MS)
     group.run(2 * INTERVAL_MS)
-    assert group.member.is_stable
+    assert group.member.is_reconciled
     assert group.host.done == []
 
 
@@ -424,12 +314,12 @@ def test_topics_that_nobody_could_name_yet_are_asked_for_by_id_and_the_rest_is_t
     group.run(500)
     assert group.host.done == ["commit", "assign t-0 +t-0"]
     assert owned(group.heard[-1]) == {T: [0]}
-    assert not group.member.is_stable
+    assert not group.member.is_reconciled
     group.broker.topics["new"] = (new, 1)
     group.run(2000)
     assert group.host.done[2:] == ["commit", "assign new-0 t-0 +new-0"]
     assert {T: [0], new: [0]} in [owned(request) for request in group.heard]
-    assert group.member.is_stable
+    assert group.member.is_reconciled
 
 
 def test_a_deleted_topic_is_given_back_by_its_name() -> None:
@@ -490,6 +380,40 @@ def test_who_never_joined_has_nobody_to_tell_that_it_leaves() -> None:
     assert group.heard == []
 
 
+def test_who_leaves_before_its_coordinator_was_found_says_nothing_later_either() -> None:
+    group = Group()
+    group.member.poll()
+    assert group.world.run_until(lambda: group.broker.coordinator_lookups == 1)
+    left: list[bool] = []
+    group.member.leave("closed", lambda: left.append(True))
+    assert left == [True]
+    group.world.run_for(1000)
+    assert group.heard == []
+
+
+def test_who_leaves_does_not_wait_for_a_coordinator_that_is_gone() -> None:
+    group = Group().joined()
+    group.broker.coordinator_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    group.say = [ErrorCode.NOT_COORDINATOR]
+    group.run(2 * INTERVAL_MS)
+    left: list[bool] = []
+    group.member.leave("closed", lambda: left.append(True))
+    assert left == [True]
+
+
+def test_a_refusal_is_told_in_the_coordinators_words() -> None:
+    group = Group()
+    refusal = ConsumerGroupHeartbeatResponse(
+        error_code=ErrorCode.UNSUPPORTED_ASSIGNOR,
+        error_message="there are uniform and range",
+        member_epoch=-1,
+        heartbeat_interval_ms=0,
+    )
+    group.say = [refusal]
+    with pytest.raises(BrokerError, match="there are uniform and range"):
+        group.run()
+
+
 def test_who_leaves_while_its_join_is_under_way_says_so_too() -> None:
     group = Group()
     group.say = [None]
@@ -536,7 +460,43 @@ def test_a_pattern_that_cannot_be_matched_yet_is_tried_again_before_the_join() -
     group.member.poll()
     assert group.heard == []
     group.run(500)
-    assert group.member.is_stable
+    assert group.member.is_reconciled
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_the_network_does_the_member_ends_with_what_it_was_told_to_have(
+    seed: int,
+) -> None:
+    """Delays, cuts, resets, fencing and new targets from a seed; then calm."""
+    group = Group(request_timeout_ms=500, reconnect_backoff_max_ms=100)
+    group.world.network.weather = NetworkWeather(reset_chance=0.2, delay_max_ms=200)
+    rng = SeededRng(seed)
+    wanted: dict[bytes, list[int]] = {T: [0]}
+    epoch = 1
+    calm = False
+
+    def say(request: Any) -> ConsumerGroupHeartbeatResponse:
+        nonlocal epoch, wanted
+        if request.member_epoch < 0:
+            return answer(request, request.member_epoch)
+        if not calm and rng.random() < 0.1:
+            return answer(request, -1, code=ErrorCode.FENCED_MEMBER_EPOCH)
+        changed = not calm and rng.random() < 0.3
+        if changed:
+            epoch += 1
+            wanted = {T: [n for n in range(4) if rng.random() < 0.5]}
+        # All that there is to say is answered with all that the member is to have.
+        full = request.rebalance_timeout_ms >= 0
+        return answer(request, epoch, wanted if changed or full else None)
+
+    group.broker.answers[ApiKey.CONSUMER_GROUP_HEARTBEAT] = say
+    group.run(20_000)
+    group.world.network.weather = NetworkWeather()
+    calm = True
+    group.run(5_000)
+    assert group.member.is_reconciled
+    assert group.host.owned == {TopicPartition("t", number) for number in wanted[T]}
+    assert epoch > 1
 
 
 def test_the_partition_of_an_assignment_is_a_topic_partition() -> None:
