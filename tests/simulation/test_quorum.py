@@ -60,6 +60,27 @@ def test_a_killed_leader_is_replaced_within_a_second(seed: int) -> None:
     hosts.settle()
 
 
+@pytest.mark.parametrize(("delay_ms", "disk_ms"), [(20, 50), (50, 100), (100, 200)])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_killed_leader_costs_one_epoch_however_slow_everybody_is(
+    seed: int, delay_ms: int, disk_ms: int
+) -> None:
+    """Both voters that are left want to lead at about the same time, and hear of it late."""
+    hosts = QuorumHosts(3, seed)
+    elected(hosts)
+    hosts.settle()
+    hosts.world.network.weather = NetworkWeather(delay_ms / 10, delay_ms)
+    for node_id in hosts.ids:
+        hosts.slow_disk(node_id, disk_ms)
+    hosts.run_for(2_000)
+    leader = elected(hosts)
+    hosts.kill(leader.config.node_id)
+    successor = elected(hosts)
+    epochs = [each.driver.leader_and_epoch.epoch for each in (leader, successor)]
+    assert epochs[1] == epochs[0] + 1
+    hosts.settle()
+
+
 def test_a_broken_connection_causes_no_election() -> None:
     hosts = QuorumHosts(3, seed=3)
     leader = elected(hosts)

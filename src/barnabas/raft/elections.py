@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # How long a candidate that was refused a vote waits for the others before it tries again.
 _SPLIT_VOTE_MS_MIN = 50
 _SPLIT_VOTE_MS_MAX = 300
+# How long one that could be elected lets another go first: for its votes to be asked for.
+_YIELD_MS = 200
 
 
 class Elections:
@@ -54,10 +56,12 @@ class Elections:
             replica.wait_for_election(now_ms)
             return now_ms
         if len(role.granted & set(voters.ids)) >= voters.majority:
-            if isinstance(role, Prospective):
-                replica.to_candidate(now_ms)
-            else:
+            if isinstance(role, Candidate):
                 replica.to_leader(now_ms)
+                return now_ms
+            if role.yields_until is not None and now_ms < role.yields_until:
+                return role.yields_until
+            replica.to_candidate(now_ms)
             return now_ms
         is_lost = len(role.rejected & set(voters.ids)) > len(voters) - voters.majority
         if isinstance(role, Prospective) and (is_lost or now_ms >= role.election_deadline):
@@ -160,8 +164,11 @@ class Elections:
         if request.pre_vote:
             # Who hears from a leader does not help to depose it.
             if isinstance(role, Follower):
-                return not role.has_fetched or role.has_resigned or role.lost_deadline < NEVER
-            return not isinstance(role, Leader)
+                return self._follower_grants(now_ms, role)
+            if isinstance(role, Prospective):
+                self._maybe_yield(now_ms, role, request)
+            # A candidate's own request for votes is on its way: a second one would split them.
+            return not isinstance(role, Leader | Candidate)
         if not isinstance(role, Unattached | Prospective):
             return False
         election = replica.election
@@ -173,6 +180,25 @@ class Elections:
         directory_ids = (ZERO_UUID, request.source.directory_id)
         is_same = election.voted_id == request.source.id
         return is_same and election.voted_directory_id in directory_ids
+
+    def _follower_grants(self, now_ms: float, role: Follower) -> bool:
+        """Whether this replica has lost the leader too, or never had it; it lets the other run."""
+        if role.lost_deadline < NEVER and not role.has_yielded:
+            role.has_yielded = True
+            role.lost_deadline = max(role.lost_deadline, now_ms + _YIELD_MS)
+        return not role.has_fetched or role.has_resigned or role.lost_deadline < NEVER
+
+    def _maybe_yield(self, now_ms: float, role: Prospective, request: VoteRequest) -> None:
+        """Of two that want an election at once the one with more records goes first.
+
+        Of equals the one with the smaller id does. Both would get the other's word, become
+        candidates of the same epoch, and vote for themselves.
+        """
+        replica = self._replica
+        ours = (replica.log.last_epoch, replica.log.end_offset, -replica.me)
+        theirs = (request.last_epoch, request.end_offset, -request.source.id)
+        if role.yields_until is None and theirs > ours:
+            role.yields_until = now_ms + _YIELD_MS
 
     def on_vote_response(
         self, now_ms: float, request: VoteRequest, voter: int, response: VoteResponse

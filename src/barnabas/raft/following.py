@@ -205,6 +205,7 @@ class Following:
     def _note_success(self, now_ms: float, role: Follower) -> None:
         role.has_fetched = True
         role.lost_deadline = NEVER
+        role.has_yielded = False
         role.fetch_deadline = now_ms + self._replica.config.fetch_timeout_ms
 
     def on_synced(self, role: Follower, end_offset: int) -> None:

@@ -40,6 +40,9 @@ class Prospective(msgspec.Struct):
     rejected: set[int] = msgspec.field(default_factory=set)
     # The leader we lost touch with; NO_LEADER if there was none.
     lost_leader_id: int = NO_LEADER
+    # Until then another one goes first, who asks the same and is preferred; set once at most, so
+    # that nobody is held up for long by one that comes to nothing.
+    yields_until: float | None = None
 
 
 class Candidate(msgspec.Struct):
@@ -70,6 +73,8 @@ class Follower(msgspec.Struct):
     fetch_deadline: float
     # The same, when its connection broke and no new one came about; NEVER while all is well.
     lost_deadline: float = NEVER
+    # Whether it has let another one go first since then: once, so that nobody is held up for long.
+    has_yielded: bool = False
     # Whether the leader answered us in this epoch: if so, no pre-vote is granted to others.
     has_fetched: bool = False
     # The leader said that it steps down: whoever wants to follow it is welcome.

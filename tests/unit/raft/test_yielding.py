@@ -1,0 +1,85 @@
+"""Two voters that lose their leader at once do not split the votes: one lets the other go first."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.raft.core import RaftCore
+from barnabas.raft.messages import RequestFailed, VoteRequest, VoteResponse
+from barnabas.raft.replica_key import ReplicaKey
+from barnabas.raft.roles import Candidate, Follower, Prospective
+from unit.raft.test_core import core_of, following, granted, token_of, vote_of
+
+YIELD_MS = 200.0
+# The leader, 3, has been silent by then for longer than its time.
+LOST_MS = 10_000.0
+
+
+def prospective(node_id: int) -> tuple[RaftCore, int, int]:
+    """A voter that wants an election; the other one, and the number of the request to it."""
+    core = core_of(node_id)
+    core.start(0)
+    following(core)
+    other = 3 - node_id
+    effects = core.tick(LOST_MS)
+    assert isinstance(core.role, Prospective)
+    return core, other, token_of(effects, other)
+
+
+def pre_vote(source: int, end_offset: int = 0) -> VoteRequest:
+    return vote_of(source, 1, 0, end_offset, pre_vote=True)
+
+
+def word(token: int) -> VoteResponse:
+    return VoteResponse(granted=True, token=token, epoch=1)
+
+
+def test_of_equals_the_one_with_the_smaller_id_goes_first() -> None:
+    first, _, its_token = prospective(1)
+    second, _, token = prospective(2)
+    assert granted(first.step(LOST_MS, pre_vote(2)))
+    assert granted(second.step(LOST_MS, pre_vote(1)))
+    first.step(LOST_MS + 1, word(its_token))
+    second.step(LOST_MS + 1, word(token))
+    assert isinstance(first.role, Candidate)
+    assert isinstance(second.role, Prospective)
+    assert granted(second.step(LOST_MS + 2, vote_of(1, 2, 0, 0)))
+
+
+def test_the_one_with_more_records_goes_first_whatever_its_id() -> None:
+    core, other, token = prospective(1)
+    core.step(LOST_MS, pre_vote(other, end_offset=7))
+    core.step(LOST_MS + 1, word(token))
+    assert isinstance(core.role, Prospective)
+
+
+@pytest.mark.parametrize("again_ms", [50.0, 150.0, 199.0])
+def test_one_that_asks_again_and_again_and_hears_nothing_holds_nobody_up(again_ms: float) -> None:
+    core, other, token = prospective(2)
+    core.step(LOST_MS, pre_vote(other))
+    core.step(LOST_MS + 1, word(token))
+    core.step(LOST_MS + again_ms, pre_vote(other))
+    assert isinstance(core.role, Prospective)
+    core.tick(LOST_MS + YIELD_MS)
+    assert isinstance(core.role, Candidate)
+
+
+def test_a_candidate_promises_nobody_else_its_vote() -> None:
+    core, other, token = prospective(1)
+    core.step(LOST_MS + 1, word(token))
+    assert isinstance(core.role, Candidate)
+    request = VoteRequest(ReplicaKey(other), 2, 0, 0, pre_vote=True)
+    assert not granted(core.step(LOST_MS + 2, request))
+
+
+def test_a_follower_that_promises_its_vote_does_not_run_itself_for_a_while() -> None:
+    core = core_of()
+    core.start(0)
+    core.step(100, RequestFailed(following(core), is_unreachable=True))
+    assert granted(core.step(300, pre_vote(2)))
+    core.tick(300 + YIELD_MS - 1)
+    assert isinstance(core.role, Follower)
+    # A second promise gives no second respite.
+    core.step(300 + YIELD_MS - 1, pre_vote(2))
+    core.tick(300 + YIELD_MS)
+    assert isinstance(core.role, Prospective)
