@@ -45,6 +45,9 @@ RANGES: dict[str, tuple[int, int]] = {
     "retries": (0, _MAX),
     "compression_level": (-(2**17), 22),
     "max_poll_interval_ms": (1, _MAX),
+    "max_poll_records": (1, _MAX),
+    "auto_commit_interval_ms": (0, _MAX),
+    "consumer_timeout_ms": (-1, _MAX),
     "session_timeout_ms": (1, _MAX),
     "heartbeat_interval_ms": (1, _MAX),
     "transaction_timeout_ms": (1, _MAX),
@@ -63,9 +66,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
 # properties written for Java works.
 IGNORED = frozenset({
     "auto_include_jmx_reporter", "client_dns_lookup", "enable_metrics_push",
-    "auto_offset_reset", "enable_auto_commit", "auto_commit_interval_ms", "interceptor_classes",
+    "interceptor_classes",
     "key_deserializer", "key_serializer", "log_level",
-    "max_poll_records", "metric_reporters", "metrics_num_samples", "metrics_recording_level",
+    "metric_reporters", "metrics_num_samples", "metrics_recording_level",
     "metrics_sample_window_ms", "partitioner_class", "receive_buffer_bytes", "send_buffer_bytes",
     "socket_connection_setup_timeout_max_ms", "value_deserializer", "value_serializer",
 })  # fmt: skip
@@ -104,6 +107,15 @@ class ClientConfig:
     check_crcs: bool = True
     # Ours: fetched bytes that wait for the user; no fetch is sent while there are more.
     queued_max_bytes: int = 32 * 1024 * 1024
+    # Where reading begins without a committed offset: earliest, latest, none, by_duration:P1DT2H.
+    auto_offset_reset: str = "latest"
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    max_poll_records: int = 500
+    # Whether a pattern leaves out the cluster's own topics.
+    exclude_internal_topics: bool = True
+    # kafka-python's: iterating over a consumer ends when nothing came for so long; -1 for never.
+    consumer_timeout_ms: int = -1
     group_id: str | None = None
     # A static member's name (KIP-345).
     group_instance_id: str | None = None

@@ -165,8 +165,9 @@ class Fetcher:
         self._running = 0
         # Whether the present answer brought something.
         self._has_news = False
-        # High watermark and log start offset as last heard, for lag and progress.
+        # High watermark as last heard, for lag and progress.
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self._last_stable_offsets: dict[TopicPartition, int] = {}
         self._closed = False
         cluster.on_update(self.send_fetches)
 
@@ -289,6 +290,12 @@ class Fetcher:
     def requests_sent(self) -> int:
         """Fetches sent so far."""
         return self._nodes.sent
+
+    def end_offset(self, tp: TopicPartition) -> int | None:
+        """End of what can be read at this isolation level, as last heard; None before that."""
+        if self._config.isolation_level == "read_committed":
+            return self._last_stable_offsets.get(tp)
+        return self.high_watermarks.get(tp)
 
     def position_epoch(self, tp: TopicPartition) -> int:
         """Leader epoch of the record before the position, -1 if not known."""
@@ -416,6 +423,7 @@ class Fetcher:
             return
         state.attempts = 0
         self.high_watermarks[tp] = data.high_watermark
+        self._last_stable_offsets[tp] = data.last_stable_offset
         if data.preferred_read_replica >= 0:
             state.preferred = data.preferred_read_replica
             until_ms = self._clock.monotonic_ms() + self._config.metadata_max_age_ms

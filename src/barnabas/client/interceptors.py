@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from barnabas.client.errors import ClientError
     from barnabas.client.producer_batch import DeliveryCallback, RecordMetadata
 
-__all__ = ["Interceptors", "ProducerInterceptor", "ProducerRecord"]
+__all__ = ["Interceptors", "ProducerInterceptor", "ProducerRecord", "Shielded"]
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Interceptors:
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """The record as the last of them gives it."""
         for interceptor in self._chain:
-            with _Shielded(interceptor):
+            with Shielded(interceptor):
                 record = interceptor.on_send(record)
         return record
 
@@ -64,7 +64,7 @@ class Interceptors:
 
         def told(metadata: RecordMetadata | None, error: ClientError | None, /) -> None:
             for interceptor in self._chain:
-                with _Shielded(interceptor):
+                with Shielded(interceptor):
                     interceptor.on_acknowledgement(metadata, error)
             if on_delivery is not None:
                 on_delivery(metadata, error)
@@ -74,16 +74,16 @@ class Interceptors:
     def close(self) -> None:
         """Close them all."""
         for interceptor in self._chain:
-            with _Shielded(interceptor):
+            with Shielded(interceptor):
                 interceptor.close()
 
 
-class _Shielded:
+class Shielded:
     """Logs what an interceptor raises, and goes on."""
 
     __slots__ = ("_interceptor",)
 
-    def __init__(self, interceptor: ProducerInterceptor) -> None:
+    def __init__(self, interceptor: object) -> None:
         self._interceptor = interceptor
 
     def __enter__(self) -> None:

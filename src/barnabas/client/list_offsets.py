@@ -26,7 +26,7 @@ from barnabas.protocol.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from barnabas.client.cluster import Cluster
     from barnabas.client.retrying import OnDone
@@ -79,12 +79,15 @@ class OffsetLookup:
         isolation_level: int,
         timeout_ms: float,
         on_done: OnDone[dict[TopicPartition, ListedOffset]],
+        on_found: Callable[[TopicPartition, ListedOffset], None] | None = None,
     ) -> None:
         self._cluster = cluster
         self._remaining = dict(specs)
         self._isolation_level = isolation_level
         self._deadline_ms = cluster.runtime.clock.monotonic_ms() + timeout_ms
         self._on_done = on_done
+        # Told of each partition as soon as it is found, while others are still looked for.
+        self._on_found = on_found
         self._found: dict[TopicPartition, ListedOffset] = {}
         self._attempts = 0
         # Requests of this round that were not answered yet.
@@ -178,9 +181,12 @@ class OffsetLookup:
                     self._note(broker_error(partition.error_code, f"offsets of {tp}"))
                 elif tp in self._remaining:
                     del self._remaining[tp]
-                    self._found[tp] = ListedOffset(
+                    found = ListedOffset(
                         partition.offset, partition.timestamp, partition.leader_epoch
                     )
+                    self._found[tp] = found
+                    if self._on_found is not None:
+                        self._on_found(tp, found)
 
     def _note(self, error: ClientError | None) -> None:
         assert error is not None

@@ -1,16 +1,19 @@
 """A private loop that a blocking caller moves forward: the way under the client's blocking face.
 
-There is no thread. The caller asks for a condition, the loop runs until it holds or the time is
-over. The condition is looked at after each callback that came through the runtime's doors, so the
-loop is entered once per wait and not once per event.
+The caller asks for a condition, the loop runs until it holds or the time is over. The condition is
+looked at after each callback that came through the runtime's doors, so the loop is entered once per
+wait and not once per event. There is no thread, unless `keep_alive` asks for the one that steps the
+loop while no caller is inside; a caller then has to be between `enter` and `leave`.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from barnabas.runtime.keeper import LoopKeeper
 from barnabas.runtime.loop import close_loop, new_loop, system_runtime
 from barnabas.runtime.sockets import USUAL_OPTIONS
 
@@ -31,9 +34,26 @@ _WORKERS = 1
 class LoopStepper:
     """Owns a loop and a `runtime` on it; one thread at a time may use both."""
 
-    __slots__ = ("_base", "_loop", "_predicate", "_reached", "runtime")
+    __slots__ = (
+        "_base",
+        "_depth",
+        "_entry",
+        "_keeper",
+        "_loop",
+        "_predicate",
+        "_reached",
+        "_timed_out",
+        "_user",
+        "runtime",
+    )
 
     def __init__(self) -> None:
+        # Held by the thread that is between `enter` and `leave`, which may enter again.
+        self._entry = threading.Lock()
+        self._user: int | None = None
+        self._depth = 0
+        self._keeper: LoopKeeper | None = None
+        self._timed_out = False
         self._loop: asyncio.AbstractEventLoop = new_loop()
         self._base = system_runtime(self._loop, _WORKERS)
         self._predicate: Callable[[], bool] | None = None
@@ -45,27 +65,86 @@ class LoopStepper:
             sockets=_StepSockets(self._base.sockets, self.check),
         )
 
+    # Who uses it
+
+    def enter(self, *, wait_ms: float = 0.0) -> bool:
+        """Have the loop to oneself, as often as one likes, each time until `leave`.
+
+        Args:
+            wait_ms: how long to wait for another thread to leave.
+
+        Returns:
+            False if another thread is inside.
+        """
+        me = threading.get_ident()
+        if self._user == me:
+            self._depth += 1
+            return True
+        if not self._entry.acquire(timeout=wait_ms / _MS_PER_S):
+            return False
+        self._user = me
+        self._depth = 1
+        if self._keeper is not None:
+            self._keeper.step_aside()
+        return True
+
+    def leave(self) -> None:
+        """Undo one `enter`."""
+        assert self._user == threading.get_ident(), "leave without enter"
+        self._depth -= 1
+        if self._depth:
+            return
+        self._user = None
+        if self._keeper is not None:
+            self._keeper.take_over()
+        self._entry.release()
+
+    def keep_alive(self) -> None:
+        """Have timers and connections served while nobody is inside; called from inside."""
+        assert self._user == threading.get_ident(), "keep_alive from outside"
+        if self._keeper is None:
+            self._keeper = LoopKeeper(self._loop)
+            self._keeper.start()
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the calling thread is between `enter` and `leave`."""
+        return self._user == threading.get_ident()
+
+    def wake(self) -> None:
+        """Have the condition looked at soon; from any thread, and from signal handlers."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.check)
+
+    # Running
+
     def run_until(self, predicate: Callable[[], bool], timeout_ms: float | None = None) -> bool:
         """Run the loop until `predicate()` holds; False when the time was over before.
 
         A time-out of 0 lets what is already there happen; None waits without limit.
         """
         assert self._predicate is None, "run_until within run_until"
+        assert self._keeper is None or self._user == threading.get_ident(), "not inside"
         if predicate():
             return True
-        self._reached = False
+        self._reached = self._timed_out = False
         self._predicate = predicate
         deadline = None
         if timeout_ms is not None:
-            delay_s = timeout_ms / _MS_PER_S
-            deadline = self._loop.call_later(delay_s, self._loop.stop)
+            deadline = self._loop.call_later(timeout_ms / _MS_PER_S, self._on_timed_out)
         try:
-            self._loop.run_forever()
+            # Again, if what stopped it was meant for the keeper.
+            while not (self._reached or self._timed_out):
+                self._loop.run_forever()
         finally:
             self._predicate = None
             if deadline is not None:
                 deadline.cancel()
         return self._reached or predicate()
+
+    def _on_timed_out(self) -> None:
+        self._timed_out = True
+        self._loop.stop()
 
     def check(self) -> None:
         """Look at the condition now; stops the loop when it holds."""
@@ -75,6 +154,8 @@ class LoopStepper:
 
     def close(self) -> None:
         """Close the loop; connections that are still open are cut."""
+        if self._keeper is not None:
+            self._keeper.end()
         if not self._loop.is_closed():
             close_loop(self._loop, self._base)
 

@@ -8,16 +8,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from barnabas.record.reader import read_headers
-from barnabas.spark.decode import DecodedRecords, decode_record_set, upgraded
+from barnabas.record.arrow_arrays import header_rows, keys_and_values
+from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
     from pyspark.sql.types import StructType
-
-    from barnabas.spark.decode import Int64s
 
 # Spark's cost per batch is paid off from here on (measured: 10 k batches halve the throughput).
 ROWS_MIN = 50_000
@@ -70,7 +67,7 @@ class RowBatches:
 
     def _arrays(self, records: DecodedRecords) -> list[pa.Array]:
         count = len(records.offsets)
-        keys, values = _gather(records)
+        keys, values = keys_and_values(records)
         arrays = [
             keys,
             values,
@@ -81,50 +78,5 @@ class RowBatches:
             pa.array(records.timestamp_types.astype(np.int32)),
         ]
         if self._with_headers:
-            arrays.append(_headers(records, self._schema.field(7).type))
+            arrays.append(header_rows(records, self._schema.field(7).type))
         return arrays
-
-
-def _gather(records: DecodedRecords) -> tuple[pa.Array, pa.Array]:
-    """Keys and values.
-
-    The buffer is taken as one binary array whose elements are, in turn, key, gap, value, gap: its
-    offsets grow, as Arrow demands, and `take` copies only the elements asked for.
-    """
-    count = len(records.offsets)
-    bounds = np.empty((count, 4), np.int32)
-    bounds[:, 0] = records.key_starts
-    bounds[:, 1] = records.key_starts + np.maximum(records.key_sizes, 0)
-    bounds[:, 2] = records.value_starts
-    bounds[:, 3] = records.header_starts
-    elements = pa.Array.from_buffers(
-        pa.binary(), 4 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(records.buffer)]
-    )
-    indices = np.arange(0, 4 * count, 4, dtype=np.int32)
-    return (
-        _taken(elements, indices, records.key_sizes),
-        _taken(elements, indices + 2, records.value_sizes),
-    )
-
-
-def _taken(elements: pa.Array, indices: NDArray[np.int32], sizes: Int64s) -> pa.Array:
-    nulls = sizes < 0
-    if nulls.all():
-        return pa.nulls(len(indices), pa.binary())
-    return elements.take(pa.array(indices, mask=nulls if nulls.any() else None))
-
-
-def _headers(records: DecodedRecords, kind: pa.DataType) -> pa.Array:
-    """Headers per record, null for none as in Spark's connector."""
-    raw = np.frombuffer(records.buffer, np.uint8)
-    # A count of 0 is the byte 0; a record without a byte for it is found corrupt below.
-    starts, ends = records.header_starts, records.ends
-    has_some = raw[np.minimum(starts, len(raw) - 1)] != 0
-    if not has_some.any() and (ends - starts == 1).all():
-        return pa.nulls(len(starts), kind)
-    buffer = records.buffer
-    rows: Iterable[list[dict[str, object]] | None] = (
-        [{"key": key, "value": value} for key, value in read_headers(buffer, start, end)] or None
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    )
-    return pa.array(rows, kind, size=len(starts))

@@ -9,9 +9,9 @@ from barnabas.client.record_decoding import read_records
 from barnabas.client.record_scan import scan_records
 from barnabas.coordinator.loader import Loader
 from barnabas.record.compression import GZIP, NONE, ZSTD
+from barnabas.record.decoded_columns import decode_record_set
 from barnabas.record.down_conversion import down_convert
 from barnabas.record.legacy import messages
-from barnabas.spark.decode import decode_record_set
 from unit.storage.cleaner_fixtures import CleanerBench, all_batches
 from unit.storage.storage_fixtures import content, read
 

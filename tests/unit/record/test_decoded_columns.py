@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.control import ControlType, encode_control_key
+from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
 from barnabas.record.down_conversion import down_convert
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import read_batches
-from barnabas.spark.decode import DecodedRecords, decode_record_set, upgraded
 
 Row = tuple[int, int, int, bytes | None, bytes | None]
 

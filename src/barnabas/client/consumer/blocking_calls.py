@@ -1,0 +1,226 @@
+"""How calls of the blocking consumer begin, wait and end: one thread inside, wake-ups, close."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from barnabas.client.consumer.errors import ConcurrentUseError
+from barnabas.client.errors import ClientClosedError, ClientError, ClientTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from barnabas.client.consumer.commits import Offsets
+    from barnabas.client.consumer.consumer_core import ConsumerCore
+    from barnabas.client.consumer.consumer_iterator import ConsumerIterator
+    from barnabas.client.consumer.lookups import Start
+    from barnabas.client.retrying import OnDone
+    from barnabas.client.session import Session
+
+__all__ = ["BlockingCalls"]
+
+T = TypeVar("T")
+_MS_PER_S = 1000.0
+# Beyond the time-out that a call keeps itself: time for its own error to arrive.
+_GRACE_MS = 5_000.0
+# A wait is at least so long while the user's time is not over: whatever is due, nothing spins.
+_SHORTEST_MS = 1.0
+
+
+class BlockingCalls:
+    """A context manager around every call; calls of callbacks nest."""
+
+    __slots__ = ("_clock", "_core", "_is_closing", "_iterator", "_late_close_ms", "_session")
+
+    def __init__(self, session: Session, core: ConsumerCore, iterator: ConsumerIterator) -> None:
+        self._session = session
+        self._core = core
+        self._iterator = iterator
+        self._clock = session.runtime.clock
+        # `close` was called; a call that waits ends.
+        self._is_closing = False
+        # Close when the outermost call ends: `close` came from within it.
+        self._late_close_ms: float | None = None
+
+    def __enter__(self) -> Self:
+        self._session.check_usable()
+        if not self._session.stepper.enter():
+            raise ConcurrentUseError(
+                "another thread is in a call of this consumer: one thread at a time may use it, "
+                "only wakeup() and close() may come from elsewhere"
+            )
+        self._iterator.settle()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        stepper = self._session.stepper
+        stepper.leave()
+        if self._late_close_ms is not None and not stepper.is_inside:
+            self.close(self._late_close_ms)
+
+    # Waiting
+
+    def wait(self, deadline_ms: float) -> bool:
+        """Wait until something happened; whether there is time left."""
+        core, clock = self._core, self._clock
+        left_ms = deadline_ms - clock.monotonic_ms()
+        limit_ms = 0.0
+        if left_ms > 0:
+            due_ms = core.next_deadline_ms() - clock.monotonic_ms()
+            limit_ms = min(left_ms, max(due_ms, _SHORTEST_MS))
+        self._session.stepper.run_until(self._is_disturbed, limit_ms)
+        return clock.monotonic_ms() < deadline_ms
+
+    def _is_disturbed(self) -> bool:
+        return self._core.is_awake or self._core.is_wakeup_wanted or self._is_closing
+
+    def check_open(self) -> None:
+        """Raise if `close` was called meanwhile."""
+        if self._is_closing:
+            raise ClientClosedError("the consumer was closed during the call")
+
+    def until(self, predicate: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """Find positions until `predicate` holds.
+
+        Raises:
+            ClientTimeoutError: it does not within `timeout` seconds.
+        """
+        limit_ms = self._limit_ms(timeout)
+        deadline_ms = self._clock.monotonic_ms() + limit_ms
+        has_time = True
+        while not predicate():
+            if not has_time:
+                raise ClientTimeoutError(f"{what} was not to be had within {limit_ms:.0f} ms")
+            self._core.is_awake = False
+            self._core.check_wakeup()
+            self.check_open()
+            self._core.positions.update()
+            has_time = predicate() or self.wait(deadline_ms)
+
+    def result(self, start: Start[T], what: str) -> T:
+        """Start a call and wait for its end, or a wake-up.
+
+        Raises:
+            ClientError: what it ended with.
+            WakeupError: `wakeup` was called.
+        """
+        outcomes: list[tuple[T | None, ClientError | None]] = []
+        start(lambda result, error: outcomes.append((result, error)))
+        limit_ms = self._config_ms + _GRACE_MS
+
+        def is_over() -> bool:
+            return bool(outcomes) or self._core.is_wakeup_wanted or self._is_closing
+
+        self._session.stepper.run_until(is_over, limit_ms)
+        if not outcomes:
+            self._core.check_wakeup()
+            self.check_open()
+            raise ClientTimeoutError(f"{what} did not end within default.api.timeout.ms")
+        result, error = outcomes[0]
+        if error is not None:
+            raise error
+        assert result is not None
+        return result
+
+    @property
+    def _config_ms(self) -> float:
+        return self._session.config.default_api_timeout_ms
+
+    def _limit_ms(self, timeout: float | None) -> float:
+        return self._config_ms if timeout is None else timeout * _MS_PER_S
+
+    def commit(self, offsets: Offsets | None, timeout: float | None) -> None:
+        """Commit and wait; callbacks of commits before it have run when it returns.
+
+        Raises:
+            ClientError: as `Commits.commit`.
+        """
+        core = self._core
+        _ = core.group_id
+        wanted = core.commits.consumed() if offsets is None else offsets
+        limit_ms = self._limit_ms(timeout)
+
+        def start(on_done: OnDone[bool]) -> None:
+            core.commits.commit(wanted, limit_ms, on_done)
+
+        try:
+            self.result(start, "commit")
+        finally:
+            core.commits.run_callbacks()
+
+    # The end
+
+    def leave(self) -> None:
+        """Give everything up.
+
+        Raises:
+            BaseException: what a callback of the user raised.
+        """
+        ended: list[bool] = []
+        self._core.unsubscribe("the consumer unsubscribed", lambda: ended.append(True))
+        deadline_ms = self._clock.monotonic_ms() + self._config_ms
+        self._run_steps(lambda: bool(ended), deadline_ms)
+        self._raise_callback_error()
+
+    def _run_steps(self, predicate: Callable[[], bool], deadline_ms: float) -> None:
+        """Let the group's steps go on until `predicate` holds or the time is over."""
+        core = self._core
+        while not predicate():
+            core.is_awake = False
+            core.host.go_on()
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if predicate() or left_ms <= 0:
+                return
+            self._session.stepper.run_until(lambda: core.is_awake or predicate(), left_ms)
+
+    def _raise_callback_error(self) -> None:
+        host = self._core.host
+        error, host.callback_error = host.callback_error, None
+        if error is not None:
+            raise error
+
+    def close(self, timeout_ms: float) -> None:
+        """End everything, from any thread.
+
+        Raises:
+            ConcurrentUseError: another thread did not leave its call within the time-out.
+            BaseException: what a callback of the user raised.
+        """
+        session = self._session
+        if session.lifetime.is_closed or session.lifetime.is_forked:
+            session.close()
+            return
+        self._is_closing = True
+        if session.stepper.is_inside:
+            self._late_close_ms = timeout_ms
+            session.stepper.wake()
+            return
+        session.stepper.wake()
+        if not session.stepper.enter(wait_ms=timeout_ms):
+            raise ConcurrentUseError("close: another thread does not leave its call")
+        try:
+            if not session.lifetime.is_closed:
+                self._close(timeout_ms)
+        finally:
+            session.stepper.leave()
+
+    def _close(self, timeout_ms: float) -> None:
+        core = self._core
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        ended: list[bool] = []
+        try:
+            self._iterator.settle()
+            self._run_steps(lambda: core.commits.is_idle, deadline_ms)
+            core.begin_close(timeout_ms, lambda: ended.append(True))
+            self._run_steps(lambda: bool(ended), deadline_ms)
+            core.commits.run_callbacks()
+        finally:
+            core.stop()
+            self._session.close()
+        self._raise_callback_error()

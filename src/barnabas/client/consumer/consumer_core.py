@@ -1,0 +1,411 @@
+"""The consumer without a thread, an await or a wait: what both faces stand on (F1 to F6).
+
+A face calls `round` and `take` until there are records or its time is over, and waits in between
+until `is_awake`: what happened meanwhile came by callbacks on the loop. All of the user's code runs
+inside of `round`, `take` and what the face calls besides.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.client.consumer.commits import CommitParts, Commits
+from barnabas.client.consumer.consumer_metrics import ConsumerMetrics
+from barnabas.client.consumer.consumer_records import ConsumerRecords
+from barnabas.client.consumer.errors import InvalidGroupIdError, SubscriptionError, WakeupError
+from barnabas.client.consumer.group_host import GroupHost, HostParts
+from barnabas.client.consumer.group_members import make_membership
+from barnabas.client.consumer.offset_reset import OffsetReset
+from barnabas.client.consumer.partition_records import PartitionRecords
+from barnabas.client.consumer.positions import PositionParts, Positions
+from barnabas.client.consumer.record_buffer import RecordBuffer, Taken
+from barnabas.client.consumer.subscribed_topics import SubscribedTopics
+from barnabas.client.consumer.subscription import Subscription, SubscriptionKind
+from barnabas.client.fetcher import Fetcher, ReaderOptions
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.consumer.commits import CommitCallback
+    from barnabas.client.consumer.consumer_parts import ConsumerParts
+    from barnabas.client.consumer.deserializing import RecordDeserializationError
+    from barnabas.client.consumer.rebalance_listener import RebalanceListener
+    from barnabas.client.consumer.subscription import Topics
+    from barnabas.client.coordinators import Coordinators
+    from barnabas.client.errors import ClientError
+    from barnabas.client.group.membership import Membership, OnHostDone
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["ConsumerCore"]
+
+
+class ConsumerCore:
+    """Subscription, positions, fetching, commits and membership of one consumer.
+
+    Args:
+        cluster: its connections; nobody else uses them.
+        coordinators: over the same.
+        parts: the user's deserializers and interceptors.
+        run_callback: runs the user's code for the face, see `HostParts`.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        coordinators: Coordinators,
+        parts: ConsumerParts,
+        run_callback: Callable[[Callable[[], object], OnHostDone], None],
+    ) -> None:
+        config = cluster.config
+        self.config = config
+        self._cluster = cluster
+        self._coordinators = coordinators
+        self._user = parts
+        self._clock = cluster.runtime.clock
+        self.metrics = ConsumerMetrics(self._clock)
+        # Whether something happened that the next round should see; a face waits for it.
+        self.is_awake = False
+        # Called, on the loop, when `is_awake` becomes true.
+        self.on_wake: Callable[[], None] = _nothing
+        # Set by `wakeup`, from any thread; the next round raises.
+        self.is_wakeup_wanted = False
+        # `requests_sent` of the fetcher when `has_sent_fetches` was last asked.
+        self._fetches_seen = 0
+        self.subscription = Subscription(exclude_internal=config.exclude_internal_topics)
+        self.membership: Membership | None = None
+        options = ReaderOptions(
+            config.client_rack or "", True, self._on_leader_changed, self.metrics.on_fetch
+        )
+        self.fetcher = Fetcher(cluster, self.wake, options)
+        self.buffer = RecordBuffer(self.fetcher)
+        self.offsets = GroupOffsets(cluster, coordinators)
+        self.commits = self._make_commits()
+        self.positions = Positions(
+            cluster,
+            PositionParts(
+                self.subscription,
+                self.fetcher,
+                self.buffer,
+                self._read_committed if config.group_id else None,
+                self.wake,
+            ),
+            OffsetReset.parse(config.auto_offset_reset),
+        )
+        self.topics = SubscribedTopics(cluster, self.subscription, self._on_topics_changed)
+        self.host = GroupHost(
+            cluster,
+            HostParts(
+                self.subscription,
+                self.buffer,
+                self.commits,
+                run_callback,
+                self.wake,
+                self.topics.track,
+            ),
+        )
+
+    def _make_commits(self) -> Commits:
+        config = self.config
+        auto = config.enable_auto_commit and config.group_id
+        parts = CommitParts(
+            self.subscription,
+            lambda: self.generation,
+            self._on_commit_error,
+            self._on_committed,
+            self.wake,
+        )
+        interval_ms = float(config.auto_commit_interval_ms) if auto else None
+        return Commits(self._cluster, self.offsets, parts, interval_ms)
+
+    # What happens
+
+    def wake(self) -> None:
+        """End the wait of a face."""
+        self.is_awake = True
+        self.on_wake()
+
+    def _on_leader_changed(self, tp: TopicPartition) -> None:
+        self.positions.on_leader_changed(tp)
+
+    def _on_topics_changed(self) -> None:
+        if self.membership is not None:
+            self.membership.on_subscription_changed()
+        self.wake()
+
+    def _on_commit_error(self, error: ClientError, spoken_by: GroupGeneration) -> None:
+        if self.membership is not None:
+            self.membership.on_commit_error(error, spoken_by)
+
+    def _on_committed(
+        self, offsets: dict[TopicPartition, CommittedOffset], latency_ms: float
+    ) -> None:
+        self.metrics.on_commit(latency_ms)
+        self._user.interceptors.on_commit(offsets)
+
+    # The group
+
+    @property
+    def generation(self) -> GroupGeneration:
+        """Who of the group speaks."""
+        if self.membership is not None:
+            return self.membership.generation
+        return GroupGeneration(self.group_id, instance_id=self.config.group_instance_id)
+
+    @property
+    def group_id(self) -> str:
+        """The group.
+
+        Raises:
+            InvalidGroupIdError: there is none.
+        """
+        group_id = self.config.group_id
+        if group_id is None or not group_id.strip():
+            raise InvalidGroupIdError(
+                "group.id is missing or blank: subscribing, and committing offsets, need a group; "
+                "without one use assign()"
+            )
+        return group_id
+
+    def _read_committed(
+        self,
+        partitions: list[TopicPartition],
+        on_done: Callable[[dict[TopicPartition, CommittedOffset] | None, ClientError | None], None],
+    ) -> None:
+        timeout_ms = self.config.default_api_timeout_ms
+        self.offsets.committed(self.generation, partitions, timeout_ms, on_done)
+
+    # What to read
+
+    def subscribe(self, topics: Topics, listener: RebalanceListener | None) -> None:
+        """Have the group assign partitions of these topics.
+
+        Raises:
+            InvalidGroupIdError: no group.
+            SubscriptionError: None, blank, or partitions are assigned by hand.
+            ClientConfigError: no assignor, or assignors that do not go together.
+        """
+        _ = self.group_id
+        kind = self.subscription.kind
+        if kind is SubscriptionKind.MANUAL or self.membership is None:
+            membership = make_membership(self._cluster, self._coordinators, self.config, self.host)
+            self.subscription.subscribe(topics, listener)
+            self.membership = membership
+        else:
+            self.subscription.subscribe(topics, listener)
+        self._drop_unwanted()
+        self.topics.refresh()
+        self.membership.on_subscription_changed()
+
+    def _drop_unwanted(self) -> None:
+        """Throw away what was fetched of topics that are not wanted any more."""
+        if self.subscription.kind is SubscriptionKind.TOPICS:
+            for tp in self.subscription.assignment:
+                if tp.topic not in self.subscription.topics:
+                    self.buffer.drop(tp)
+                    self.subscription.assignment[tp].is_revoking = True
+
+    def assign(self, partitions: Iterable[tuple[str, int]] | None) -> None:
+        """Read exactly these partitions.
+
+        Raises:
+            SubscriptionError: None, a blank topic, or topics are subscribed to.
+        """
+        for tp in self.subscription.assign_by_hand(partitions):
+            self.buffer.drop(tp)
+        self.topics.track()
+        self.topics.refresh()
+
+    def unsubscribe(self, reason: str, on_done: Callable[[], None]) -> None:
+        """Give everything up; a member leaves its group first. `on_done` may be called at once."""
+
+        def on_left() -> None:
+            for tp in self.subscription.unsubscribe():
+                self.buffer.drop(tp)
+            self.topics.track()
+            on_done()
+            self.wake()
+
+        membership, self.membership = self.membership, None
+        if membership is None:
+            on_left()
+        else:
+            membership.leave(reason, on_left)
+
+    # Poll
+
+    def begin_poll(self) -> None:
+        """Count a poll.
+
+        Raises:
+            SubscriptionError: nothing is subscribed to or assigned.
+        """
+        if self.subscription.kind is SubscriptionKind.NONE:
+            raise SubscriptionError(
+                "nothing to poll: subscribe() to topics or assign() partitions first"
+            )
+        self.metrics.on_poll_begin()
+
+    def round(self) -> None:
+        """Take everything one step further, without waiting.
+
+        Raises:
+            WakeupError: `wakeup` was called.
+            ClientError: what the user has to know.
+            BaseException: what a callback of the user raised.
+        """
+        self.is_awake = False
+        self.check_wakeup()
+        self.topics.maybe_refresh()
+        self.commits.run_callbacks()
+        self.host.go_on()
+        if self.membership is not None:
+            self.membership.poll()
+        self.positions.update()
+        self.commits.maybe_auto_commit()
+
+    def check_wakeup(self) -> None:
+        """Raise if `wakeup` was called since the last time."""
+        if self.is_wakeup_wanted:
+            self.is_wakeup_wanted = False
+            raise WakeupError("wakeup() was called")
+
+    def next_deadline_ms(self) -> float:
+        """When, on the monotonic clock, a waiting poll has to go another round."""
+        due = [self.topics.next_refresh_ms(), self.commits.next_auto_ms()]
+        if self.membership is not None:
+            due.append(self.membership.next_deadline_ms())
+        return min((moment for moment in due if moment is not None), default=float("inf"))
+
+    def take(self, limit: int) -> ConsumerRecords | None:
+        """Up to `limit` records; None if there are none and no position moved.
+
+        Once positions have moved nothing is raised. Fetches that this makes room for are sent.
+
+        Raises:
+            ClientError: a partition cannot be read on, or its next record not be deserialized.
+        """
+        taken = self.buffer.take(limit, self.subscription.assignment)
+        if taken.failure is not None:
+            tp, error = taken.failure
+            told = self.positions.on_failure(tp, error)
+            if told is not None:
+                raise told
+            self.is_awake = True
+            return None
+        if not taken.has_moved:
+            return None
+        records = self._records(taken)
+        self.fetcher.send_fetches()
+        return self._user.interceptors.on_consume(records)
+
+    def _records(self, taken: Taken) -> ConsumerRecords:
+        parts = {tp: PartitionRecords(tp, pieces) for tp, pieces in taken.pieces.items()}
+        if self._user.deserializing.is_needed:
+            parts = self._deserialized(parts)
+        assignment = self.subscription.assignment
+        next_offsets = {
+            tp: CommittedOffset(assignment[tp].offset, assignment[tp].epoch) for tp in parts
+        }
+        size = sum(
+            piece.batch.span.end - piece.batch.span.start
+            for part in parts.values()
+            for piece in part.pieces
+        )
+        records = ConsumerRecords(parts, next_offsets)
+        self.metrics.on_records(len(records), size)
+        return records
+
+    def _deserialized(
+        self, parts: dict[TopicPartition, PartitionRecords]
+    ) -> dict[TopicPartition, PartitionRecords]:
+        done: dict[TopicPartition, PartitionRecords] = {}
+        undone: dict[TopicPartition, int] = {}
+        first_error: RecordDeserializationError | None = None
+        for tp, part in parts.items():
+            made, error = self._user.deserializing.apply(part)
+            if made:
+                done[tp] = made
+            if error is not None:
+                undone[tp] = len(part) - len(made)
+                if not made and first_error is None:
+                    first_error = error
+        if first_error is not None:
+            self.give_back({tp: len(part) for tp, part in parts.items()})
+            raise first_error
+        if undone:
+            self.give_back(undone)
+        return done
+
+    def give_back(self, counts: Mapping[TopicPartition, int]) -> None:
+        """Undo the handing out of the last records of the last `take`, so many by partition."""
+        self.buffer.give_back(counts, self.subscription.assignment)
+
+    def has_sent_fetches(self) -> bool:
+        """Whether fetches were sent since the last time."""
+        before, self._fetches_seen = self._fetches_seen, self.fetcher.requests_sent
+        return before != self._fetches_seen
+
+    def commit_async(
+        self, offsets: dict[TopicPartition, CommittedOffset] | None, callback: CommitCallback | None
+    ) -> None:
+        """Commit in the background; None for where all positions are."""
+        _ = self.group_id
+        wanted = self.commits.consumed() if offsets is None else offsets
+        self.commits.commit_later(wanted, callback)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give nothing of these out."""
+        for position, tp in [(self.subscription.position(tp), tp) for tp in partitions]:
+            position.is_paused = True
+            self.buffer.pause(tp)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`."""
+        for position, tp in [(self.subscription.position(tp), tp) for tp in partitions]:
+            position.is_paused = False
+            self.buffer.resume(tp)
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {tp for tp, at in self.subscription.assignment.items() if at.is_paused}
+
+    # Positions and lag
+
+    def lag(self, tp: TopicPartition) -> int | None:
+        """Records behind the position, as of the last fetch; None while that is not known."""
+        position = self.subscription.position(tp)
+        end = self.fetcher.end_offset(tp)
+        return None if end is None or not position.has_position else max(0, end - position.offset)
+
+    def lags(self) -> dict[TopicPartition, int]:
+        """The lags that are known."""
+        found = {tp: self.lag(tp) for tp in self.subscription.assignment}
+        return {tp: lag for tp, lag in found.items() if lag is not None}
+
+    # The end
+
+    def begin_close(self, timeout_ms: float, on_done: Callable[[], None]) -> None:
+        """Commit if that is done automatically, leave the group; then `on_done`, maybe at once."""
+        leave = partial(self.unsubscribe, "the consumer is being closed", on_done)
+        if self.subscription.assignment and self.commits.is_auto:
+            # What follows runs the user's callbacks: in a round, not on the loop.
+            self.commits.commit_before(timeout_ms, lambda: self.host.go_on_with(leave))
+        else:
+            leave()
+
+    def stop(self) -> None:
+        """Drop whatever is still under way."""
+        if self.membership is not None:
+            self.membership.stop()
+            self.membership = None
+        self.topics.stop()
+        self.fetcher.close()
+        self._user.interceptors.close()
+
+
+def _nothing() -> None:
+    pass

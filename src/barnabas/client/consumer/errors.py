@@ -1,0 +1,83 @@
+"""What the consumer raises beside the errors of all clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import BrokerError, ClientError
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = [
+    "CommitFailedError",
+    "ConcurrentUseError",
+    "InvalidGroupIdError",
+    "LogTruncationError",
+    "NoOffsetError",
+    "SubscriptionError",
+    "WakeupError",
+]
+
+
+class SubscriptionError(ClientError, ValueError):
+    """Topics, a pattern and partitions were mixed, blank or missing, or a partition is not ours."""
+
+
+class InvalidGroupIdError(ClientError, ValueError):
+    """`group.id` is missing or blank where a group is needed."""
+
+    error_code = ErrorCode.INVALID_GROUP_ID
+
+
+class ConcurrentUseError(ClientError, RuntimeError):
+    """Two threads, or two tasks, were in calls of one consumer at a time."""
+
+
+class WakeupError(ClientError):
+    """`wakeup` was called: the call that it ended did nothing."""
+
+
+class NoOffsetError(ClientError):
+    """Partitions have neither a position nor a committed offset, with auto.offset.reset=none."""
+
+    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions = tuple(partitions)
+        names = ", ".join(map(str, self.partitions))
+        super().__init__(
+            f"no offset to begin at for {names}: none is committed, and auto.offset.reset=none "
+            f"chooses none. Seek, commit one, or set auto.offset.reset=earliest or latest"
+        )
+
+
+class LogTruncationError(BrokerError):
+    """Records that were read are not in the partition's log any more (KIP-320)."""
+
+    def __init__(self, partition: TopicPartition, position: int, divergent_offset: int) -> None:
+        self.partition = partition
+        self.position = position
+        # Where the log goes on differently; -1 if the broker could not tell.
+        self.divergent_offset = divergent_offset
+        where = f"from offset {divergent_offset} on " if divergent_offset >= 0 else ""
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            str(partition),
+            f"offset {position} was read and a new leader's log is another one {where}(unclean "
+            f"election, or acks less than all): seek to go on",
+        )
+
+
+class CommitFailedError(BrokerError):
+    """The commit came from a member that the group went on without; its offsets are not kept."""
+
+    def __init__(self, error_code: ErrorCode, subject: str) -> None:
+        super().__init__(
+            error_code,
+            subject,
+            "the group has given the partitions to others meanwhile: the time between two polls "
+            "was longer than max.poll.interval.ms, or the process stood still. Poll more often, "
+            "with a smaller max.poll.records or a longer max.poll.interval.ms",
+        )

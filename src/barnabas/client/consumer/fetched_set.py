@@ -1,0 +1,179 @@
+"""Fetched bytes of a partition as they are handed out: cut by batch headers, decoded when touched.
+
+How many records a batch holds its header tells, so a poll of some records decodes nothing. A batch
+that is handed out in parts is decoded once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.record_decoding import span_records, visible_batches
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.client.fetcher import RecordSet
+    from barnabas.client.record_scan import BatchSpan
+    from barnabas.record.compiled import CompiledRecord
+
+__all__ = ["FetchedBatch", "FetchedSet", "Piece"]
+
+
+class FetchedBatch:
+    """One batch of a record set, without what lies before or behind the bounds of that."""
+
+    __slots__ = ("_end", "_first", "_is_whole", "_records", "data", "span")
+
+    def __init__(self, data: bytes, span: BatchSpan, first: int, end: int) -> None:
+        # The whole record set; the batch lies at `span.start`.
+        self.data = data
+        self.span = span
+        # Records with first <= offset < end are meant.
+        self._first = first
+        self._end = end
+        inside = span.base_offset >= first and span.next_offset <= end
+        # Whether all of its records are meant, and their number is known.
+        self._is_whole = inside and span.record_count >= 0
+        self._records: Sequence[CompiledRecord] | None = None
+
+    @property
+    def first_offset(self) -> int:
+        """No record before this one is meant."""
+        return max(self._first, self.span.base_offset)
+
+    @property
+    def count(self) -> int:
+        """Number of records; decodes only where the header does not tell."""
+        return self.span.record_count if self._is_whole else len(self.records)
+
+    @property
+    def records(self) -> Sequence[CompiledRecord]:
+        """The records, decoded at the first look.
+
+        Raises:
+            CorruptBatchError: malformed bytes.
+        """
+        if self._records is None:
+            found = span_records(self.data, self.span)
+            if not self._is_whole:
+                found = [r for r in found if self._first <= r.offset < self._end]
+            self._records = found
+        return self._records
+
+    def offset_after(self, index: int) -> int:
+        """Where reading goes on once the first `index` records, at least one, were read."""
+        span = self.span
+        if self._is_whole:
+            if index == span.record_count:
+                return span.next_offset
+            if span.next_offset - span.base_offset == span.record_count:
+                return span.base_offset + index
+        return self.records[index - 1].offset + 1
+
+
+class Piece(NamedTuple):
+    """Consecutive records of a batch, by index."""
+
+    batch: FetchedBatch
+    start: int
+    stop: int
+
+    @property
+    def records(self) -> Sequence[CompiledRecord]:
+        """The records, decoded."""
+        found = self.batch.records
+        return found if self.stop - self.start == len(found) else found[self.start : self.stop]
+
+
+class FetchedSet:
+    """A record set on its way to the user.
+
+    Attributes:
+        position: offset behind what was taken; the record set's end once all was.
+        leader_epoch: of the record before it, -1 if not known.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_epoch_before",
+        "_index",
+        "_taken",
+        "leader_epoch",
+        "position",
+        "record_set",
+        "tp",
+    )
+
+    def __init__(self, record_set: RecordSet) -> None:
+        self.record_set = record_set
+        self.tp = TopicPartition(record_set.topic, record_set.partition)
+        first, end = record_set.first_offset, record_set.end_offset
+        self._batches = [
+            FetchedBatch(record_set.data, span, first, end) for span in visible_batches(record_set)
+        ]
+        # The batch that is next, and how many of its records were taken.
+        self._index = 0
+        self._taken = 0
+        self.position = first
+        self._epoch_before = self.leader_epoch = -1
+
+    def begin(self, leader_epoch: int) -> None:
+        """Note the leader epoch of the record before the first, if nothing was taken yet."""
+        if not self._index and not self._taken:
+            self._epoch_before = self.leader_epoch = leader_epoch
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether nothing is left."""
+        return self.position == self.record_set.end_offset
+
+    def take(self, limit: int) -> list[Piece]:
+        """Up to `limit` records; moves the position, also over what no consumer sees."""
+        pieces: list[Piece] = []
+        batches = self._batches
+        while limit > 0 and self._index < len(batches):
+            batch = batches[self._index]
+            start, count = self._taken, batch.count
+            stop = min(count, start + limit)
+            if stop > start:
+                pieces.append(Piece(batch, start, stop))
+                limit -= stop - start
+                self.leader_epoch = batch.span.leader_epoch
+            if stop == count:
+                self._index += 1
+                self._taken = 0
+                self.position = max(self.position, batch.span.next_offset)
+            else:
+                self._taken = stop
+                self.position = batch.offset_after(stop)
+        if self._index == len(batches):
+            # Markers, aborted records and compacted gaps at the end are passed over as well.
+            self.position = self.record_set.end_offset
+            if self.record_set.batches:
+                self.leader_epoch = self.record_set.batches[-1].leader_epoch
+        return pieces
+
+    def give_back(self, count: int) -> None:
+        """Undo the taking of the last `count` records."""
+        while count > 0:
+            if self._taken == 0:
+                self._index -= 1
+                self._taken = self._batches[self._index].count
+            back = min(count, self._taken)
+            self._taken -= back
+            count -= back
+        self._note_position()
+
+    def _note_position(self) -> None:
+        index = self._index
+        if self._taken:
+            batch = self._batches[index]
+            self.position = batch.offset_after(self._taken)
+            self.leader_epoch = batch.span.leader_epoch
+            return
+        self.position, self.leader_epoch = self.record_set.first_offset, self._epoch_before
+        if index:
+            before = self._batches[index - 1].span
+            self.position, self.leader_epoch = before.next_offset, before.leader_epoch

@@ -1,0 +1,30 @@
+"""The membership that a configuration asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.coordinators import Coordinators
+    from barnabas.client.group.membership import Membership, MembershipHost
+
+__all__ = ["make_membership"]
+
+
+def make_membership(
+    cluster: Cluster, coordinators: Coordinators, config: ClientConfig, host: MembershipHost
+) -> Membership:
+    """A member of `group.id`, by `group.protocol`.
+
+    Raises:
+        ClientConfigError: assignors that do not go together.
+    """
+    if config.group_protocol == "consumer":
+        from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership
+
+        return ConsumerProtocolMembership(cluster, coordinators, config, host)
+    from barnabas.client.group.classic_membership import ClassicMembership
+
+    return ClassicMembership(cluster, coordinators, config, host)

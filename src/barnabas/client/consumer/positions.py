@@ -1,0 +1,305 @@
+"""Finding and keeping positions: committed offsets, resets, validation after a change of leaders.
+
+`update` takes every assigned partition one step further and starts what calls that needs; answers
+move the partition on if it still waits for them. Partitions that are FETCHING are handed to the
+fetcher, others are not fetched from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
+from barnabas.client.consumer.offset_reset import OffsetReset
+from barnabas.client.consumer.position import PartitionPosition, PositionState
+from barnabas.client.epoch_ends import EpochEnd, ask_epoch_ends
+from barnabas.client.errors import ClientError, OffsetOutOfRangeError
+from barnabas.client.list_offsets import ListedOffset, OffsetLookup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.consumer.record_buffer import RecordBuffer
+    from barnabas.client.consumer.subscription import Subscription
+    from barnabas.client.fetcher import Fetcher
+    from barnabas.client.group_offsets import CommittedOffset
+    from barnabas.client.retrying import OnDone
+    from barnabas.client.topic_partition import TopicPartition
+
+    Committed = dict[TopicPartition, CommittedOffset]
+    ReadCommitted = Callable[[list[TopicPartition], OnDone[Committed]], None]
+
+__all__ = ["PositionParts", "Positions"]
+
+_S = PositionState
+
+
+class PositionParts(NamedTuple):
+    """What positions are found with."""
+
+    subscription: Subscription
+    fetcher: Fetcher
+    buffer: RecordBuffer
+    # Reads the group's commits; None without a group.
+    read_committed: ReadCommitted | None
+    # Called when a position was found, or something has to be raised.
+    on_change: Callable[[], None]
+
+
+class Positions:
+    """Takes assigned partitions to FETCHING, and back when their leader changes."""
+
+    def __init__(self, cluster: Cluster, parts: PositionParts, default_reset: OffsetReset) -> None:
+        self._cluster = cluster
+        self._config = cluster.config
+        self._subscription = parts.subscription
+        self._fetcher = parts.fetcher
+        self._buffer = parts.buffer
+        self._read_committed = parts.read_committed
+        self._on_change = parts.on_change
+        self._default_reset = default_reset
+        # To be raised by the next `update`.
+        self._error: ClientError | None = None
+        # Partitions with another leader than the one they were read from.
+        self._moved: set[TopicPartition] = set()
+
+    # The user's side
+
+    def update(self) -> None:
+        """Start what is needed for partitions without a position, or a validated one.
+
+        Raises:
+            ClientError: what a call of before ended with, or there is no offset to begin at.
+        """
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        self._note_moved()
+        waiting: dict[PositionState, list[TopicPartition]] = {}
+        for tp, position in self._subscription.assignment.items():
+            if position.state is not _S.FETCHING and not position.busy:
+                waiting.setdefault(position.state, []).append(tp)
+        if not waiting:
+            return
+        if _S.INITIALIZING in waiting:
+            self._initialize(waiting[_S.INITIALIZING])
+        if _S.AWAIT_RESET in waiting:
+            self._look_up(waiting[_S.AWAIT_RESET])
+        if _S.AWAIT_VALIDATION in waiting:
+            self._validate(waiting[_S.AWAIT_VALIDATION])
+
+    def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Go on at `offset`; what was fetched is thrown away."""
+        position = self._subscription.position(tp)
+        position.seek(offset, epoch)
+        self._refetch(tp, position)
+
+    def reset(self, tp: TopicPartition, reset: OffsetReset) -> None:
+        """Go on where `reset` says, once that is found out."""
+        self._subscription.position(tp).request_reset(reset)
+        self._buffer.drop(tp)
+
+    def on_failure(self, tp: TopicPartition, error: ClientError) -> ClientError | None:
+        """A partition cannot be fetched on; returns what the user has to be told, if anything."""
+        position = self._subscription.assignment.get(tp)
+        if position is None or not position.has_position:
+            return None
+        if isinstance(error, OffsetOutOfRangeError) and not self._default_reset.is_none:
+            if error.position == position.offset:
+                self.reset(tp, self._default_reset)
+                self._on_change()
+                return None
+            # Read ahead to where the log ended meanwhile; where the user stands decides.
+            self._refetch(tp, position)
+            return None
+        self._refetch(tp, position)
+        return error
+
+    def on_leader_changed(self, tp: TopicPartition) -> None:
+        """The fetcher found another leader; called while it sends, so looked at afterwards."""
+        if not self._moved:
+            self._cluster.runtime.timer.call_soon(self._update_later)
+        self._moved.add(tp)
+
+    def _update_later(self) -> None:
+        try:
+            self.update()
+        except ClientError as error:
+            self._fail(error)
+
+    def _note_moved(self) -> None:
+        moved, self._moved = self._moved, set()
+        for tp in moved:
+            position = self._subscription.assignment.get(tp)
+            if position is None or position.state is not _S.FETCHING:
+                continue
+            if position.epoch >= 0:
+                position.request_validation()
+            self._refetch(tp, position)
+
+    def _refetch(self, tp: TopicPartition, position: PartitionPosition) -> None:
+        """Throw away what was read ahead; fetch from the position as soon as it is valid."""
+        self._buffer.drop(tp)
+        if position.state is _S.FETCHING:
+            self._start_fetching(tp, position)
+
+    def _start_fetching(self, tp: TopicPartition, position: PartitionPosition) -> None:
+        info = self._cluster.metadata.partition(tp)
+        leader_epoch = -1 if info is None else info.leader_epoch
+        self._fetcher.validated(tp, position.offset, position.epoch, leader_epoch)
+        if position.is_paused:
+            self._buffer.pause(tp)
+        self._on_change()
+
+    # Committed offsets
+
+    def _initialize(self, partitions: list[TopicPartition]) -> None:
+        if self._read_committed is None:
+            self._reset_missing(partitions)
+            return
+        asked = self._begin(partitions)
+
+        def on_done(found: Committed | None, error: ClientError | None) -> None:
+            waiting = self._still(asked)
+            if found is None:
+                assert error is not None
+                self._retry(waiting, error)
+                return
+            for tp in waiting:
+                if tp in found:
+                    self.seek(tp, found[tp].offset, found[tp].leader_epoch)
+            try:
+                self._reset_missing([tp for tp in waiting if tp not in found])
+            except NoOffsetError as missing:
+                self._fail(missing)
+            self._on_change()
+
+        self._read_committed(partitions, on_done)
+
+    def _reset_missing(self, partitions: list[TopicPartition]) -> None:
+        if not partitions:
+            return
+        positions = [self._subscription.position(tp) for tp in partitions]
+        if self._default_reset.is_none:
+            for position in positions:
+                position.busy = False
+            raise NoOffsetError(partitions)
+        for position in positions:
+            position.request_reset(self._default_reset)
+        self._look_up(partitions)
+
+    # Resets
+
+    def _look_up(self, partitions: list[TopicPartition]) -> None:
+        asked = self._begin(partitions)
+        now_ms = self._cluster.runtime.clock.wall_ms()
+        specs = {}
+        for tp, (position, _) in asked.items():
+            assert position.reset is not None
+            specs[tp] = position.reset.timestamp(now_ms)
+
+        def on_found(tp: TopicPartition, found: ListedOffset) -> None:
+            if tp not in self._still(asked):
+                return
+            if found.offset < 0:
+                # Nothing is as new as that: wait for what comes.
+                self.reset(tp, OffsetReset.latest())
+            else:
+                self.seek(tp, found.offset)
+            self._on_change()
+
+        def on_done(
+            _found: dict[TopicPartition, ListedOffset] | None, error: ClientError | None
+        ) -> None:
+            if error is not None:
+                self._retry(self._still(asked), error)
+
+        isolation = int(self._config.isolation_level == "read_committed")
+        timeout_ms = self._config.default_api_timeout_ms
+        OffsetLookup(self._cluster, specs, isolation, timeout_ms, on_done, on_found).start()
+
+    # Validation
+
+    def _validate(self, partitions: list[TopicPartition]) -> None:
+        asked = self._begin(partitions)
+        metadata = self._cluster.metadata
+        if any(metadata.leader(tp) not in metadata.nodes for tp in partitions):
+            self._cluster.tracked.update(tp.topic for tp in partitions)
+        epochs = {tp: position.epoch for tp, (position, _) in asked.items()}
+
+        def on_end(tp: TopicPartition, end: EpochEnd | ClientError | None) -> None:
+            if tp not in self._still(asked):
+                return
+            if isinstance(end, ClientError):
+                self._cluster.request_update()
+                self._retry([tp], end)
+            else:
+                self._on_validated(tp, asked[tp][0], end)
+
+        ask_epoch_ends(self._cluster, epochs, on_end)
+
+    def _on_validated(
+        self, tp: TopicPartition, position: PartitionPosition, end: EpochEnd | None
+    ) -> None:
+        known = end is not None and end.end_offset >= 0 and end.leader_epoch >= 0
+        if end is None or (known and end.end_offset >= position.offset):
+            position.validated()
+            self._start_fetching(tp, position)
+        elif self._default_reset.is_none:
+            self._fail(LogTruncationError(tp, position.offset, end.end_offset))
+            position.busy = False
+        elif known:
+            position.seek(end.end_offset, end.leader_epoch)
+            position.validated()
+            self._start_fetching(tp, position)
+        else:
+            self.reset(tp, self._default_reset)
+            self._on_change()
+
+    # Calls under way
+
+    def _begin(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[PartitionPosition, int]]:
+        """Mark partitions as asked about; what they are now tells later whether they still wait."""
+        asked = {}
+        for tp in partitions:
+            position = self._subscription.assignment[tp]
+            position.busy = True
+            asked[tp] = (position, position.version)
+        return asked
+
+    def _still(
+        self, asked: dict[TopicPartition, tuple[PartitionPosition, int]]
+    ) -> list[TopicPartition]:
+        """Those that wait for just this answer."""
+        assignment = self._subscription.assignment
+        return [
+            tp
+            for tp, (position, version) in asked.items()
+            if assignment.get(tp) is position and position.version == version
+        ]
+
+    def _retry(self, partitions: list[TopicPartition], error: ClientError) -> None:
+        """Ask for these again after a back-off; what no retry mends is the user's to hear too."""
+        if not error.retriable:
+            self._fail(error)
+        versions = [
+            (position, position.version)
+            for tp in partitions
+            if (position := self._subscription.assignment.get(tp)) is not None
+        ]
+
+        def resume() -> None:
+            for position, version in versions:
+                if position.version == version:
+                    position.busy = False
+            self._on_change()
+
+        delay = self._cluster.retry_backoff.delay_ms(1)
+        self._cluster.runtime.timer.call_later(delay, resume)
+
+    def _fail(self, error: ClientError) -> None:
+        self._error = error
+        self._on_change()

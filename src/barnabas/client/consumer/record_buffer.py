@@ -1,0 +1,130 @@
+"""Fetched record sets on their way to the user: taken in order, kept back, given back.
+
+The position of a partition moves here, when records are taken, and nowhere else but by a seek.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.consumer.fetched_set import FetchedSet, Piece
+from barnabas.client.fetcher import Fetcher, FetchFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.client.consumer.position import PartitionPosition
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["RecordBuffer", "Taken"]
+
+
+class Taken(NamedTuple):
+    """What one `take` gave."""
+
+    pieces: dict[TopicPartition, list[Piece]]
+    # Whether a position moved, be it only over records that no consumer sees.
+    has_moved: bool
+    # Why a partition cannot be read on; nothing was taken then.
+    failure: FetchFailure | None
+
+
+class RecordBuffer:
+    """Stands between the fetcher, which has raw bytes, and the user."""
+
+    __slots__ = ("_fetcher", "_front", "_held", "_last")
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+        # Next to be taken, before what the fetcher has: sets begun, given back or resumed.
+        self._front: deque[FetchedSet | FetchFailure] = deque()
+        # Sets of partitions from which nothing may be taken now.
+        self._held: dict[TopicPartition, list[FetchedSet]] = {}
+        # What the last `take` took, in order: sets and how many records of each.
+        self._last: list[tuple[FetchedSet, int]] = []
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `take` may have something to give."""
+        return bool(self._front) or self._fetcher.has_output
+
+    def take(self, limit: int, assignment: Mapping[TopicPartition, PartitionPosition]) -> Taken:
+        """Up to `limit` records of what is assigned; moves the positions."""
+        pieces: dict[TopicPartition, list[Piece]] = {}
+        has_moved = False
+        self._last = []
+        while limit > 0:
+            item = self._front.popleft() if self._front else self._next()
+            if item is None:
+                break
+            if isinstance(item, FetchFailure):
+                if has_moved:
+                    self._front.appendleft(item)
+                    break
+                return Taken({}, False, item)
+            position = assignment.get(item.tp)
+            if position is None or position.offset != item.position:
+                continue
+            if not position.is_fetchable:
+                self._held.setdefault(item.tp, []).append(item)
+                continue
+            item.begin(position.epoch)
+            taken = item.take(limit)
+            count = sum(piece.stop - piece.start for piece in taken)
+            limit -= count
+            position.advance(item.position, item.leader_epoch)
+            has_moved = True
+            if taken:
+                pieces.setdefault(item.tp, []).extend(taken)
+                self._last.append((item, count))
+            if not item.is_taken:
+                self._front.appendleft(item)
+        return Taken(pieces, has_moved, None)
+
+    def _next(self) -> FetchedSet | FetchFailure | None:
+        item = self._fetcher.take()
+        return item if item is None or isinstance(item, FetchFailure) else FetchedSet(item)
+
+    def give_back(
+        self,
+        counts: Mapping[TopicPartition, int],
+        assignment: Mapping[TopicPartition, PartitionPosition],
+    ) -> None:
+        """Undo the taking of the last records of the last `take`, so many of each partition."""
+        left = dict(counts)
+        for item, count in reversed(self._last):
+            back = min(count, left.get(item.tp, 0))
+            if not back:
+                continue
+            left[item.tp] -= back
+            item.give_back(back)
+            position = assignment[item.tp]
+            position.advance(item.position, item.leader_epoch)
+            if not any(known is item for known in self._front):
+                self._front.appendleft(item)
+        self._last = []
+
+    def pause(self, tp: TopicPartition) -> None:
+        """Take nothing of the partition until `resume`."""
+        mine = [s for s in self._front if isinstance(s, FetchedSet) and s.tp == tp]
+        if mine:
+            self._front = deque(item for item in self._front if item not in mine)
+            self._held.setdefault(tp, []).extend(mine)
+        self._fetcher.pause(tp)
+
+    def resume(self, tp: TopicPartition) -> None:
+        """Undo `pause`."""
+        self._front.extendleft(reversed(self._held.pop(tp, [])))
+        self._fetcher.resume(tp)
+
+    def drop(self, tp: TopicPartition) -> None:
+        """Throw away what is there of the partition, and fetch no more of it."""
+        self._held.pop(tp, None)
+        self._front = deque(item for item in self._front if _partition_of(item) != tp)
+        self._last = []
+        self._fetcher.remove((tp,))
+
+
+def _partition_of(item: FetchedSet | FetchFailure) -> TopicPartition:
+    return item.tp if isinstance(item, FetchedSet) else item.topic_partition

@@ -1,0 +1,124 @@
+"""Metadata of the topics that a consumer wants: fetched when that changes, and watched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.consumer.subscription import SubscriptionKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.consumer.subscription import Subscription
+    from barnabas.client.errors import ClientError
+
+__all__ = ["SubscribedTopics"]
+
+
+class SubscribedTopics:
+    """Keeps the cluster's metadata up to what is subscribed to.
+
+    Args:
+        cluster: whose tracked topics are this consumer's alone.
+        subscription: says what is wanted.
+        on_changed: called when the topics of a pattern, or the partitions of a topic, are others.
+    """
+
+    def __init__(
+        self, cluster: Cluster, subscription: Subscription, on_changed: Callable[[], None]
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._on_changed = on_changed
+        self._clock = cluster.runtime.clock
+        # Number of partitions by topic, as of the last look.
+        self._counts: dict[str, int] = {}
+        # When the pattern is next matched against all topics.
+        self._next_refresh_ms = 0.0
+        # A look at topics that do not exist yet is planned.
+        self._is_looking = False
+        cluster.on_update(self._on_update)
+
+    def track(self) -> None:
+        """Have those topics refreshed that are wanted or assigned, and no others."""
+        wanted = set(self._subscription.topics)
+        wanted.update(tp.topic for tp in self._subscription.assignment)
+        tracked = self._cluster.tracked
+        tracked.clear()
+        tracked.update(wanted)
+
+    def refresh(self) -> None:
+        """Learn of topics that are wanted and not known; nothing if all are."""
+        self.track()
+        known = self._cluster.metadata.topics
+        missing = [topic for topic in self._cluster.tracked if topic not in known]
+        if self._subscription.pattern is not None:
+            self._next_refresh_ms = 0.0
+        elif missing:
+            self._cluster.refresh(missing, _ignore)
+        self._counts = self._count()
+
+    def maybe_refresh(self) -> None:
+        """Match the pattern against all topics, or look at those tracked, when it is time."""
+        if self._subscription.pattern is None:
+            self._cluster.maybe_update_by_age()
+            return
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._next_refresh_ms:
+            self._next_refresh_ms = now_ms + self._cluster.config.metadata_max_age_ms
+            self._cluster.refresh(None, _ignore)
+
+    def next_refresh_ms(self) -> float | None:
+        """When `maybe_refresh` is to be called again, on the monotonic clock."""
+        return None if self._subscription.pattern is None else self._next_refresh_ms
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._cluster.remove_listener(self._on_update)
+
+    def _count(self) -> dict[str, int]:
+        topics = self._cluster.metadata.topics
+        return {
+            name: len(topics[name].partitions)
+            for name in self._subscription.topics
+            if name in topics
+        }
+
+    def _on_update(self) -> None:
+        subscription = self._subscription
+        if not subscription.is_by_group:
+            self._look_again_for_missing()
+            return
+        metadata = self._cluster.metadata
+        changed = False
+        if subscription.kind is SubscriptionKind.PATTERN:
+            changed = subscription.match(metadata.topics.values())
+            if changed:
+                self.track()
+        counts = self._count()
+        if counts != self._counts:
+            self._counts = counts
+            changed = True
+        if changed:
+            self._on_changed()
+        self._look_again_for_missing()
+
+    def _look_again_for_missing(self) -> None:
+        """A topic that is not there may be created any moment."""
+        metadata = self._cluster.metadata
+        if self._is_looking or all(name in metadata.topics for name in self._cluster.tracked):
+            return
+        self._is_looking = True
+
+        def look() -> None:
+            self._is_looking = False
+            if not all(name in metadata.topics for name in self._cluster.tracked):
+                self._cluster.request_update()
+
+        delay_ms = self._cluster.config.retry_backoff_max_ms
+        self._cluster.runtime.timer.call_later(delay_ms, look)
+
+
+def _ignore(_none: None, _error: ClientError | None) -> None:
+    """Errors of topics are in the metadata; what has no answer is asked again by those in need."""

@@ -1,0 +1,207 @@
+"""What the user subscribed to, and which partitions are assigned (Kafka's SubscriptionState).
+
+Topics by name, a pattern that is matched here, a regex that the broker matches (KIP-848), or
+partitions chosen by hand: one of them at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from barnabas.client.consumer.errors import SubscriptionError
+from barnabas.client.consumer.position import PartitionPosition
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.client.consumer.rebalance_listener import RebalanceListener
+    from barnabas.client.metadata_cache import TopicInfo
+
+__all__ = ["Subscription", "SubscriptionKind", "SubscriptionPattern", "Topics"]
+
+
+class SubscriptionPattern(str):
+    """A regular expression of Google's RE2 that the broker matches (group.protocol=consumer)."""
+
+    __slots__ = ()
+
+
+# What `subscribe` takes.
+Topics: TypeAlias = "Iterable[str] | str | re.Pattern[str] | SubscriptionPattern | None"
+
+
+class SubscriptionKind(Enum):
+    """By what partitions are chosen."""
+
+    NONE = "nothing"
+    TOPICS = "topics"
+    PATTERN = "a pattern"
+    REGEX = "a pattern of the broker's"
+    MANUAL = "partitions"
+
+
+_K = SubscriptionKind
+
+
+class Subscription:
+    """Subscription and assignment of one consumer.
+
+    Args:
+        exclude_internal: whether a pattern leaves out the cluster's own topics.
+    """
+
+    __slots__ = (
+        "_exclude_internal",
+        "assignment",
+        "kind",
+        "listener",
+        "pattern",
+        "regex",
+        "topics",
+    )
+
+    def __init__(self, *, exclude_internal: bool = True) -> None:
+        self._exclude_internal = exclude_internal
+        self.kind = _K.NONE
+        # Names wanted: as given, or as the pattern matched last.
+        self.topics: frozenset[str] = frozenset()
+        self.pattern: re.Pattern[str] | None = None
+        self.regex: str | None = None
+        self.listener: RebalanceListener | None = None
+        # Positions of the assigned partitions. A partition that stays assigned keeps its own.
+        self.assignment: dict[TopicPartition, PartitionPosition] = {}
+
+    @staticmethod
+    def wanted(topics: Topics, pattern: str | None) -> Topics:
+        """What `subscribe` was called with, in one value; an empty tuple for no topics.
+
+        Raises:
+            SubscriptionError: both, a pattern that is no regular expression, or a bad name.
+        """
+        if pattern is not None:
+            if topics:
+                raise SubscriptionError("subscribe: topics or a pattern, not both")
+            try:
+                return re.compile(pattern)
+            except re.error as error:
+                raise SubscriptionError(f"subscribe: the pattern {pattern}: {error}") from None
+        if topics is None or isinstance(topics, re.Pattern | SubscriptionPattern):
+            return topics
+        return tuple(_names(topics))
+
+    @property
+    def is_by_group(self) -> bool:
+        """Whether the group assigns the partitions."""
+        return self.kind in (_K.TOPICS, _K.PATTERN, _K.REGEX)
+
+    def position(self, tp: TopicPartition) -> PartitionPosition:
+        """The state of an assigned partition.
+
+        Raises:
+            SubscriptionError: it is not assigned.
+        """
+        found = self.assignment.get(tp)
+        if found is None:
+            raise SubscriptionError(f"{tp} is not assigned to this consumer")
+        return found
+
+    # What is wanted
+
+    def subscribe(self, topics: Topics, listener: RebalanceListener | None) -> None:
+        """Take the place of an earlier subscription; the assignment stays until the group's next.
+
+        Raises:
+            SubscriptionError: None, a blank name, or partitions were assigned by hand.
+        """
+        if topics is None:
+            raise SubscriptionError("subscribe: the topics are None")
+        if isinstance(topics, SubscriptionPattern):
+            if not topics.strip():
+                raise SubscriptionError("subscribe: the pattern is blank")
+            self._become(_K.REGEX)
+            self.regex = str(topics)
+        elif isinstance(topics, re.Pattern):
+            if not topics.pattern:
+                raise SubscriptionError("subscribe: the pattern is blank")
+            self._become(_K.PATTERN)
+            self.pattern = topics
+        else:
+            names = _names(topics)
+            self._become(_K.TOPICS)
+            self.topics = frozenset(names)
+        self.listener = listener
+
+    def _become(self, kind: SubscriptionKind) -> None:
+        if self.kind is _K.MANUAL or (kind is _K.MANUAL and self.is_by_group):
+            raise SubscriptionError(
+                f"this consumer has {self.kind.value} and now {kind.value}: only one way of "
+                f"subscribing at a time; call unsubscribe() first"
+            )
+        self.kind = kind
+        self.topics = frozenset()
+        self.pattern = self.regex = None
+
+    def match(self, topics: Iterable[TopicInfo]) -> bool:
+        """Match the pattern against the cluster's topics; whether the set of names changed."""
+        if self.pattern is None:
+            return False
+        matches = self.pattern.fullmatch
+        found = frozenset(
+            topic.name
+            for topic in topics
+            if not (topic.is_internal and self._exclude_internal) and matches(topic.name)
+        )
+        changed = found != self.topics
+        self.topics = found
+        return changed
+
+    # What is assigned
+
+    def assign_by_hand(self, partitions: Iterable[tuple[str, int]] | None) -> list[TopicPartition]:
+        """Take exactly these; returns those that are not assigned any more.
+
+        Raises:
+            SubscriptionError: None, a blank topic, or topics are subscribed to.
+        """
+        if partitions is None:
+            raise SubscriptionError("assign: the partitions are None")
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        for tp in wanted:
+            _check_name(tp.topic)
+        if self.kind is not _K.MANUAL:
+            self._become(_K.MANUAL)
+        return self._assign(wanted)
+
+    def assign_by_group(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Take exactly these, as the group says; returns those that are not assigned any more."""
+        return self._assign(list(partitions))
+
+    def _assign(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
+        before = self.assignment
+        self.assignment = {tp: before.get(tp) or PartitionPosition() for tp in wanted}
+        return [tp for tp in before if tp not in self.assignment]
+
+    def unsubscribe(self) -> list[TopicPartition]:
+        """Want and have nothing; returns what was assigned."""
+        self.kind = _K.NONE
+        self.topics = frozenset()
+        self.pattern = self.regex = None
+        self.listener = None
+        return self._assign([])
+
+
+def _names(topics: Iterable[str] | str) -> list[str]:
+    names = [topics] if isinstance(topics, str) else list(topics)
+    for name in names:
+        _check_name(name)
+    return names
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise SubscriptionError(f"a topic is named by a string, not by {name!r}")
+    if not name.strip():
+        raise SubscriptionError("the name of a topic is blank")

@@ -1,0 +1,106 @@
+"""Where leaders' epochs end, as a consumer asks to validate its positions (KIP-320)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.connections import Call
+from barnabas.client.errors import ClientError, UnsupportedVersionError, broker_error
+from barnabas.client.metadata_cache import NO_LEADER
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.protocol.schema import Message
+
+__all__ = ["EpochEnd", "ask_epoch_ends"]
+
+
+class EpochEnd(NamedTuple):
+    """An answer for one partition: -1 twice if the leader knows no epoch as old as that."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+def ask_epoch_ends(
+    cluster: Cluster,
+    epochs: Mapping[TopicPartition, int],
+    on_end: Callable[[TopicPartition, EpochEnd | ClientError | None], None],
+) -> None:
+    """Ask the leaders, once, where these epochs end.
+
+    Args:
+        cluster: reaches them; partitions without a known leader have an error that passes.
+        epochs: by partition the leader epoch of the last record read.
+        on_end: called once for each partition, with None if the leader cannot be asked (before
+            Apache Kafka 2.3), which leaves nothing to validate by.
+    """
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    for tp, epoch in epochs.items():
+        leader = cluster.metadata.leader(tp)
+        if leader == NO_LEADER:
+            on_end(tp, broker_error(ErrorCode.LEADER_NOT_AVAILABLE, f"end of an epoch of {tp}"))
+        else:
+            by_leader.setdefault(leader, {})[tp] = epoch
+    for leader, asked in by_leader.items():
+        _ask(cluster, leader, asked, on_end)
+
+
+def _ask(
+    cluster: Cluster,
+    leader: int,
+    asked: dict[TopicPartition, int],
+    on_end: Callable[[TopicPartition, EpochEnd | ClientError | None], None],
+) -> None:
+    def build(_version: int) -> Message:
+        return _request(cluster, asked)
+
+    def on_done(response: Message | None, error: ClientError | None) -> None:
+        if response is None:
+            assert error is not None
+            too_old = isinstance(error, UnsupportedVersionError)
+            for tp in asked:
+                on_end(tp, None if too_old else error)
+            return
+        assert isinstance(response, OffsetForLeaderEpochResponse)
+        unanswered = dict(asked)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.topic, partition.partition)
+                if unanswered.pop(tp, None) is None:
+                    continue
+                if partition.error_code:
+                    on_end(tp, broker_error(partition.error_code, f"end of an epoch of {tp}"))
+                else:
+                    on_end(tp, EpochEnd(partition.leader_epoch, partition.end_offset))
+        for tp in unanswered:
+            on_end(tp, None)
+
+    cluster.call(leader, Call(ApiKey.OFFSET_FOR_LEADER_EPOCH, build, on_done))
+
+
+def _request(cluster: Cluster, asked: dict[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
+    topics: dict[str, list[OffsetForLeaderPartition]] = {}
+    for tp, epoch in asked.items():
+        info = cluster.metadata.partition(tp)
+        entry = OffsetForLeaderPartition(
+            partition=tp.partition,
+            current_leader_epoch=-1 if info is None else info.leader_epoch,
+            leader_epoch=epoch,
+        )
+        topics.setdefault(tp.topic, []).append(entry)
+    return OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=[OffsetForLeaderTopic(topic=name, partitions=p) for name, p in topics.items()],
+    )

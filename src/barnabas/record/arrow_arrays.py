@@ -1,0 +1,64 @@
+"""Decoded records as Arrow arrays, without an object per record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas.record.reader import read_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from barnabas.record.decoded_columns import DecodedRecords, Int64s
+
+__all__ = ["header_rows", "keys_and_values"]
+
+
+def keys_and_values(records: DecodedRecords) -> tuple[pa.Array, pa.Array]:
+    """Keys and values as two binary arrays.
+
+    The buffer is taken as one binary array whose elements are, in turn, key, gap, value, gap: its
+    offsets grow, as Arrow demands, and `take` copies only the elements asked for.
+    """
+    count = len(records.offsets)
+    bounds = np.empty((count, 4), np.int32)
+    bounds[:, 0] = records.key_starts
+    bounds[:, 1] = records.key_starts + np.maximum(records.key_sizes, 0)
+    bounds[:, 2] = records.value_starts
+    bounds[:, 3] = records.header_starts
+    elements = pa.Array.from_buffers(
+        pa.binary(), 4 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(records.buffer)]
+    )
+    indices = np.arange(0, 4 * count, 4, dtype=np.int32)
+    return (
+        _taken(elements, indices, records.key_sizes),
+        _taken(elements, indices + 2, records.value_sizes),
+    )
+
+
+def _taken(elements: pa.Array, indices: NDArray[np.int32], sizes: Int64s) -> pa.Array:
+    nulls = sizes < 0
+    if nulls.all():
+        return pa.nulls(len(indices), pa.binary())
+    return elements.take(pa.array(indices, mask=nulls if nulls.any() else None))
+
+
+def header_rows(records: DecodedRecords, kind: pa.DataType) -> pa.Array:
+    """Headers per record as lists of structs with key and value; null for none."""
+    raw = np.frombuffer(records.buffer, np.uint8)
+    # A count of 0 is the byte 0; a record without a byte for it is found corrupt below.
+    starts, ends = records.header_starts, records.ends
+    has_some = raw[np.minimum(starts, len(raw) - 1)] != 0
+    if not has_some.any() and (ends - starts == 1).all():
+        return pa.nulls(len(starts), kind)
+    buffer = records.buffer
+    rows: Iterable[list[dict[str, object]] | None] = (
+        [{"key": key, "value": value} for key, value in read_headers(buffer, start, end)] or None
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    )
+    return pa.array(rows, kind, size=len(starts))
