@@ -72,6 +72,10 @@ class Cluster:
         self._first_candidate = 0
         self._closed = False
 
+    def feature_level(self, name: str) -> int:
+        """The level of a feature that the cluster has finalised, as brokers told; 0 without."""
+        return self._connections.features.get(name, 0)
+
     # Calls
 
     def call(self, node_id: int, call: Call) -> None:

@@ -77,6 +77,9 @@ class Connections:
         # Addresses whose answer to ApiVersions v3 was not understood: brokers before 2.4 answer in
         # version 0, so that is what they are asked next time.
         self._old: set[str] = set()
+        # Features that the cluster has finalised, by name, as of the newest answer (KIP-584).
+        self.features: dict[str, int] = {}
+        self._features_epoch = -1
         self._closed = False
 
     def is_ready(self, info: NodeInfo) -> bool:
@@ -180,9 +183,17 @@ class Connections:
                     entry.api_key: (entry.min_version, entry.max_version)
                     for entry in response.api_keys
                 }
+                self._note_features(response)
                 done(None)
 
         channel.send(request, version, on_response, self._config.request_timeout_ms)
+
+    def _note_features(self, response: ApiVersionsResponse) -> None:
+        if response.finalized_features_epoch > self._features_epoch:
+            self._features_epoch = response.finalized_features_epoch
+            self.features = {
+                feature.name: feature.max_version_level for feature in response.finalized_features
+            }
 
     def _translated(self, address: str, error: NetworkError) -> ClientError:
         if self._closed:

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group (FindCoordinator; KIP-699 asks for many at once).
+"""Which broker coordinates a group, or a transactional id (FindCoordinator; KIP-699: many at once).
 
 Remembers what was found until a call shows it to be wrong.
 """
@@ -22,18 +22,23 @@ if TYPE_CHECKING:
     from barnabas.client.retrying import OnDone
     from barnabas.protocol.schema import Message
 
-__all__ = ["Coordinators"]
+__all__ = ["GROUP", "SHARE", "TRANSACTION", "Coordinators"]
 
 # From this version on several coordinators fit in one request.
 _MANY_FROM = 4
-_GROUP_KEY = 0
+# Kinds of keys; share coordinators are found by group, topic and partition (KIP-932).
+GROUP = 0
+TRANSACTION = 1
+SHARE = 2
+_WHAT = {GROUP: "group", TRANSACTION: "transactional.id", SHARE: "share partition"}
 
 
 class Coordinators:
-    """Node ids of coordinators by group."""
+    """Node ids of coordinators by group; of another kind of key, by that."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, key_type: int = GROUP) -> None:
         self._cluster = cluster
+        self._key_type = key_type
         # Node id of the coordinator by group, until it proves wrong.
         self._known: dict[str, int] = {}
 
@@ -53,6 +58,7 @@ class Coordinators:
         build: Callable[[int], Message],
         on_done: OnDone[Message],
         timeout_ms: float | None = None,
+        max_version: int | None = None,
     ) -> None:
         """Send to the group's coordinator, which is looked for if it is not known.
 
@@ -62,13 +68,14 @@ class Coordinators:
             build: makes the request for the version settled on.
             on_done: called exactly once, maybe before this returns.
             timeout_ms: None for request.timeout.ms.
+            max_version: a bound on the version beside what both sides speak.
         """
 
         def on_found(node_id: int | None, error: ClientError | None) -> None:
             if node_id is None:
                 on_done(None, error)
             else:
-                call = Call(api_key, build, on_done, timeout_ms)
+                call = Call(api_key, build, on_done, timeout_ms, max_version)
                 self._cluster.call_coordinator(node_id, call)
 
         self.find(group, on_found)
@@ -81,7 +88,7 @@ class Coordinators:
             return
 
         def build(version: int) -> Message:
-            request = FindCoordinatorRequest(key_type=_GROUP_KEY)
+            request = FindCoordinatorRequest(key_type=self._key_type)
             if version >= _MANY_FROM:
                 request.coordinator_keys = [group]
             else:
@@ -95,7 +102,7 @@ class Coordinators:
             assert isinstance(response, FindCoordinatorResponse)
             found = response.coordinators[0] if response.coordinators else response
             if found.error_code:
-                subject = f"coordinator of group {group}"
+                subject = f"coordinator of {_WHAT[self._key_type]} {group}"
                 on_found(None, broker_error(found.error_code, subject, found.error_message))
             else:
                 self._known[group] = found.node_id

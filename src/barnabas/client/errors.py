@@ -25,12 +25,15 @@ __all__ = [
     "DeliveryTimeoutError",
     "DisconnectedError",
     "ForkedClientError",
+    "IllegalTransactionStateError",
     "NoBrokersError",
     "OffsetOutOfRangeError",
+    "ProducerFencedError",
     "RangeStalledError",
     "RecordDeserializationError",
     "RecordTooLargeError",
     "SerializationError",
+    "TransactionAbortedError",
     "UnknownPartitionError",
     "UnknownTopicError",
     "UnsupportedVersionError",
@@ -236,6 +239,29 @@ class DeliveryTimeoutError(ClientError):
         super().__init__(
             f"{partition}: {records} record(s) not acknowledged within delivery.timeout.ms; last: "
             f"{cause}"
+        )
+
+
+class IllegalTransactionStateError(ClientError):
+    """A call that the state of the producer's transaction does not allow."""
+
+
+class TransactionAbortedError(ClientError):
+    """A record was not sent because its transaction is aborted."""
+
+
+class ProducerFencedError(BrokerError):
+    """Another producer has taken the transactional id over, or the coordinator gave this one up.
+
+    Fatal: the transaction is, or will be, aborted; close this producer.
+    """
+
+    def __init__(self, transactional_id: str, reason: str) -> None:
+        super().__init__(
+            ErrorCode.PRODUCER_FENCED,
+            f"transactional.id={transactional_id}",
+            f"another producer with this id was started, or transaction.timeout.ms was over and "
+            f"the coordinator aborted: close this one ({reason})",
         )
 
 

@@ -7,7 +7,7 @@ waits for it in its own way and tries again.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from barnabas.client.accumulator import Accumulator
 from barnabas.client.errors import UnknownPartitionError
@@ -15,6 +15,8 @@ from barnabas.client.interceptors import ProducerRecord
 from barnabas.client.sender import Sender
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.transactions.calls import TransactionCalls
+from barnabas.client.transactions.manager import TransactionManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.client.accumulator import BatchRecord
     from barnabas.client.cluster import Cluster
     from barnabas.client.config import ClientConfig
+    from barnabas.client.coordinators import Coordinators
     from barnabas.client.errors import ClientError
     from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
     from barnabas.client.partitioner import TopicPartitioner
@@ -63,10 +66,20 @@ class Target:
         self.choose = partitioner.choose
 
 
+class ProducerSession(Protocol):
+    """What a producer needs of the face's session."""
+
+    cluster: Cluster
+    coordinators: Coordinators
+
+
 class ProducerCore:
     """One producer's records on their way. `delivered` and `failed` count them."""
 
-    def __init__(self, cluster: Cluster, config: ClientConfig, parts: ProducerParts) -> None:
+    def __init__(
+        self, session: ProducerSession, config: ClientConfig, parts: ProducerParts
+    ) -> None:
+        cluster = session.cluster
         self.cluster = cluster
         self.config = config
         self._parts = parts
@@ -76,6 +89,11 @@ class ProducerCore:
             config, cluster.runtime.clock, cluster.runtime.timer, self.sender.pump
         )
         self.sender.attach(self.accumulator)
+        self.manager: TransactionManager | None = None
+        if config.transactional_id is not None:
+            self.manager = TransactionManager(cluster, session.coordinators, config, self.sender)
+            self.sender.attach_transactions(self.manager)
+        self.transactions = TransactionCalls(self.manager, self._on_call_ended)
         self.delivered = 0
         self.failed = 0
         # Batches that failed and whose records nobody was told of, oldest first.
@@ -158,9 +176,18 @@ class ProducerCore:
             self.delivered += batch.count
         else:
             self.failed += batch.count
-            if not batch.is_told:
+            if not batch.is_told and self.manager is None:
+                # Of transactions commit and abort tell.
                 self._untold.append(batch)
         self.on_progress()
+
+    def _on_call_ended(self) -> None:
+        self.on_progress()
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether there is a transaction that has to be aborted before the producer may end."""
+        return self.manager is not None and self.manager.is_open
 
     def take_untold(self) -> ClientError | None:
         """The first failure that nobody was told of or has asked for; each is given once."""
@@ -205,7 +232,10 @@ class ProducerCore:
 
         Raises:
             UnknownPartitionError: a negative number.
+            IllegalTransactionStateError: records are for transactions only, and there is none.
         """
+        if self.manager is not None:
+            self.manager.check_sending()
         target = self._targets.get(topic)
         if target is None or target.generation != self._metadata.generation:
             info = self._metadata.topics.get(topic)

@@ -20,7 +20,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.metadata_cache import ZERO_ID
 from barnabas.client.producer_identity import ProducerIdentity
-from barnabas.client.versions import PRODUCE_MAX_BY_NAME
+from barnabas.client.versions import PRODUCE_MAX_BEFORE_TRANSACTIONS_V2, PRODUCE_MAX_BY_NAME
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.produce import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
     from barnabas.client.producer_batch import ProducerBatch
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.client.transactions.manager import TransactionManager
     from barnabas.protocol.schema import Message
 
 __all__ = ["Sender"]
@@ -82,8 +83,10 @@ class Sender:
         self._config = config
         self._on_settled = on_settled
         self._accumulator: Accumulator | None = None
+        # Of a producer with a transactional id; then it is also who gives ids and epochs.
+        self._transactions: TransactionManager | None = None
         self._identity: ProducerIdentity | None = None
-        if self._config.enable_idempotence:
+        if self._config.enable_idempotence and self._config.transactional_id is None:
             self._identity = ProducerIdentity(cluster, self.pump)
         # Requests in flight by node id, and in all.
         self._in_flight: dict[int, int] = {}
@@ -101,6 +104,10 @@ class Sender:
     def attach(self, accumulator: Accumulator) -> None:
         """Take batches from `accumulator`."""
         self._accumulator = accumulator
+
+    def attach_transactions(self, transactions: TransactionManager) -> None:
+        """Send within transactions only."""
+        self._transactions = transactions
 
     @property
     def accumulator(self) -> Accumulator:
@@ -136,6 +143,8 @@ class Sender:
             self._pumping = False
 
     def _has_identity(self) -> bool:
+        if self._transactions is not None:
+            return self._transactions.may_send
         identity = self._identity
         if identity is None:
             return True
@@ -145,7 +154,7 @@ class Sender:
         if self._new_epoch_wanted:
             if self._in_flight_total == 0:
                 self._new_epoch_wanted = False
-                self._restart_sequences()
+                self.restart_sequences()
                 identity.request()
             return False
         if not identity.is_ready:
@@ -159,6 +168,8 @@ class Sender:
         limit = self._config.max_in_flight_requests_per_connection
         for queue in self.accumulator.ready:
             if queue.delayed:
+                continue
+            if self._transactions is not None and not self._transactions.admits(queue.tp):
                 continue
             leader = metadata.leader(queue.tp)
             if leader not in metadata.nodes:
@@ -197,9 +208,14 @@ class Sender:
         batch.attempts += 1
         queue.in_flight.append(batch)
         queue.in_flight.sort(key=_by_number)
-        identity = self._identity
+        identity = self._transactions or self._identity
         if identity is not None and batch.producer_id < 0:
-            batch.set_producer(identity.producer_id, identity.producer_epoch, queue.next_sequence)
+            batch.set_producer(
+                identity.producer_id,
+                identity.producer_epoch,
+                queue.next_sequence,
+                is_transactional=self._transactions is not None,
+            )
             queue.next_sequence = (queue.next_sequence + batch.count) & _SEQUENCE_MASK
 
     def stuck_ms(self, node_id: int) -> float:
@@ -217,7 +233,9 @@ class Sender:
         self._in_flight_total += 1
 
         def build(_version: int) -> Message:
-            return _produce_request(batches, ids, self._acks, self._config.request_timeout_ms)
+            request = _produce_request(batches, ids, self._acks, self._config.request_timeout_ms)
+            request.transactional_id = self._config.transactional_id
+            return request
 
         def on_done(response: Message | None, error: ClientError | None) -> None:
             self._in_flight[node_id] -= 1
@@ -233,8 +251,12 @@ class Sender:
             else:
                 self._on_response(batches, names, response)
             self.pump()
+            if self._transactions is not None:
+                self._transactions.advance()
 
         max_version = PRODUCE_MAX_BY_NAME if ZERO_ID in names else None
+        if self._transactions is not None and not self._transactions.is_v2:
+            max_version = PRODUCE_MAX_BEFORE_TRANSACTIONS_V2
         call = Call(
             ApiKey.PRODUCE, build, on_done, None, max_version, expects_answer=self._acks != 0
         )
@@ -303,6 +325,10 @@ class Sender:
         age_ms = self._cluster.runtime.clock.monotonic_ms() - batch.created_ms
         if age_ms >= self._config.delivery_timeout_ms or batch.attempts > self._config.retries:
             return False
+        if self._transactions is not None:
+            # What a plain producer mends with a new epoch is for the abort to mend here.
+            waits = error.error_code in _NEW_EPOCH_NEEDED and not queue.is_head(batch)
+            return self._transactions.may_send and (waits or error.retriable)
         if self._identity is not None and error.error_code in _NEW_EPOCH_NEEDED:
             # Behind an earlier undelivered batch it only has to wait for its turn. At the head, the
             # broker does not have what it once acknowledged, or forgot us: start sequences again.
@@ -323,14 +349,43 @@ class Sender:
         self._cluster.runtime.timer.call_later(delay, resume)
 
     def _give_up(self, batch: ProducerBatch, error: ClientError) -> None:
-        if batch.producer_id >= 0:
-            self._new_epoch_wanted = True
+        has_sequence = batch.producer_id >= 0
+        if self._transactions is None:
+            self._new_epoch_wanted |= has_sequence
         self.accumulator.release(batch)
         batch.fail(error)
         self._on_settled(batch, error)
         batch.tell()
+        if self._transactions is not None:
+            self._transactions.on_batch_failed(error, has_sequence=has_sequence)
 
-    def _restart_sequences(self) -> None:
+    # What transactions ask
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether batches wait or are in flight."""
+        return not self.accumulator.is_empty
+
+    def send_all(self) -> None:
+        """Have also batches leave that could take more records."""
+        self.accumulator.make_all_due()
+        self.pump()
+
+    def give_up_queued(self, error: ClientError) -> None:
+        """Fail all batches that are not in flight."""
+        for queue in self.accumulator.queues.values():
+            self._fail_queued(queue, error)
+
+    def _fail_queued(self, queue: PartitionQueue, error: ClientError) -> None:
+        if queue.open is not None:
+            self.accumulator.close_open(queue)
+        batches = list(queue.closed)
+        queue.closed.clear()
+        self.accumulator.ready.pop(queue, None)
+        for batch in batches:
+            self._give_up(batch, error)
+
+    def restart_sequences(self) -> None:
         """Forget the sequences of all that is queued; they are numbered again when sent."""
         for queue in self.accumulator.queues.values():
             queue.next_sequence = 0
@@ -339,13 +394,7 @@ class Sender:
 
     def _fail_all(self, error: ClientError) -> None:
         for queue in list(self.accumulator.ready):
-            if queue.open is not None:
-                self.accumulator.close_open(queue)
-            batches = list(queue.closed)
-            queue.closed.clear()
-            self.accumulator.ready.pop(queue, None)
-            for batch in batches:
-                self._give_up(batch, error)
+            self._fail_queued(queue, error)
 
     # Expiry
 
@@ -370,6 +419,8 @@ class Sender:
         if not self.accumulator.is_empty:
             self._arm_expiry()
         self.pump()
+        if self._transactions is not None:
+            self._transactions.advance()
 
     def _expired(self, batch: ProducerBatch) -> ClientError:
         known = self._cluster.metadata.errors.get(batch.tp.topic)

@@ -6,6 +6,7 @@ runs. End with `flush()` or `close()`, or use it in a `with` block.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from barnabas.client.delivery import Delivery
@@ -19,16 +20,19 @@ from barnabas.client.interceptors import ProducerRecord
 from barnabas.client.producer_core import ProducerCore, SendOptions, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from barnabas.client.accumulator import BatchRecord
     from barnabas.client.config import ClientConfig
+    from barnabas.client.group.membership import GroupGeneration
+    from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.producer_batch import ProducerBatch
     from barnabas.client.producer_parts import ProducerParts
     from barnabas.client.session import Session
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.client.transactions.calls import Outcome
 
 __all__ = ["SharedProducer"]
 
@@ -58,7 +62,7 @@ class SharedProducer:
         self._check_usable = session.check_usable
         self._on_closed = on_closed
         self._clock = session.cluster.runtime.clock
-        self._core = ProducerCore(session.cluster, config, parts)
+        self._core = ProducerCore(session, config, parts)
         self._accumulator = self._core.accumulator
         self._wait = self._run_until
         # `closed_count` of the accumulator when the loop last had a turn.
@@ -92,7 +96,7 @@ class SharedProducer:
         self.close(flush=error is None)
 
     def close(self, timeout: float | None = None, *, flush: bool = True) -> None:
-        """Deliver what is held (unless `flush` is off), give up the rest.
+        """Deliver what is held (unless `flush` is off), give up the rest; abort a transaction.
 
         Raises:
             ClientError: as `flush`.
@@ -104,7 +108,9 @@ class SharedProducer:
             self._closed = True
             return
         try:
-            if flush:
+            if self._core.is_in_transaction:
+                self.abort_transaction(timeout)
+            elif flush:
                 self.flush(timeout)
         finally:
             self._closed = True
@@ -258,6 +264,8 @@ class SharedProducer:
 
     def _wait_for_room(self) -> None:
         self._check_open()
+        if self._core.manager is not None:
+            self._core.manager.check_sending()
         self._accumulator.make_all_due()
         self._core.sender.pump()
         limit = self._config.max_block_ms
@@ -266,6 +274,89 @@ class SharedProducer:
                 f"buffer.memory={self._config.buffer_memory} stayed full for max.block.ms={limit}: "
                 f"the brokers take records slower than they are sent, or not at all"
             )
+
+    # Transactions
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Take `transactional_id` over; to be called once, before the first transaction.
+
+        Whoever had the id is fenced; what it left open is aborted, or its commit finished.
+
+        Args:
+            timeout: seconds, max.block.ms if None. After a time-out the same call goes on waiting;
+                so with the others.
+
+        Raises:
+            ClientTimeoutError: no end in time.
+            ClientError: the coordinator refused.
+        """
+        self._end_of(self._core.transactions.initialize(), timeout)
+
+    def begin_transaction(self) -> None:
+        """Begin: what is sent from now on is seen by read_committed consumers whole, or never.
+
+        Raises:
+            IllegalTransactionStateError: out of order.
+            ProducerFencedError: another producer has the id.
+        """
+        self._check_open()
+        self._core.transactions.begin()
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[tuple[str, int], int | CommittedOffset],
+        group_metadata: GroupGeneration | str,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit a group's offsets with the transaction, if it is committed (KIP-447).
+
+        Args:
+            offsets: for each (topic, partition) the next offset to be read.
+            group_metadata: of the consumer that read: `consumer.group_metadata()`; or a group's
+                name, which fences nobody.
+            timeout: as of `init_transactions`.
+        """
+        self._end_of(self._core.transactions.send_offsets(offsets, group_metadata), timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Deliver all that was sent, then commit.
+
+        Raises:
+            ClientTimeoutError: no end in time: whether it is committed is not known; call again.
+            ProducerFencedError: another producer has the id; fatal.
+            ClientError: something was not delivered; `abort_transaction` and do it again.
+        """
+        self._end_of(self._core.transactions.commit(), timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort: nobody who reads read_committed sees what was sent.
+
+        Raises:
+            ClientTimeoutError: no end in time; call again.
+            ProducerFencedError: another producer has the id; fatal.
+        """
+        self._end_of(self._core.transactions.abort(), timeout)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A `with` block as a transaction: committed at its end, aborted when it raises."""
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException:
+            if self._core.is_in_transaction:
+                self.abort_transaction()
+            raise
+
+    def _end_of(self, outcome: Outcome, timeout: float | None) -> None:
+        self._check_open()
+        seconds = self._config.max_block_ms / _MS_PER_S if timeout is None else timeout
+        if not self._run_until(lambda: outcome.is_done, seconds):
+            raise ClientTimeoutError(
+                f"{outcome.call} did not end within {seconds} s; it goes on: call it again"
+            )
+        self._core.transactions.claim(outcome)
 
     # Topics
 

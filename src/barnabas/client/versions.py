@@ -12,6 +12,8 @@ __all__ = ["CLIENT_VERSIONS", "VersionTable"]
 # Up to and including these the broker names topics, from the next version on it wants ids.
 FETCH_MAX_BY_NAME = 12
 PRODUCE_MAX_BY_NAME = 12
+# From the next version on producing to a partition adds it to the transaction (KIP-890).
+PRODUCE_MAX_BEFORE_TRANSACTIONS_V2 = 11
 
 CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
     ApiKey.PRODUCE: (3, 13),
@@ -32,6 +34,11 @@ CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+    ApiKey.END_TXN: (0, 5),
+    # The version that wants topic ids (6) brings nothing else.
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.CREATE_PARTITIONS: (0, 3),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),

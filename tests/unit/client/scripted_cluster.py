@@ -65,6 +65,7 @@ class ScriptedCluster:
         self.on_refresh: list[Callable[[], None]] = []
         self.refreshes = 0
         self.allow_auto_creation = False
+        self.features: dict[str, int] = {}
 
     def set_partitions(self, count: int) -> None:
         partitions = {number: PartitionInfo(number, 1, 4) for number in range(count)}
@@ -82,6 +83,9 @@ class ScriptedCluster:
 
     def call_coordinator(self, node_id: int, call: Call) -> None:
         self.call(node_id, call)
+
+    def feature_level(self, name: str) -> int:
+        return self.features.get(name, 0)
 
     def request_update(self) -> None:
         self.updates_requested += 1

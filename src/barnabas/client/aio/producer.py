@@ -8,6 +8,7 @@ batch, so that the loop has its turn.
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from barnabas.client.aio.session import AsyncSession
@@ -19,14 +20,17 @@ from barnabas.client.producer_core import ProducerCore, SendOptions, Target
 from barnabas.client.producer_parts import take_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from barnabas.client.accumulator import BatchRecord
     from barnabas.client.errors import ClientError
+    from barnabas.client.group.membership import GroupGeneration
+    from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.producer_batch import ProducerBatch, RecordMetadata
     from barnabas.client.retrying import OnDone
+    from barnabas.client.transactions.calls import Outcome
 
 __all__ = ["AsyncDelivery", "Producer"]
 
@@ -89,7 +93,7 @@ class Producer:
         self._config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
         self._session = AsyncSession(self._config, "producer")
         self._clock = self._session.runtime.clock
-        self._core = ProducerCore(self._session.cluster, self._config, parts)
+        self._core = ProducerCore(self._session, self._config, parts)
         self._accumulator = self._core.accumulator
         self._core.on_progress = self._look
         # Who waits for what; looked at whenever a batch was settled.
@@ -122,7 +126,7 @@ class Producer:
         await self.close(flush=error is None)
 
     async def close(self, timeout: float | None = None, *, flush: bool = True) -> None:
-        """Deliver what is held (unless `flush` is off), give up the rest.
+        """Deliver what is held (unless `flush` is off), give up the rest; abort a transaction.
 
         Raises:
             ClientError: as `flush`.
@@ -130,7 +134,9 @@ class Producer:
         if self._closed:
             return
         try:
-            if flush:
+            if self._core.is_in_transaction:
+                await self.abort_transaction(timeout)
+            elif flush:
                 await self.flush(timeout)
         finally:
             self._closed = True
@@ -236,6 +242,61 @@ class Producer:
             await self._learned(topic, None)
         return self._core.partitions(topic)
 
+    # Transactions, as in the blocking `Producer`
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Take `transactional_id` over; to be called once, before the first transaction."""
+        await self._end_of(self._core.transactions.initialize(), timeout)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; nothing to wait for.
+
+        Raises:
+            IllegalTransactionStateError: out of order.
+            ProducerFencedError: another producer has the id.
+        """
+        self._check_open()
+        self._core.transactions.begin()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[tuple[str, int], int | CommittedOffset],
+        group_metadata: GroupGeneration | str,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit a group's offsets with the transaction, if it is committed (KIP-447)."""
+        outcome = self._core.transactions.send_offsets(offsets, group_metadata)
+        await self._end_of(outcome, timeout)
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Deliver all that was sent, then commit."""
+        await self._end_of(self._core.transactions.commit(), timeout)
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort: nobody who reads read_committed sees what was sent."""
+        await self._end_of(self._core.transactions.abort(), timeout)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """An `async with` block as a transaction: committed at its end, aborted when it raises."""
+        self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException:
+            if self._core.is_in_transaction:
+                await self.abort_transaction()
+            raise
+
+    async def _end_of(self, outcome: Outcome, timeout: float | None) -> None:
+        self._check_open()
+        seconds = self._config.max_block_ms / _MS_PER_S if timeout is None else timeout
+        if not await self._until(lambda: outcome.is_done, seconds):
+            raise ClientTimeoutError(
+                f"{outcome.call} did not end within {seconds} s; it goes on: call it again"
+            )
+        self._core.transactions.claim(outcome)
+
     def _check_open(self) -> None:
         self._session.check_usable()
         if self._closed:
@@ -251,6 +312,8 @@ class Producer:
 
     async def _room(self) -> None:
         self._check_open()
+        if self._core.manager is not None:
+            self._core.manager.check_sending()
         self._accumulator.make_all_due()
         self._core.sender.pump()
         limit = self._config.max_block_ms

@@ -1,0 +1,134 @@
+"""The calls of a user's transaction, under both faces: each starts, and its end is claimed once.
+
+A call that was given up waiting for goes on; the next call, which must be the same, waits for the
+same end (KIP-691: a time-out of a commit says nothing about it).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import ClientConfigError, IllegalTransactionStateError
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group_offsets import CommittedOffset
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.client.errors import ClientError
+    from barnabas.client.retrying import OnDone
+    from barnabas.client.transactions.manager import TransactionManager
+
+__all__ = ["Outcome", "TransactionCalls"]
+
+
+class Outcome:
+    """The end of one call, when it has come."""
+
+    __slots__ = ("_on_end", "call", "error", "is_done")
+
+    def __init__(self, call: str, on_end: Callable[[], None]) -> None:
+        # Name of the producer's method.
+        self.call = call
+        self.is_done = False
+        self.error: ClientError | None = None
+        self._on_end = on_end
+
+    def end(self, _done: bool | None, error: ClientError | None) -> None:
+        """The call has ended."""
+        self.error = error
+        self.is_done = True
+        self._on_end()
+
+
+class TransactionCalls:
+    """What a user does with transactions; `None` as manager: the producer has no id for them."""
+
+    def __init__(self, manager: TransactionManager | None, on_progress: Callable[[], None]) -> None:
+        self._manager = manager
+        self._on_progress = on_progress
+        # Started, and its end not claimed yet.
+        self._unclaimed: Outcome | None = None
+
+    @property
+    def manager(self) -> TransactionManager:
+        """The machine below.
+
+        Raises:
+            ClientConfigError: the producer has none.
+        """
+        if self._manager is None:
+            raise ClientConfigError("transactions need a producer with a transactional_id")
+        return self._manager
+
+    def initialize(self) -> Outcome:
+        """Start `init_transactions`."""
+        return self._started("init_transactions", self.manager.initialize)
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._check_unclaimed("begin_transaction")
+        self.manager.begin()
+
+    def send_offsets(
+        self,
+        offsets: Mapping[tuple[str, int], int | CommittedOffset],
+        group: GroupGeneration | str,
+    ) -> Outcome:
+        """Start `send_offsets_to_transaction`; `group` is who speaks, or a name alone."""
+        speaker = GroupGeneration(group) if isinstance(group, str) else group
+        wanted = {
+            TopicPartition(*tp): offset if isinstance(offset, tuple) else CommittedOffset(offset)
+            for tp, offset in offsets.items()
+        }
+
+        def start(on_done: OnDone[bool]) -> None:
+            if wanted:
+                self.manager.send_offsets(wanted, speaker, on_done)
+            else:
+                self.manager.check_sending()
+                on_done(True, None)
+
+        return self._started("send_offsets_to_transaction", start)
+
+    def commit(self) -> Outcome:
+        """Start `commit_transaction`."""
+        return self._started("commit_transaction", self.manager.commit)
+
+    def abort(self) -> Outcome:
+        """Start `abort_transaction`."""
+        return self._started("abort_transaction", self.manager.abort)
+
+    def claim(self, outcome: Outcome) -> None:
+        """Take note of an end.
+
+        Raises:
+            ClientError: what the call ended with.
+        """
+        if self._unclaimed is outcome:
+            self._unclaimed = None
+        if outcome.error is not None:
+            raise outcome.error
+
+    def _started(self, call: str, start: Callable[[OnDone[bool]], None]) -> Outcome:
+        unclaimed = self._unclaimed
+        if unclaimed is not None and unclaimed.call == call:
+            return unclaimed
+        self._check_unclaimed(call)
+        outcome = Outcome(call, self._on_progress)
+        start(outcome.end)
+        self._unclaimed = outcome
+        return outcome
+
+    def _check_unclaimed(self, call: str) -> None:
+        unclaimed = self._unclaimed
+        if unclaimed is None:
+            return
+        if unclaimed.is_done and unclaimed.error is not None:
+            # It has failed in the end; the state of the transaction says what may follow.
+            self._unclaimed = None
+            return
+        raise IllegalTransactionStateError(
+            f"{call}: {unclaimed.call} was not waited for to its end: call that again first"
+        )

@@ -1,0 +1,474 @@
+"""The transactions of one producer: states, and one request to a coordinator at a time.
+
+Source: KIP-98; KIP-360 (epochs raised after failed batches), KIP-447 (offsets with the group's
+generation), KIP-588 (an abort tells who was really fenced), KIP-890 (version 2: partitions are
+added by producing to them, and every end raises the epoch).
+
+`advance` looks what has to be sent next; it is called whenever something changed. An operation of
+the user's (initialize, send offsets, commit, abort) ends when its callback is called, however long
+that takes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.client.coordinators import TRANSACTION, Coordinators
+from barnabas.client.errors import (
+    ClientError,
+    IllegalTransactionStateError,
+    TransactionAbortedError,
+    broker_error,
+)
+from barnabas.client.transactions import requests
+from barnabas.client.transactions.offsets import OffsetsToSend
+from barnabas.client.transactions.requests import ProducerIdAndEpoch
+from barnabas.client.transactions.state import TransactionState, check_transition
+from barnabas.client.transactions.verdict import Verdict, fenced, judge, judge_batch, worst
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from barnabas.protocol.messages.end_txn import EndTxnResponse
+from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.config import ClientConfig
+    from barnabas.client.group.membership import GroupGeneration
+    from barnabas.client.group_offsets import CommittedOffset
+    from barnabas.client.retrying import OnDone
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.protocol.schema import Message
+
+__all__ = ["BatchesOfTransaction", "TransactionManager"]
+
+_S = TransactionState
+_FEATURE = "transaction.version"
+_V2 = 2
+# The end of the transaction before takes a few milliseconds: its successor asks again soon.
+_CONCURRENT_RETRY_MS = 20.0
+# The coordinator, or a partition, does not know the producer any more.
+_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+_SENDS = frozenset({_S.IN_TRANSACTION, _S.COMMITTING})
+
+
+class BatchesOfTransaction(Protocol):
+    """What the manager asks of the sender of its producer's batches."""
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether batches wait or are in flight."""
+        ...
+
+    def pump(self) -> None:
+        """Send what may be sent now."""
+        ...
+
+    def send_all(self) -> None:
+        """Have also batches leave that could take more records."""
+        ...
+
+    def give_up_queued(self, error: ClientError) -> None:
+        """Fail all batches that are not in flight."""
+        ...
+
+    def restart_sequences(self) -> None:
+        """A new epoch begins: sequences start from 0."""
+        ...
+
+
+class TransactionManager:
+    """Transactions of the producer with `transactional.id`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        groups: Coordinators,
+        config: ClientConfig,
+        batches: BatchesOfTransaction,
+    ) -> None:
+        assert config.transactional_id is not None
+        self._cluster = cluster
+        self._groups = groups
+        self._coordinators = Coordinators(cluster, TRANSACTION)
+        self._config = config
+        self._batches = batches
+        self.transactional_id: str = config.transactional_id
+        self.state = _S.UNINITIALIZED
+        # Why the state is ABORTABLE_ERROR or FATAL_ERROR.
+        self.error: ClientError | None = None
+        self.who = ProducerIdAndEpoch()
+        # Whether this transaction is one of version 2 (KIP-890); settled when it begins.
+        self.is_v2 = False
+        # Partitions of the transaction: those the coordinator knows, and those to tell it of.
+        self._added: set[TopicPartition] = set()
+        self._new: dict[TopicPartition, None] = {}
+        self._offsets: list[OffsetsToSend] = []
+        # Whether the coordinator may have a transaction of ours open.
+        self._started = False
+        # A batch with a sequence failed: the next transaction needs another epoch.
+        self._bump_wanted = False
+        # The coordinator has forgotten the producer: there is no transaction to end.
+        self._mapping_lost = False
+        # Callback of initialize, commit or abort, whichever is under way.
+        self._waiting: OnDone[bool] | None = None
+        # A request, or the back-off before the next.
+        self._busy = False
+        self._attempts = 0
+
+    # What the sender asks
+
+    @property
+    def producer_id(self) -> int:
+        """Of the batches."""
+        return self.who.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        """Of the batches."""
+        return self.who.producer_epoch
+
+    @property
+    def may_send(self) -> bool:
+        """Whether batches may leave."""
+        return self.state in _SENDS
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction that nobody has begun to end."""
+        return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
+
+    def admits(self, tp: TopicPartition) -> bool:
+        """Whether batches of a partition may leave now; if not it is about to be added."""
+        if tp in self._added:
+            return True
+        if self.is_v2:
+            # Producing to it adds it (KIP-890).
+            self._added.add(tp)
+            self._started = True
+            return True
+        if tp not in self._new:
+            self._new[tp] = None
+            self._cluster.runtime.timer.call_soon(self.advance)
+        return False
+
+    def on_batch_failed(self, error: ClientError, *, has_sequence: bool) -> None:
+        """A batch was given up; without having left (`has_sequence`) it leaves no gap."""
+        self._bump_wanted |= has_sequence
+        if error.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            self._mapping_lost = True
+        if error is self.error:
+            # It was given up because the transaction has failed already.
+            return
+        if judge_batch(error) is Verdict.FATAL:
+            self._fail_fatally(error)
+        elif self.state in _SENDS:
+            self._fail_abortably(error)
+
+    def check_sending(self) -> None:
+        """Raise unless records may be sent: within a transaction without errors.
+
+        Raises:
+            IllegalTransactionStateError: `begin_transaction` was not called.
+            ClientError: what the transaction failed with; abort it.
+        """
+        if self.state is not _S.IN_TRANSACTION:
+            self._refuse("send")
+
+    # What the user asks
+
+    def initialize(self, on_done: OnDone[bool]) -> None:
+        """Take over the id; whoever had it is fenced, what it left open is ended."""
+        if self.state is not _S.UNINITIALIZED:
+            self._refuse("init_transactions")
+        self._waiting = on_done
+        self._go(_S.INITIALIZING)
+        self.advance()
+
+    def begin(self) -> None:
+        """Begin a transaction.
+
+        Raises:
+            IllegalTransactionStateError: not initialized, or within one.
+        """
+        if self.state is not _S.READY:
+            self._refuse("begin_transaction")
+        self.is_v2 = self._cluster.feature_level(_FEATURE) >= _V2
+        self._go(_S.IN_TRANSACTION)
+
+    def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        group: GroupGeneration,
+        on_done: OnDone[bool],
+    ) -> None:
+        """Have the group's offsets committed with the transaction."""
+        self.check_sending()
+        self._offsets.append(OffsetsToSend(dict(offsets), group, on_done))
+        self.advance()
+
+    def commit(self, on_done: OnDone[bool]) -> None:
+        """Commit, after all was delivered."""
+        if self.state is not _S.IN_TRANSACTION:
+            self._refuse("commit_transaction")
+        self._waiting = on_done
+        self._go(_S.COMMITTING)
+        self._batches.send_all()
+        self.advance()
+
+    def abort(self, on_done: OnDone[bool]) -> None:
+        """Abort; what did not leave yet fails with `TransactionAbortedError`."""
+        if self.state not in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
+            self._refuse("abort_transaction")
+        self._waiting = on_done
+        self._go(_S.ABORTING)
+        self._new.clear()
+        aborted = TransactionAbortedError("the transaction is aborted")
+        self._fail_offsets(aborted)
+        self._batches.give_up_queued(aborted)
+        self.advance()
+
+    def _refuse(self, call: str) -> None:
+        if self.error is not None:
+            raise self.error
+        raise IllegalTransactionStateError(
+            f"{call}: the producer is {self.state.value}; the order is init_transactions once, "
+            f"then begin_transaction, send, commit_transaction or abort_transaction"
+        )
+
+    # The next step
+
+    def advance(self) -> None:
+        """Send the next request, if one is due and none is under way."""
+        if self._busy:
+            return
+        if self.state is _S.INITIALIZING:
+            self._initialize()
+        elif self.state in _SENDS and self._new:
+            self._add_partitions()
+        elif self.state in _SENDS and self._offsets:
+            self._send_offsets()
+        elif self.state in (_S.COMMITTING, _S.ABORTING) and not self._batches.has_unsettled:
+            if self._started and not self._mapping_lost:
+                self._end()
+            else:
+                self._ended()
+
+    def _initialize(self) -> None:
+        def build(version: int) -> Message:
+            timeout_ms = self._config.transaction_timeout_ms
+            return requests.initialize(self.transactional_id, timeout_ms, self.who, version)
+
+        def on_done(response: Message | None, error: ClientError | None) -> None:
+            if response is not None:
+                assert isinstance(response, InitProducerIdResponse)
+                if not response.error_code:
+                    self._begin_epoch(response.producer_id, response.producer_epoch)
+                    self._bump_wanted = self._mapping_lost = False
+                    self._become_ready()
+                    return
+                error = broker_error(
+                    response.error_code, f"transactional.id={self.transactional_id}"
+                )
+            self._on_error(error)
+
+        self._call(ApiKey.INIT_PRODUCER_ID, build, on_done)
+
+    def _add_partitions(self) -> None:
+        asked = list(self._new)
+
+        def build(_version: int) -> Message:
+            return requests.add_partitions(self.transactional_id, self.who, asked)
+
+        def on_done(response: Message | None, error: ClientError | None) -> None:
+            if response is not None:
+                assert isinstance(response, AddPartitionsToTxnResponse)
+                results = requests.read_added_partitions(response)
+                error = worst(results.values())
+                if error is None:
+                    self._added.update(asked)
+                    for tp in asked:
+                        self._new.pop(tp, None)
+                    self._next()
+                    self._batches.pump()
+                    return
+            self._on_error(error)
+
+        # Whether it arrives is not known if no answer does.
+        self._started = True
+        self._call(
+            ApiKey.ADD_PARTITIONS_TO_TXN, build, on_done, max_version=requests.ADD_PARTITIONS_MAX
+        )
+
+    def _send_offsets(self) -> None:
+        sending = self._offsets[0]
+        self._started = True
+
+        def on_done(error: ClientError | None) -> None:
+            if error is not None:
+                self._on_error(error, group=sending.group.group_id)
+            elif sending.is_done:
+                if self._offsets and self._offsets[0] is sending:
+                    self._offsets.pop(0)
+                self._next()
+                sending.on_done(True, None)
+            else:
+                self._next()
+
+        self._busy = True
+        call = sending.next_call(self.transactional_id, self.who, on_done, is_v2=self.is_v2)
+        coordinators = self._groups if call.to_group else self._coordinators
+        key = sending.group.group_id if call.to_group else self.transactional_id
+        coordinators.call(key, call.api_key, call.build, call.on_answer, None, call.max_version)
+
+    def _end(self) -> None:
+        committed = self.state is _S.COMMITTING
+
+        def build(_version: int) -> Message:
+            return requests.end(self.transactional_id, self.who, committed=committed)
+
+        def on_done(response: Message | None, error: ClientError | None) -> None:
+            if response is not None:
+                assert isinstance(response, EndTxnResponse)
+                if not response.error_code:
+                    if self.is_v2 and response.producer_id >= 0:
+                        self._begin_epoch(response.producer_id, response.producer_epoch)
+                        self._bump_wanted = False
+                    self._ended()
+                    return
+                what = "commit" if committed else "abort"
+                error = broker_error(
+                    response.error_code, f"{what} of transactional.id={self.transactional_id}"
+                )
+            self._on_error(error, is_end=True)
+
+        bound = None if self.is_v2 else requests.END_MAX_BEFORE_V2
+        self._call(ApiKey.END_TXN, build, on_done, max_version=bound)
+
+    def _ended(self) -> None:
+        """The transaction is over; only the epoch may have to be raised yet."""
+        self._added.clear()
+        self._new.clear()
+        self._started = False
+        if self.state is _S.ABORTING and self._bump_wanted:
+            self._busy = False
+            self.error = None
+            self._go(_S.INITIALIZING)
+            self.advance()
+        else:
+            self._become_ready()
+
+    def _become_ready(self) -> None:
+        self._busy = False
+        self._attempts = 0
+        self.error = None
+        self._go(_S.READY)
+        self._tell(None)
+
+    def _begin_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        self.who = ProducerIdAndEpoch(producer_id, producer_epoch)
+        self._batches.restart_sequences()
+
+    # Requests and their errors
+
+    def _call(
+        self,
+        api_key: ApiKey,
+        build: Callable[[int], Message],
+        on_done: OnDone[Message],
+        *,
+        max_version: int | None = None,
+    ) -> None:
+        self._busy = True
+        self._coordinators.call(self.transactional_id, api_key, build, on_done, None, max_version)
+
+    def _next(self) -> None:
+        self._busy = False
+        self._attempts = 0
+        self.advance()
+
+    def _on_error(
+        self, error: ClientError | None, group: str | None = None, *, is_end: bool = False
+    ) -> None:
+        """A request failed.
+
+        Args:
+            error: why.
+            group: whose coordinator answered, None: the transaction's.
+            is_end: the request was to commit or abort.
+        """
+        assert error is not None
+        self._busy = False
+        verdict = judge(error)
+        if self.state in (_S.FATAL_ERROR, _S.ABORTABLE_ERROR) and verdict is not Verdict.FATAL:
+            return
+        if verdict in (Verdict.MOVED, Verdict.RETRY):
+            self._retry(error, group, moved=verdict is Verdict.MOVED)
+            return
+        if error.error_code in _LOST:
+            self._bump_wanted = True
+            self._mapping_lost |= error.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if verdict is Verdict.FATAL or self.state is _S.INITIALIZING:
+            self._fail_fatally(error)
+        elif self.state is not _S.ABORTING:
+            self._fail_abortably(error)
+        elif not is_end:
+            # It came too late to matter: the abort goes on.
+            self._next()
+        elif error.error_code in _LOST:
+            # There is nothing to abort any more.
+            self._ended()
+        else:
+            self._fail_fatally(error)
+
+    def _retry(self, error: ClientError, group: str | None, *, moved: bool) -> None:
+        if moved:
+            if group is not None:
+                self._groups.forget(group)
+            else:
+                self._coordinators.forget(self.transactional_id)
+        self._attempts += 1
+        self._busy = True
+        delay_ms = self._cluster.retry_backoff.delay_ms(self._attempts)
+        if error.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            delay_ms = min(delay_ms, _CONCURRENT_RETRY_MS)
+
+        def again() -> None:
+            self._busy = False
+            self.advance()
+
+        self._cluster.runtime.timer.call_later(delay_ms, again)
+
+    def _fail_abortably(self, error: ClientError) -> None:
+        self._go(_S.ABORTABLE_ERROR)
+        self.error = error
+        self._new.clear()
+        self._fail_offsets(error)
+        self._batches.give_up_queued(error)
+        self._tell(error)
+
+    def _fail_fatally(self, error: ClientError) -> None:
+        if self.state is _S.FATAL_ERROR:
+            return
+        self._go(_S.FATAL_ERROR)
+        self.error = fenced(error, self.transactional_id)
+        self._new.clear()
+        self._fail_offsets(self.error)
+        self._batches.give_up_queued(self.error)
+        self._tell(self.error)
+
+    def _fail_offsets(self, error: ClientError) -> None:
+        failed, self._offsets = self._offsets, []
+        for each in failed:
+            each.on_done(None, error)
+
+    def _go(self, state: TransactionState) -> None:
+        check_transition(self.state, state)
+        self.state = state
+
+    def _tell(self, error: ClientError | None) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting(True if error is None else None, error)

@@ -1,0 +1,119 @@
+"""Offsets on their way into a transaction: told to its coordinator, then to the group's (KIP-447).
+
+In transactions of version 2 the group's coordinator tells the other one by itself (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.transactions import requests
+from barnabas.client.transactions.verdict import worst
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.group.membership import GroupGeneration
+    from barnabas.client.group_offsets import CommittedOffset
+    from barnabas.client.retrying import OnDone
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.client.transactions.requests import ProducerIdAndEpoch
+    from barnabas.protocol.schema import Message
+
+__all__ = ["OffsetsCall", "OffsetsToSend"]
+
+
+class OffsetsCall(NamedTuple):
+    """The next request for some offsets."""
+
+    # To the group's coordinator, not the transaction's.
+    to_group: bool
+    api_key: ApiKey
+    build: Callable[[int], Message]
+    on_answer: OnDone[Message]
+    max_version: int | None
+
+
+class OffsetsToSend:
+    """What one call of `send_offsets_to_transaction` gave, less what was taken."""
+
+    def __init__(
+        self,
+        offsets: dict[TopicPartition, CommittedOffset],
+        group: GroupGeneration,
+        on_done: OnDone[bool],
+    ) -> None:
+        self.group = group
+        # Called when all were taken, or none will be.
+        self.on_done = on_done
+        # Not taken yet.
+        self._left = offsets
+        self._is_added = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all were taken."""
+        return not self._left
+
+    def next_call(
+        self,
+        transactional_id: str,
+        who: ProducerIdAndEpoch,
+        on_done: Callable[[ClientError | None], None],
+        *,
+        is_v2: bool,
+    ) -> OffsetsCall:
+        """The request to be sent now; `on_done` gets its error."""
+        if not is_v2 and not self._is_added:
+            return self._adding(transactional_id, who, on_done)
+        return self._committing(transactional_id, who, on_done, is_v2=is_v2)
+
+    def _adding(
+        self,
+        transactional_id: str,
+        who: ProducerIdAndEpoch,
+        on_done: Callable[[ClientError | None], None],
+    ) -> OffsetsCall:
+        def build(_version: int) -> Message:
+            return requests.add_offsets(transactional_id, who, self.group.group_id)
+
+        def on_answer(response: Message | None, error: ClientError | None) -> None:
+            if response is not None:
+                assert isinstance(response, AddOffsetsToTxnResponse)
+                if response.error_code:
+                    error = broker_error(
+                        response.error_code, f"offsets of group {self.group.group_id}"
+                    )
+                else:
+                    self._is_added = True
+            on_done(error)
+
+        return OffsetsCall(False, ApiKey.ADD_OFFSETS_TO_TXN, build, on_answer, None)
+
+    def _committing(
+        self,
+        transactional_id: str,
+        who: ProducerIdAndEpoch,
+        on_done: Callable[[ClientError | None], None],
+        *,
+        is_v2: bool,
+    ) -> OffsetsCall:
+        def build(_version: int) -> Message:
+            return requests.commit_offsets(transactional_id, who, self.group, self._left)
+
+        def on_answer(response: Message | None, error: ClientError | None) -> None:
+            if response is not None:
+                assert isinstance(response, TxnOffsetCommitResponse)
+                results = requests.read_committed_offsets(response, self.group.group_id)
+                for tp, refused in results.items():
+                    if refused is None:
+                        self._left.pop(tp, None)
+                error = worst(results.values())
+            on_done(error)
+
+        bound = None if is_v2 else requests.OFFSETS_MAX_BEFORE_V2
+        return OffsetsCall(True, ApiKey.TXN_OFFSET_COMMIT, build, on_answer, bound)

@@ -1,0 +1,172 @@
+"""The requests of a transaction, and what their answers say; no I/O.
+
+Versions above the bounds belong to transactions of version 2 (KIP-890), or to brokers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.errors import broker_error
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from barnabas.protocol.messages.end_txn import EndTxnRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from barnabas.protocol.protocol_error import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.client.errors import ClientError
+    from barnabas.client.group.membership import GroupGeneration
+    from barnabas.client.group_offsets import CommittedOffset
+
+__all__ = [
+    "ADD_PARTITIONS_MAX",
+    "END_MAX_BEFORE_V2",
+    "OFFSETS_MAX_BEFORE_V2",
+    "ProducerIdAndEpoch",
+    "add_offsets",
+    "add_partitions",
+    "commit_offsets",
+    "end",
+    "initialize",
+    "read_added_partitions",
+    "read_committed_offsets",
+]
+
+# Later versions are for brokers that add for many producers at once.
+ADD_PARTITIONS_MAX = 3
+END_MAX_BEFORE_V2 = 4
+OFFSETS_MAX_BEFORE_V2 = 4
+# From this version on a producer's epoch can be raised by who has it, and by nobody else.
+_BUMP_FROM = 3
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """Who writes; (-1, -1) for nobody yet."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+def initialize(
+    transactional_id: str, timeout_ms: int, who: ProducerIdAndEpoch, version: int
+) -> InitProducerIdRequest:
+    """Take the transactional id over, or raise the epoch of who has it."""
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+    )
+    if who.producer_id >= 0:
+        if version < _BUMP_FROM:
+            raise ProtocolError("a broker before 2.5 cannot raise the epoch after a failed batch")
+        request.producer_id, request.producer_epoch = who
+    return request
+
+
+def add_partitions(
+    transactional_id: str, who: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """Tell the coordinator what the transaction writes to, before it does."""
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=who.producer_id,
+        v3_and_below_producer_epoch=who.producer_epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()
+        ],
+    )
+
+
+def read_added_partitions(
+    response: AddPartitionsToTxnResponse,
+) -> dict[TopicPartition, ClientError | None]:
+    """Each partition's error, None for those that are in the transaction."""
+    return {
+        TopicPartition(topic.name, each.partition_index): _error(
+            each.partition_error_code, f"add {topic.name}-{each.partition_index} to the transaction"
+        )
+        for topic in response.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    }
+
+
+def add_offsets(
+    transactional_id: str, who: ProducerIdAndEpoch, group: str
+) -> AddOffsetsToTxnRequest:
+    """Tell the coordinator which group's offsets the transaction commits."""
+    return AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=who.producer_id,
+        producer_epoch=who.producer_epoch,
+        group_id=group,
+    )
+
+
+def commit_offsets(
+    transactional_id: str,
+    who: ProducerIdAndEpoch,
+    group: GroupGeneration,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+) -> TxnOffsetCommitRequest:
+    """Offsets that become the group's when the transaction is committed (KIP-447)."""
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for tp, committed in offsets.items():
+        entry = TxnOffsetCommitRequestPartition(
+            partition_index=tp.partition,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
+            committed_metadata=committed.metadata,
+        )
+        topics.setdefault(tp.topic, []).append(entry)
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group.group_id,
+        producer_id=who.producer_id,
+        producer_epoch=who.producer_epoch,
+        generation_id_or_member_epoch=group.generation_id,
+        member_id=group.member_id,
+        group_instance_id=group.instance_id,
+        topics=[TxnOffsetCommitRequestTopic(name=n, partitions=p) for n, p in topics.items()],
+    )
+
+
+def read_committed_offsets(
+    response: TxnOffsetCommitResponse, group: str
+) -> dict[TopicPartition, ClientError | None]:
+    """Each partition's error, None for those that were taken."""
+    return {
+        TopicPartition(topic.name, each.partition_index): _error(
+            each.error_code, f"offset of {topic.name}-{each.partition_index} in group {group}"
+        )
+        for topic in response.topics
+        for each in topic.partitions
+    }
+
+
+def end(transactional_id: str, who: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
+    """Commit or abort."""
+    return EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=who.producer_id,
+        producer_epoch=who.producer_epoch,
+        committed=committed,
+    )
+
+
+def _error(code: int, subject: str) -> ClientError | None:
+    return broker_error(code, subject) if code else None

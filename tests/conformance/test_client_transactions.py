@@ -1,0 +1,356 @@
+"""Transactions of our producer against Apache Kafka, with both versions of them (KIP-890)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import barnabas
+from barnabas.client.errors import (
+    BrokerError,
+    ClientError,
+    DeliveryTimeoutError,
+    IllegalTransactionStateError,
+    ProducerFencedError,
+    TransactionAbortedError,
+)
+from barnabas.client.facade import Client
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group_offsets import CommittedOffset
+from barnabas.client.record_decoding import read_records
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from jvm.kafka_process import KafkaProcess
+
+pytestmark = pytest.mark.conformance
+
+PROGRAM = Path(__file__).parent / "programs" / "transaction_to_be_killed.py"
+
+
+@pytest.fixture(scope="module", params=[2, 0], ids=["v2", "v1"])
+def kafka(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaProcess]:
+    """A Kafka whose transactions are of the one version or the other."""
+    made = KafkaProcess(
+        tmp_path_factory.mktemp("kafka"),
+        {"transaction.state.log.num.partitions": "3", "auto.create.topics.enable": "false"},
+        features={"transaction.version": request.param},
+    )
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def client(kafka: KafkaProcess) -> Iterator[Client]:
+    with Client(kafka.bootstrap, isolation_level="read_committed") as made:
+        yield made
+
+
+@pytest.fixture
+def topic(client: Client) -> str:
+    name = f"transactions-{uuid.uuid4().hex[:8]}"
+    client.create_topic(name, partitions=2, replication_factor=1)
+    return name
+
+
+@pytest.fixture
+def transactional_id() -> str:
+    return f"id-{uuid.uuid4().hex[:8]}"
+
+
+def committed(client: Client, topic: str) -> list[bytes | None]:
+    """Values that a read_committed reader sees once no transaction is open, by partition.
+
+    The coordinator answers before its markers are in the partitions.
+    """
+    deadline = time.monotonic() + 30
+    places = dict.fromkeys([(topic, 0), (topic, 1)], "latest")
+    while client.list_offsets(places) != client.list_offsets(
+        places, isolation_level="read_uncommitted"
+    ):
+        assert time.monotonic() < deadline
+    return stable(client, topic)
+
+
+def stable(client: Client, topic: str) -> list[bytes | None]:
+    """Values that a read_committed reader sees now, by partition."""
+    ends = client.list_offsets(dict.fromkeys([(topic, 0), (topic, 1)], "latest"))
+    found: dict[int, list[bytes | None]] = {0: [], 1: []}
+    for batch in client.fetch_range({tp: (0, end.offset) for tp, end in ends.items()}):
+        found[batch.partition] += [record.value for record in read_records(batch)]
+    return found[0] + found[1]
+
+
+def producer_of(kafka: KafkaProcess, transactional_id: str, **config: object) -> barnabas.Producer:
+    return barnabas.Producer(kafka.bootstrap, transactional_id=transactional_id, **config)
+
+
+def test_a_transaction_is_seen_whole_or_not_at_all(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    with producer_of(kafka, transactional_id) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            first = producer.send(topic, b"a", partition=0)
+            producer.send(topic, b"b", partition=1)
+            producer.flush()
+            assert stable(client, topic) == []
+        assert first.result().offset == 0
+        assert committed(client, topic) == [b"a", b"b"]
+        producer.begin_transaction()
+        producer.send(topic, b"never", partition=0)
+        producer.flush()
+        queued = producer.send(topic, b"nor this", partition=1)
+        producer.abort_transaction()
+        assert isinstance(queued.exception(), TransactionAbortedError)
+        with producer.transaction():
+            producer.send(topic, b"c", partition=0)
+        assert committed(client, topic) == [b"a", b"c", b"b"]
+
+
+def test_a_hundred_transactions_one_after_the_other(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    with producer_of(kafka, transactional_id, linger_ms=0) as producer:
+        producer.init_transactions()
+        for number in range(100):
+            producer.begin_transaction()
+            producer.send(topic, b"%d" % number, partition=number % 2)
+            if number % 5:
+                producer.commit_transaction()
+            else:
+                producer.flush()
+                producer.abort_transaction()
+    kept = [number for number in range(100) if number % 5]
+    kept.sort(key=lambda number: number % 2)
+    assert committed(client, topic) == [b"%d" % number for number in kept]
+
+
+def test_a_transaction_that_writes_nothing_is_one_too(
+    kafka: KafkaProcess, transactional_id: str
+) -> None:
+    with producer_of(kafka, transactional_id) as producer:
+        producer.init_transactions()
+        for _ in range(2):
+            producer.begin_transaction()
+            producer.commit_transaction()
+            producer.begin_transaction()
+            producer.abort_transaction()
+
+
+def test_calls_out_of_order_are_refused(
+    kafka: KafkaProcess, topic: str, transactional_id: str
+) -> None:
+    with producer_of(kafka, transactional_id) as producer:
+        for call in (producer.begin_transaction, producer.commit_transaction):
+            with pytest.raises(IllegalTransactionStateError, match="uninitialized"):
+                call()
+        producer.init_transactions()
+        with pytest.raises(IllegalTransactionStateError, match="ready"):
+            producer.send(topic, b"x")
+        with pytest.raises(IllegalTransactionStateError):
+            producer.abort_transaction()
+        producer.begin_transaction()
+        with pytest.raises(IllegalTransactionStateError, match="in transaction"):
+            producer.begin_transaction()
+
+
+def test_the_next_producer_of_the_id_fences_the_one_before(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    with producer_of(kafka, transactional_id) as old, producer_of(kafka, transactional_id) as new:
+        old.init_transactions()
+        old.begin_transaction()
+        old.send(topic, b"old", partition=0)
+        old.flush()
+        new.init_transactions()
+        with new.transaction():
+            new.send(topic, b"new", partition=0)
+        with pytest.raises(ProducerFencedError, match=transactional_id):
+            old.commit_transaction()
+        with pytest.raises(ProducerFencedError):
+            old.begin_transaction()
+        assert committed(client, topic) == [b"new"]
+
+
+def test_a_fenced_producers_records_are_refused_and_its_abort_tells_why(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    """INVALID_PRODUCER_EPOCH of a leader can be aborted; the coordinator then knows (KIP-588)."""
+    with producer_of(kafka, transactional_id) as old, producer_of(kafka, transactional_id) as new:
+        old.init_transactions()
+        old.begin_transaction()
+        old.send(topic, b"before", partition=0)
+        old.flush()
+        new.init_transactions()
+        refused = old.send(topic, b"after", partition=0)
+        with pytest.raises(ClientError) as caught:
+            old.commit_transaction()
+        error = refused.exception()
+        assert isinstance(error, BrokerError)
+        assert error.error_code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+        if not isinstance(caught.value, ProducerFencedError):
+            with pytest.raises(ProducerFencedError):
+                old.abort_transaction()
+        assert committed(client, topic) == []
+
+
+def test_a_killed_producers_transaction_is_aborted_by_its_successor(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    command = [sys.executable, str(PROGRAM), kafka.bootstrap, topic, transactional_id]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"written\n"
+        process.kill()
+    with producer_of(kafka, transactional_id) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic, b"successor", partition=0)
+    assert committed(client, topic) == [b"successor"]
+
+
+def test_a_transaction_over_its_time_is_aborted_by_the_coordinator(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    with producer_of(kafka, transactional_id, transaction_timeout_ms=1_000) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"late", partition=0)
+        producer.flush()
+        # The coordinator looks every ten seconds; its marker moves the last stable offset.
+        places = {(topic, 0): "latest"}
+        deadline = time.monotonic() + 60
+        while client.list_offsets(places)[topic, 0].offset == 0:
+            assert time.monotonic() < deadline
+            producer.poll(100)
+        with pytest.raises(BrokerError) as caught:
+            producer.commit_transaction()
+        # A coordinator of version 2 takes the old epoch for a repetition that ended otherwise.
+        assert caught.value.error_code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
+        with pytest.raises(BrokerError):
+            producer.begin_transaction()
+    assert committed(client, topic) == []
+
+
+def test_offsets_are_committed_with_the_transaction_or_not(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    group = f"group-{transactional_id}"
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with producer_of(kafka, transactional_id) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic, b"x", partition=0)
+            producer.send_offsets_to_transaction({first: 5}, group)
+            producer.send_offsets_to_transaction(
+                {second: CommittedOffset(7, -1, "note")}, GroupGeneration(group)
+            )
+        wanted = {first: CommittedOffset(5), second: CommittedOffset(7, -1, "note")}
+        assert client.committed(group) == wanted
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({first: 100}, group)
+        producer.abort_transaction()
+        assert client.committed(group) == wanted
+        with producer.transaction():
+            producer.send_offsets_to_transaction({first: 6}, group)
+        assert client.committed(group)[first] == CommittedOffset(6)
+
+
+def test_offsets_of_a_member_that_is_none_can_only_be_aborted(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    speaker = GroupGeneration(f"group-{transactional_id}", 3, "nobody")
+    with producer_of(kafka, transactional_id) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"never", partition=0)
+        with pytest.raises(BrokerError) as caught:
+            producer.send_offsets_to_transaction({(topic, 0): 5}, speaker)
+        assert caught.value.error_code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.ILLEGAL_GENERATION,
+        )
+        with pytest.raises(BrokerError):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, b"again", partition=0)
+    assert committed(client, topic) == [b"again"]
+
+
+def test_a_broker_that_comes_back_finishes_the_transaction(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    with producer_of(kafka, transactional_id) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"before", partition=0)
+        producer.flush()
+        kafka.kill()
+        producer.send(topic, b"during", partition=0)
+        kafka.start()
+        producer.send(topic, b"after", partition=1)
+        producer.commit_transaction()
+    assert committed(client, topic) == [b"before", b"during", b"after"]
+
+
+def test_after_records_that_were_given_up_the_next_transaction_works(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    """Their sequences leave a gap: the epoch is raised, by the end or by another InitProducerId."""
+    with producer_of(
+        kafka, transactional_id, delivery_timeout_ms=700, request_timeout_ms=500, linger_ms=0
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"before", partition=0).result(30)
+        os.kill(kafka.pid, signal.SIGSTOP)
+        lost = producer.send(topic, b"lost", partition=0)
+        assert isinstance(lost.exception(30), ClientError)
+        os.kill(kafka.pid, signal.SIGCONT)
+        with pytest.raises((DeliveryTimeoutError, ClientError)):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        for number in range(3):
+            with producer.transaction():
+                producer.send(topic, b"%d" % number, partition=0).result(30)
+    assert committed(client, topic) == [b"0", b"1", b"2"]
+
+
+def test_transactions_over_asyncio(
+    kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
+) -> None:
+    async def produce() -> None:
+        async with barnabas.aio.Producer(
+            kafka.bootstrap, transactional_id=transactional_id
+        ) as producer:
+            await producer.init_transactions()
+            for number in range(4):
+                producer.begin_transaction()
+                await producer.send(topic, b"%d" % number, partition=0)
+                await producer.send_offsets_to_transaction({(topic, 0): number}, transactional_id)
+                await (
+                    producer.abort_transaction() if number % 2 else producer.commit_transaction()
+                )
+            async with producer.transaction():
+                await producer.send(topic, b"last", partition=0)
+            producer.begin_transaction()
+            await producer.send(topic, b"left open", partition=0)
+
+    asyncio.run(produce())
+    assert committed(client, topic) == [b"0", b"2", b"last"]
+    assert client.committed(transactional_id)[TopicPartition(topic, 0)].offset == 2

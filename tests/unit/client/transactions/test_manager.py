@@ -1,0 +1,515 @@
+"""A transactional producer against a scripted coordinator: what it sends, and what errors do."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.client.coordinators import Coordinators
+from barnabas.client.delivery import Delivery
+from barnabas.client.errors import (
+    ClientError,
+    IllegalTransactionStateError,
+    ProducerFencedError,
+    TransactionAbortedError,
+)
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group_offsets import CommittedOffset
+from barnabas.client.producer_core import ProducerCore
+from barnabas.client.producer_parts import ProducerParts
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.transactions.state import TransactionState, check_transition
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from barnabas.protocol.messages.end_txn import EndTxnResponse
+from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
+from barnabas.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from barnabas.record.batch import read_header
+from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
+
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+S = TransactionState
+
+
+class Setup:
+    """A producer with a transactional id, ready for its first transaction."""
+
+    def __init__(self, version: int = 1, **keys: object) -> None:
+        self.cluster = ScriptedCluster(transactional_id="id", linger_ms=1000, **keys)
+        self.cluster.features = {"transaction.version": version}
+        cluster: Any = self.cluster
+        session: Any = SimpleNamespace(cluster=cluster, coordinators=Coordinators(cluster))
+        self.core = ProducerCore(session, self.cluster.config, ProducerParts())
+        self.calls = self.core.transactions
+        self.manager = self.calls.manager
+
+    def ready(self) -> Setup:
+        outcome = self.calls.initialize()
+        self.find()
+        self.initialized(epoch=0)
+        self.calls.claim(outcome)
+        return self
+
+    def begun(self) -> Setup:
+        self.ready().calls.begin()
+        return self
+
+    def send(self, value: bytes = b"x", partition: int = 0) -> Delivery:
+        target = self.core.target("t")
+        assert target is not None
+        batch = self.core.append(target, (None, value, partition), {}, 0)
+        assert batch is not None
+        self.core.flush()
+        self.cluster.time.advance(0)
+        return Delivery(batch, batch.count - 1, 0, None)
+
+    # Answers
+
+    def next(self, api_key: ApiKey, version: int) -> tuple[Any, Any]:
+        assert self.cluster.calls, f"{api_key.name} was not sent"
+        call = self.cluster.calls[0]
+        assert call.api_key is api_key
+        assert call.max_version is None or version <= call.max_version
+        return self.cluster.take(version)
+
+    def find(self, node: int = 1) -> Any:
+        request, answer = self.next(ApiKey.FIND_COORDINATOR, 4)
+        (key,) = request.coordinator_keys
+        answer(FindCoordinatorResponse(coordinators=[
+            Coordinator(key=key, node_id=node, host="h", port=1, error_code=0, error_message=None)
+        ]))  # fmt: skip
+        return request
+
+    def initialized(self, epoch: int = 0, code: int = 0) -> Any:
+        request, answer = self.next(ApiKey.INIT_PRODUCER_ID, 4)
+        answer(InitProducerIdResponse(error_code=code, producer_id=9, producer_epoch=epoch))
+        return request
+
+    def added(self, code: int = 0) -> list[int]:
+        request, answer = self.next(ApiKey.ADD_PARTITIONS_TO_TXN, 3)
+        (topic,) = request.v3_and_below_topics
+        answer(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=n, partition_error_code=code)
+                for n in topic.partitions
+            ])
+        ]))  # fmt: skip
+        return list(topic.partitions)
+
+    def produced(self, code: int = 0, version: int = 11) -> tuple[int, int, bool]:
+        """Epoch, sequence and whether it is transactional, of the batch that is answered."""
+        request, answer = self.next(ApiKey.PRODUCE, version)
+        assert request.transactional_id == "id"
+        ((partition,),) = (topic.partition_data for topic in request.topic_data)
+        header = read_header(partition.records)
+        result = PartitionProduceResponse(index=partition.index, error_code=code, base_offset=0)
+        topic = TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=[result])
+        answer(ProduceResponse(responses=[topic]))
+        return header.producer_epoch, header.base_sequence, header.is_transactional
+
+    def ended(self, code: int = 0, version: int = 4, epoch: int = -1) -> bool:
+        request, answer = self.next(ApiKey.END_TXN, version)
+        answer(EndTxnResponse(
+            error_code=code, producer_id=9 if epoch >= 0 else -1, producer_epoch=epoch
+        ))  # fmt: skip
+        return bool(request.committed)
+
+    def offsets_added(self) -> str:
+        request, answer = self.next(ApiKey.ADD_OFFSETS_TO_TXN, 4)
+        answer(AddOffsetsToTxnResponse(error_code=0))
+        return str(request.group_id)
+
+    def offsets_committed(self, codes: dict[int, int], version: int = 4) -> list[tuple[int, int]]:
+        request, answer = self.next(ApiKey.TXN_OFFSET_COMMIT, version)
+        (topic,) = request.topics
+        answer(TxnOffsetCommitResponse(topics=[
+            TxnOffsetCommitResponseTopic(name=topic.name, partitions=[
+                TxnOffsetCommitResponsePartition(
+                    partition_index=each.partition_index, error_code=codes[each.partition_index]
+                )
+                for each in topic.partitions
+            ])
+        ]))  # fmt: skip
+        return [(each.partition_index, each.committed_offset) for each in topic.partitions]
+
+
+def test_the_coordinator_is_asked_for_by_transactional_id() -> None:
+    setup = Setup()
+    setup.calls.initialize()
+    request = setup.find()
+    assert (request.key_type, request.coordinator_keys) == (1, ["id"])
+    assert setup.initialized().transactional_id == "id"
+    assert setup.manager.state is S.READY
+
+
+def test_partitions_are_added_together_before_anything_is_produced() -> None:
+    setup = Setup().begun()
+    setup.core.append(setup.core.target("t"), (None, b"x", 0), {}, 0)  # type: ignore[arg-type]
+    setup.send(b"y", 1)
+    assert setup.added() == [0, 1]
+    assert len(setup.cluster.calls) == 1
+    request, _answer = setup.next(ApiKey.PRODUCE, 11)
+    assert [each.index for each in request.topic_data[0].partition_data] == [0, 1]
+
+
+def test_in_version_2_producing_adds_the_partition() -> None:
+    setup = Setup(version=2).begun()
+    setup.send()
+    assert setup.produced(version=13) == (0, 0, True)
+
+
+def test_a_partition_is_added_once_per_transaction() -> None:
+    setup = Setup().begun()
+    for _ in range(2):
+        setup.send()
+        if not setup.manager._added:
+            setup.added()
+        setup.produced()
+    outcome = setup.calls.commit()
+    assert setup.ended()
+    setup.calls.claim(outcome)
+    setup.calls.begin()
+    setup.send()
+    assert setup.added() == [0]
+
+
+def test_a_commit_ends_after_all_batches() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added()
+    outcome = setup.calls.commit()
+    assert [call.api_key for call in setup.cluster.calls] == [ApiKey.PRODUCE]
+    setup.produced()
+    assert setup.ended()
+    assert outcome.is_done
+    setup.calls.claim(outcome)
+    assert setup.manager.state is S.READY
+
+
+def test_sequences_go_on_over_transactions_of_version_1() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added()
+    assert setup.produced() == (0, 0, True)
+    setup.calls.claim(_ended(setup, setup.calls.commit()))
+    setup.calls.begin()
+    setup.send()
+    setup.added()
+    assert setup.produced() == (0, 1, True)
+
+
+def test_every_end_of_version_2_gives_an_epoch_in_which_sequences_start_again() -> None:
+    setup = Setup(version=2).begun()
+    setup.send()
+    setup.produced(version=13)
+    outcome = setup.calls.commit()
+    setup.ended(version=5, epoch=1)
+    setup.calls.claim(outcome)
+    setup.calls.begin()
+    setup.send()
+    assert setup.produced(version=13) == (1, 0, True)
+
+
+def _ended(setup: Setup, outcome: Any) -> Any:
+    setup.ended()
+    return outcome
+
+
+def test_what_wrote_nothing_is_ended_without_a_word() -> None:
+    setup = Setup().begun()
+    for end in (setup.calls.commit, setup.calls.abort):
+        outcome = end()
+        assert outcome.is_done
+        setup.calls.claim(outcome)
+        setup.calls.begin()
+    assert not setup.cluster.calls
+
+
+def test_the_end_of_the_transaction_before_is_waited_for() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert not setup.cluster.calls
+    setup.cluster.time.advance(20)
+    assert setup.added() == [0]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+def test_a_coordinator_that_moved_is_looked_for(code: int) -> None:
+    setup = Setup()
+    setup.calls.initialize()
+    setup.find()
+    setup.initialized(code=code)
+    setup.cluster.time.advance(200)
+    setup.find()
+    setup.initialized()
+    assert setup.manager.state is S.READY
+
+
+def test_a_connection_that_ends_is_a_coordinator_to_look_for() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.cluster.disconnect()
+    setup.cluster.time.advance(200)
+    setup.find()
+    assert setup.added() == [0]
+
+
+def test_a_coordinator_that_loads_is_asked_again() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added()
+    setup.produced()
+    outcome = setup.calls.commit()
+    setup.ended(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert not outcome.is_done
+    setup.cluster.time.advance(200)
+    setup.ended()
+    assert outcome.error is None
+
+
+def test_a_failed_batch_makes_an_abort_necessary_and_the_epoch_is_raised() -> None:
+    setup = Setup().begun()
+    delivery = setup.send()
+    setup.added()
+    setup.produced(ErrorCode.INVALID_RECORD)
+    assert setup.manager.state is S.ABORTABLE_ERROR
+    assert delivery.done()
+    with pytest.raises(ClientError, match="INVALID_RECORD"):
+        setup.core.target("t")
+    with pytest.raises(ClientError, match="INVALID_RECORD"):
+        setup.calls.commit()
+    outcome = setup.calls.abort()
+    assert not setup.ended()
+    request = setup.initialized(epoch=1)
+    assert (request.producer_id, request.producer_epoch) == (9, 0)
+    setup.calls.claim(outcome)
+    setup.calls.begin()
+    setup.send()
+    setup.added()
+    assert setup.produced() == (1, 0, True)
+
+
+def test_in_version_2_the_end_alone_raises_the_epoch_after_a_failed_batch() -> None:
+    setup = Setup(version=2).begun()
+    setup.send()
+    setup.produced(ErrorCode.INVALID_RECORD, version=13)
+    outcome = setup.calls.abort()
+    setup.ended(version=5, epoch=1)
+    setup.calls.claim(outcome)
+    assert not setup.cluster.calls
+    assert setup.manager.who == (9, 1)
+
+
+def test_a_batch_that_fails_while_committing_fails_the_commit() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added()
+    outcome = setup.calls.commit()
+    setup.produced(ErrorCode.INVALID_RECORD)
+    with pytest.raises(ClientError, match="INVALID_RECORD"):
+        setup.calls.claim(outcome)
+    assert setup.manager.state is S.ABORTABLE_ERROR
+
+
+def test_a_leader_that_calls_the_epoch_old_is_no_proof_until_the_coordinator_agrees() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added()
+    setup.produced(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert setup.manager.state is S.ABORTABLE_ERROR
+    outcome = setup.calls.abort()
+    setup.ended(ErrorCode.INVALID_PRODUCER_EPOCH)
+    with pytest.raises(ProducerFencedError, match="id"):
+        setup.calls.claim(outcome)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
+def test_a_fenced_producer_can_do_nothing_any_more(code: int) -> None:
+    setup = Setup().begun()
+    delivery = setup.send()
+    setup.added(code)
+    assert setup.manager.state is S.FATAL_ERROR
+    assert delivery.done()
+    for call in (setup.calls.begin, setup.calls.commit, setup.calls.abort):
+        with pytest.raises(ProducerFencedError):
+            call()
+    assert not setup.cluster.calls
+
+
+def test_records_of_a_fenced_producer_are_fatal() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added()
+    setup.produced(ErrorCode.PRODUCER_FENCED)
+    with pytest.raises(ProducerFencedError):
+        setup.calls.abort()
+
+
+def test_an_id_that_is_not_ours_to_use_is_fatal() -> None:
+    setup = Setup()
+    outcome = setup.calls.initialize()
+    setup.find()
+    setup.initialized(code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    with pytest.raises(ClientError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        setup.calls.claim(outcome)
+    assert setup.manager.state is S.FATAL_ERROR
+
+
+def test_a_topic_that_may_not_be_written_can_be_aborted() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    outcome = setup.calls.abort()
+    assert not setup.ended()
+    setup.calls.claim(outcome)
+    assert setup.manager.state is S.READY
+
+
+def test_an_abort_drops_what_is_queued_and_waits_for_what_is_in_flight() -> None:
+    setup = Setup(max_in_flight_requests_per_connection=1).begun()
+    first = setup.send(b"1")
+    setup.added()
+    second = setup.send(b"2")
+    outcome = setup.calls.abort()
+    assert isinstance(second._error(), TransactionAbortedError)
+    assert not first.done()
+    setup.produced()
+    assert first._error() is None
+    assert not setup.ended()
+    assert outcome.is_done
+
+
+def test_an_abort_does_not_repeat_what_fails_meanwhile() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added()
+    setup.calls.abort()
+    setup.produced(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert not setup.ended()
+    setup.initialized(epoch=1)
+    assert setup.manager.state is S.READY
+
+
+def test_an_abort_waits_for_partitions_that_are_being_added() -> None:
+    setup = Setup().begun()
+    setup.send()
+    outcome = setup.calls.abort()
+    assert setup.added(ErrorCode.TOPIC_AUTHORIZATION_FAILED) == [0]
+    assert not setup.ended()
+    assert outcome.error is None
+
+
+def test_a_producer_that_the_coordinator_forgot_starts_over() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    outcome = setup.calls.abort()
+    setup.initialized(epoch=5)
+    setup.calls.claim(outcome)
+    assert setup.manager.who == (9, 5)
+
+
+def test_offsets_are_told_to_both_coordinators() -> None:
+    setup = Setup().begun()
+    group = GroupGeneration("g", 4, "m")
+    outcome = setup.calls.send_offsets({FIRST: 5, SECOND: CommittedOffset(6)}, group)
+    assert setup.offsets_added() == "g"
+    assert setup.find().key_type == 0
+    assert setup.offsets_committed({0: 0, 1: 0}) == [(0, 5), (1, 6)]
+    setup.calls.claim(outcome)
+    ended = setup.calls.commit()
+    assert setup.ended()
+    setup.calls.claim(ended)
+
+
+def test_in_version_2_offsets_go_to_the_group_alone() -> None:
+    setup = Setup(version=2).begun()
+    outcome = setup.calls.send_offsets({FIRST: 5}, "g")
+    setup.find()
+    assert setup.offsets_committed({0: 0}, version=5) == [(0, 5)]
+    assert outcome.is_done
+
+
+def test_only_offsets_that_were_not_taken_are_sent_again() -> None:
+    setup = Setup(version=2).begun()
+    outcome = setup.calls.send_offsets({FIRST: 5, SECOND: 6}, "g")
+    setup.find()
+    setup.offsets_committed({0: 0, 1: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}, version=5)
+    setup.cluster.time.advance(200)
+    assert setup.offsets_committed({1: 0}, version=5) == [(1, 6)]
+    assert outcome.is_done
+
+
+def test_a_group_whose_coordinator_moved_is_looked_for() -> None:
+    setup = Setup(version=2).begun()
+    setup.calls.send_offsets({FIRST: 5}, "g")
+    setup.find()
+    setup.offsets_committed({0: ErrorCode.NOT_COORDINATOR}, version=5)
+    setup.cluster.time.advance(200)
+    assert setup.find().coordinator_keys == ["g"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
+)
+def test_offsets_of_a_member_that_is_out_can_only_be_aborted(code: int) -> None:
+    setup = Setup(version=2).begun()
+    outcome = setup.calls.send_offsets({FIRST: 5}, GroupGeneration("g", 1, "m"))
+    setup.find()
+    setup.offsets_committed({0: code}, version=5)
+    with pytest.raises(ClientError):
+        setup.calls.claim(outcome)
+    assert setup.manager.state is S.ABORTABLE_ERROR
+    setup.calls.abort()
+    assert not setup.ended(version=5, epoch=1)
+    assert setup.manager.state is S.READY
+
+
+def test_a_call_whose_end_was_not_awaited_is_made_again_for_the_same_end() -> None:
+    setup = Setup().begun()
+    setup.send()
+    setup.added()
+    setup.produced()
+    outcome = setup.calls.commit()
+    with pytest.raises(IllegalTransactionStateError, match="commit_transaction"):
+        setup.calls.abort()
+    setup.ended()
+    assert setup.calls.commit() is outcome
+    setup.calls.claim(outcome)
+    setup.calls.begin()
+
+
+def test_records_are_for_transactions_only() -> None:
+    with pytest.raises(IllegalTransactionStateError, match="ready"):
+        Setup().ready().core.target("t")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(S.READY, S.COMMITTING), (S.FATAL_ERROR, S.READY), (S.UNINITIALIZED, S.READY)],
+)
+def test_states_follow_one_another_only_as_the_table_says(
+    before: TransactionState, after: TransactionState
+) -> None:
+    with pytest.raises(AssertionError):
+        check_transition(before, after)
