@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition import Partition
     from barnabas.replication.results import FetchResult
+    from barnabas.replication.session_partition import SessionPartition
     from barnabas.storage.offset_metadata import LogOffsetMetadata
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 
@@ -40,6 +41,13 @@ class FetchSource(PartitionLookup, Protocol):
     def count_expired_fetch(self, from_follower: bool) -> None:
         """A fetch ran out of time."""
         ...
+
+
+class WaitingSession(Protocol):
+    """A follower's session, with partitions of which there is nothing to be said."""
+
+    # Its fetch that waits, to which those are added that change.
+    operation: DelayedFetch | None
 
 
 class WaitingPartition(msgspec.Struct):
@@ -83,6 +91,7 @@ class DelayedFetch(DelayedOperation):
         "_on_done",
         "_params",
         "_partitions",
+        "_quiet",
         "_source",
     )
 
@@ -92,8 +101,15 @@ class DelayedFetch(DelayedOperation):
         partitions: list[WaitingPartition],
         source: FetchSource,
         on_done: Callable[[list[tuple[TopicIdPartition, FetchResult]]], None],
+        quiet: WaitingSession | None = None,
     ) -> None:
+        """Args:
+        quiet: who adds partitions that were not looked at, should they change.
+        """
         super().__init__(params.max_wait_ms)
+        self._quiet = quiet
+        if quiet is not None:
+            quiet.operation = self
         self._params = params
         self._partitions = partitions
         self._source = source
@@ -104,6 +120,15 @@ class DelayedFetch(DelayedOperation):
             self._by_key.setdefault(each.topic_partition, []).append(each)
         # Bytes of all partitions, as each was looked at last.
         self._accumulated = sum(each.available for each in partitions)
+
+    def add(self, changed: SessionPartition) -> None:
+        """A partition of which there was nothing to be said is no longer as it was."""
+        key = changed.where.topic_partition
+        waiting = WaitingPartition(
+            changed.where, key, changed.asked, changed.position, is_stale=True
+        )
+        self._partitions.append(waiting)
+        self._by_key.setdefault(key, []).append(waiting)
 
     def try_complete(self) -> bool:
         """Look at the cases A to H, of every partition."""
@@ -166,6 +191,8 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Read again what has changed, or had anything, and answer with what there is."""
+        if self._quiet is not None and self._quiet.operation is self:
+            self._quiet.operation = None
         results: list[tuple[TopicIdPartition, FetchResult] | None] = []
         asked: list[tuple[TopicIdPartition, FetchPartitionData]] = []
         for each in self._partitions:

@@ -15,6 +15,8 @@ from barnabas.replication.fetch_session import NO_SESSION, Answered, Asked, Fetc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.replication.quiet_session import QuietSession
+
 
 class FetchContext(Protocol):
     """One request."""
@@ -24,6 +26,11 @@ class FetchContext(Protocol):
     error: ErrorCode
     # Of the answer; 0: no session.
     session_id: int
+
+    @property
+    def quiet(self) -> QuietSession | None:
+        """Partitions that are asked too, but need not be read; None without any."""
+        ...
 
     def partitions(self) -> list[Asked]:
         """All that is to be read, in order; the name of a topic with an unknown id is ""."""
@@ -36,6 +43,8 @@ class FetchContext(Protocol):
 
 class RefusedContext:
     """The session that the request names cannot be used."""
+
+    quiet = None
 
     __slots__ = ("error", "session_id")
 
@@ -56,6 +65,8 @@ class RefusedContext:
 class SessionlessContext:
     """A request that is complete in itself and makes no session."""
 
+    quiet = None
+
     __slots__ = ("_asked", "error", "session_id")
 
     def __init__(self, asked: list[Asked]) -> None:
@@ -74,6 +85,8 @@ class SessionlessContext:
 
 class FullContext:
     """A request that is complete in itself and begins a session if there is room for one."""
+
+    quiet = None
 
     __slots__ = ("_asked", "_make_session", "error", "session_id")
 
@@ -109,8 +122,13 @@ class IncrementalContext:
         self.error = ErrorCode.NONE
         self.session_id = session.id
 
+    @property
+    def quiet(self) -> QuietSession | None:
+        """Partitions of the session of which there is nothing to be said now."""
+        return self._session.quiet
+
     def partitions(self) -> list[Asked]:
-        """All of the session's partitions."""
+        """All of the session's partitions but for the quiet ones."""
         return self._session.partitions()
 
     def answer(self, results: list[Answered]) -> list[Answered]:

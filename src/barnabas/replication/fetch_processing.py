@@ -86,6 +86,7 @@ class FetchProcessing:
             ):
                 # Dropped, taken on anew or cut since it was asked for: the answer is stale.
                 continue
+            self._states.touch(key)
             if data.error_code:
                 self._take_error(key, state, question, ErrorCode(data.error_code))
             elif data.diverging_epoch.epoch != UNKNOWN_EPOCH:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetch_params import FetchPartitionData
+from barnabas.replication.session_partition import UNKNOWN, SessionKey, SessionPartition
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from barnabas.replication.quiet_partitions import QuietPartitions
+    from barnabas.replication.quiet_session import QuietSession
     from barnabas.replication.results import FetchResult
 
 NO_SESSION = 0
@@ -19,12 +21,9 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
 _EPOCH_MAX = 0x7FFF_FFFF
-_UNKNOWN = -1
 
 Asked = tuple[TopicIdPartition, FetchPartitionData]
 Answered = tuple[TopicIdPartition, "FetchResult"]
-# By topic id and partition where the session uses ids, else by name and partition.
-_Key = tuple[bytes | str, int]
 
 
 def next_epoch(epoch: int) -> int:
@@ -32,51 +31,18 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
-class _SessionPartition:
-    """A partition of a session."""
-
-    __slots__ = ("asked", "high_watermark", "log_start_offset", "where")
-
-    def __init__(self, where: TopicIdPartition, asked: FetchPartitionData) -> None:
-        self.where = where
-        # The last request for it; a request that does not name it repeats this one.
-        self.asked = asked
-        # As answered last; -1 if never, or with an error: the next answer has it in any case.
-        self.high_watermark = _UNKNOWN
-        self.log_start_offset = _UNKNOWN
-
-    def has_news(self, result: FetchResult) -> bool:
-        """Whether `result` must be answered: records, an error, or something that has changed."""
-        return (
-            len(result.records) > 0
-            or result.error is not ErrorCode.NONE
-            or result.high_watermark != self.high_watermark
-            or result.log_start_offset != self.log_start_offset
-            or result.preferred_read_replica >= 0
-            or result.diverging_epoch is not None
-        )
-
-    def note(self, result: FetchResult) -> None:
-        """`result` is answered.
-
-        After an error the high watermark counts as never answered; and where the logs diverge, for
-        the follower looks at nothing else of that answer.
-        """
-        is_unread = result.error is not ErrorCode.NONE or result.diverging_epoch is not None
-        self.high_watermark = _UNKNOWN if is_unread else result.high_watermark
-        self.log_start_offset = result.log_start_offset
-
-
 class FetchSession:
     """The partitions of one fetcher, in the order in which they are next to be read."""
 
     __slots__ = (
+        "_loud",
         "_partitions",
         "created_ms",
         "epoch",
         "id",
         "is_privileged",
         "last_used_ms",
+        "quiet",
         "uses_topic_ids",
     )
 
@@ -91,12 +57,33 @@ class FetchSession:
         self.last_used_ms = now_ms
         # The epoch that the next request must carry.
         self.epoch = 1
-        self._partitions: dict[_Key, _SessionPartition] = {}
+        self._partitions: dict[SessionKey, SessionPartition] = {}
+        # Those that are to be looked at: all, but for what is quiet in a follower's session.
+        self._loud = self._partitions
+        self.quiet: QuietSession | None = None
+
+    def follow(self, quiet: QuietPartitions, replica_id: int, replica_epoch: int) -> None:
+        """It is a follower's: partitions without news need not be looked at."""
+        assert not self._partitions, "before it has any"
+        self._loud = {}
+        self.quiet = quiet.open(replica_id, replica_epoch, self._loud)
+
+    def close(self) -> None:
+        """It is over."""
+        if self.quiet is not None:
+            self.quiet.close()
 
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def _key(self, where: TopicIdPartition) -> _Key:
+    def begin_fetch(self, now_ms: float, replica_epoch: int) -> None:
+        """A request goes on with it, and `update` has been called with what that says."""
+        self.epoch = next_epoch(self.epoch)
+        self.last_used_ms = now_ms
+        if self.quiet is not None:
+            self.quiet.begin_fetch(now_ms, replica_epoch)
+
+    def _key(self, where: TopicIdPartition) -> SessionKey:
         return (where.topic_id if self.uses_topic_ids else where.topic, where.partition)
 
     def update(self, asked: Iterable[Asked], forgotten: Iterable[TopicIdPartition]) -> None:
@@ -105,23 +92,29 @@ class FetchSession:
             key = self._key(where)
             known = self._partitions.get(key)
             if known is None:
-                self._partitions[key] = _SessionPartition(where, data)
+                self._partitions[key] = self._loud[key] = SessionPartition(key, where, data)
             else:
+                if self.quiet is not None:
+                    self.quiet.touch(known)
                 if known.asked.current_leader_epoch != data.current_leader_epoch:
                     # A follower drops what it asked for in an earlier leader epoch.
-                    known.high_watermark = _UNKNOWN
+                    known.high_watermark = UNKNOWN
                 known.where = where
                 known.asked = data
         for where in forgotten:
-            self._partitions.pop(self._key(where), None)
+            key = self._key(where)
+            gone = self._partitions.pop(key, None)
+            if self.quiet is not None and gone is not None:
+                self.quiet.touch(gone)
+                del self._loud[key]
 
     def partitions(self) -> list[Asked]:
-        """All of them, in order."""
-        return [(each.where, each.asked) for each in self._partitions.values()]
+        """Those that are to be looked at, in order."""
+        return [(each.where, each.asked) for each in self._loud.values()]
 
     def resolve(self, names: dict[bytes, str]) -> None:
         """Give partitions whose topic was unknown the name they have by now."""
-        for each in self._partitions.values():
+        for each in self._loud.values():
             if not each.where.topic and each.where.topic_id in names:
                 each.where = TopicIdPartition(
                     each.where.topic_id, names[each.where.topic_id], each.where.partition
@@ -129,9 +122,7 @@ class FetchSession:
 
     def unresolved(self) -> list[bytes]:
         """Ids of topics whose name is not known."""
-        missing = [
-            each.where.topic_id for each in self._partitions.values() if not each.where.topic
-        ]
+        missing = [each.where.topic_id for each in self._loud.values() if not each.where.topic]
         return list(dict.fromkeys(missing)) if self.uses_topic_ids else []
 
     def note_all(self, results: Iterable[Answered]) -> None:
@@ -140,6 +131,8 @@ class FetchSession:
             partition = self._partitions.get(self._key(where))
             if partition is not None:
                 partition.note(result)
+                if self.quiet is not None:
+                    self.quiet.maybe_hush(partition, result)
 
     def keep_news(self, results: Iterable[Answered]) -> list[Answered]:
         """What an incremental answer has; partitions with records go to the end of the order.
@@ -149,11 +142,15 @@ class FetchSession:
         news: list[Answered] = []
         for where, result in results:
             key = self._key(where)
-            partition = self._partitions.get(key)
-            if partition is None or not partition.has_news(result):
+            partition = self._loud.get(key)
+            if partition is None:
                 continue
-            partition.note(result)
-            news.append((where, result))
-            if len(result.records) > 0:
-                self._partitions[key] = self._partitions.pop(key)
+            if partition.has_news(result):
+                partition.note(result)
+                news.append((where, result))
+                if len(result.records) > 0:
+                    self._loud[key] = self._loud.pop(key)
+                    continue
+            if self.quiet is not None:
+                self.quiet.maybe_hush(partition, result)
         return news

@@ -20,12 +20,12 @@ from barnabas.replication.fetch_session import (
     NO_SESSION,
     Asked,
     FetchSession,
-    next_epoch,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.replication.quiet_partitions import QuietPartitions
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
     from barnabas.storage.topic_partition import TopicIdPartition
@@ -43,6 +43,9 @@ class SessionRequest(msgspec.Struct, frozen=True):
     is_from_follower: bool
     # Fetch versions from 13 on.
     uses_topic_ids: bool
+    # Of the follower, and the epoch of its registration; -1 from consumers.
+    replica_id: int = -1
+    replica_epoch: int = -1
 
 
 class FetchSessionCache:
@@ -54,11 +57,20 @@ class FetchSessionCache:
     worthier kind.
     """
 
-    def __init__(self, slots_max: int, eviction_ms: int, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self,
+        slots_max: int,
+        eviction_ms: int,
+        clock: Clock,
+        rng: Rng,
+        quiet: QuietPartitions | None = None,
+    ) -> None:
         self._slots_max = slots_max
         self._eviction_ms = eviction_ms
         self._clock = clock
         self._rng = rng
+        # None: followers' sessions look at all their partitions each time, as consumers' do.
+        self._quiet = quiet
         # In the order of their last use.
         self._sessions: dict[int, FetchSession] = {}
         # Sessions that had to give way since the start.
@@ -82,7 +94,7 @@ class FetchSessionCache:
         """
         if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
-                self._sessions.pop(request.session_id, None)
+                self._close(request.session_id)
             if request.epoch == FINAL_EPOCH:
                 return SessionlessContext(request.asked)
             return FullContext(request.asked, lambda asked: self._make_session(request, asked))
@@ -104,14 +116,13 @@ class FetchSessionCache:
         session.update(request.asked, request.forgotten)
         if not len(session):
             # The last partition is forgotten: the session ends without an error.
-            del self._sessions[session.id]
+            self._close(session.id)
             return SessionlessContext([])
+        session.begin_fetch(self._clock.monotonic_ms(), request.replica_epoch)
         unresolved = session.unresolved()
         if unresolved:
             names = ((topic_id, topic_name(topic_id)) for topic_id in unresolved)
             session.resolve({topic_id: name for topic_id, name in names if name is not None})
-        session.epoch = next_epoch(session.epoch)
-        session.last_used_ms = self._clock.monotonic_ms()
         self._sessions[session.id] = self._sessions.pop(session.id)
         return IncrementalContext(session, request.epoch)
 
@@ -123,6 +134,8 @@ class FetchSessionCache:
         while session_id in self._sessions:
             session_id = self._rng.randint(1, _SESSION_ID_MAX)
         session = FetchSession(session_id, request.is_from_follower, request.uses_topic_ids, now_ms)
+        if self._quiet is not None and request.is_from_follower:
+            session.follow(self._quiet, request.replica_id, request.replica_epoch)
         session.update(asked, ())
         self._sessions[session_id] = session
         return session
@@ -149,6 +162,11 @@ class FetchSessionCache:
         return False
 
     def _evict(self, session: FetchSession) -> bool:
-        del self._sessions[session.id]
+        self._close(session.id)
         self.evictions += 1
         return True
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,15 +42,25 @@ class FailedPartitions:
 
 
 class FetchStates:
-    """States by partition; whoever had data or an error goes to the back of the order."""
+    """States by partition; whoever had data or an error goes to the back of the order.
 
-    __slots__ = ("_backoff_ms", "_clock", "_failed", "_states")
+    A partition is *settled* while it waits at the leader, in a fetch session, as it was asked for
+    last; the others are *restless*. Only these are looked at before a fetch: with thousands of idle
+    partitions looking at all would be most of what a follower does. Whoever changes a state calls
+    `touch`.
+    """
+
+    __slots__ = ("_backoff_ms", "_clock", "_failed", "_restless", "_settled", "_states")
 
     def __init__(self, clock: Clock, backoff_ms: float, failed: FailedPartitions) -> None:
         self._clock = clock
         self._backoff_ms = backoff_ms
         self._failed = failed
         self._states: dict[TopicPartition, FetchState] = {}
+        # Partitions to be looked at; also those that were given up, until the leader is told.
+        self._restless: dict[TopicPartition, None] = {}
+        # The others, least recently asked for first.
+        self._settled: dict[TopicPartition, None] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -65,14 +76,40 @@ class FetchStates:
     def put(self, key: TopicPartition, state: FetchState) -> None:
         """Take a partition on, behind the others, or with another state in its old place."""
         self._states[key] = state
+        self.touch(key)
 
     def pop(self, key: TopicPartition) -> FetchState | None:
         """Give a partition up."""
-        return self._states.pop(key, None)
+        state = self._states.pop(key, None)
+        if state is not None:
+            self.touch(key)
+        return state
+
+    def touch(self, key: TopicPartition) -> None:
+        """Its state has changed, or it is to be looked at for another reason."""
+        self._settled.pop(key, None)
+        self._restless[key] = None
+
+    def touch_some(self, count: int) -> None:
+        """Look again at those whose turn was longest ago."""
+        for key in list(islice(self._settled, count)):
+            self.touch(key)
+
+    def settle(self, key: TopicPartition) -> None:
+        """It is asked for as it is, or is forgotten; nothing more is to be said of it."""
+        del self._restless[key]
+        if key in self._states:
+            self._settled[key] = None
+
+    def restless(self) -> list[TopicPartition]:
+        """Who is to be looked at; some may have been given up. A copy."""
+        return list(self._restless)
 
     def move_to_end(self, key: TopicPartition) -> None:
         """It had its turn."""
         self._states[key] = self._states.pop(key)
+        self._restless.pop(key, None)
+        self.touch(key)
 
     def delay(self, keys: Iterable[TopicPartition]) -> None:
         """Leave them alone for `replica.fetch.backoff.ms`; who is delayed already stays so."""
@@ -105,7 +142,7 @@ class FetchStates:
         now_ms = self._clock.monotonic_ms()
         return [
             (key, state)
-            for key, state in self._states.items()
+            for key, state in self._unsettled()
             if state.phase is phase and state.delayed_until_ms <= now_ms
         ]
 
@@ -114,7 +151,13 @@ class FetchStates:
         now_ms = self._clock.monotonic_ms()
         due = [
             state.delayed_until_ms
-            for state in self._states.values()
+            for _, state in self._unsettled()
             if state.delayed_until_ms > now_ms
         ]
         return min(due) - now_ms if due else None
+
+    def _unsettled(self) -> Iterator[tuple[TopicPartition, FetchState]]:
+        for key in self._restless:
+            state = self._states.get(key)
+            if state is not None:
+                yield key, state

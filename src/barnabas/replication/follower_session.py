@@ -13,7 +13,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from barnabas.storage.topic_partition import TopicPartition
 
@@ -69,28 +69,57 @@ class FollowerSession:
         """The topic of that id in an answer; None if it was not asked for."""
         return self._topic_names.get(topic_id)
 
-    def build(self, wanted: dict[TopicPartition, AskedPartition]) -> FollowerRequest:
-        """The next request for `wanted`; the caller sends it, unless it is empty."""
-        uses_topic_ids = all(each.topic_id != NO_TOPIC_ID for each in wanted.values())
-        if uses_topic_ids != self._uses_topic_ids:
-            self._uses_topic_ids = uses_topic_ids
-            self.reset()
-        before = self._partitions
+    def needs_all(self, looked_at: Mapping[TopicPartition, AskedPartition | None]) -> bool:
+        """Whether the next request can only be built from all partitions.
+
+        Args:
+            looked_at: those that may have changed, and what is wanted of them.
+        """
+        if self._epoch == INITIAL_EPOCH or not self._uses_topic_ids:
+            return True
+        return any(each and each.topic_id == NO_TOPIC_ID for each in looked_at.values())
+
+    def build(self, looked_at: Mapping[TopicPartition, AskedPartition | None]) -> FollowerRequest:
+        """The next request; the caller sends it, unless it is empty.
+
+        Args:
+            looked_at: what is wanted of partitions that may have changed, or of all in their order
+                if `needs_all` said so; None: nothing now.
+        """
+        if self.needs_all(looked_at):
+            uses_topic_ids = all(
+                each.topic_id != NO_TOPIC_ID for each in looked_at.values() if each
+            )
+            if uses_topic_ids != self._uses_topic_ids:
+                self._uses_topic_ids = uses_topic_ids
+                self.reset()
         if self._epoch == INITIAL_EPOCH:
+            wanted = {key: asked for key, asked in looked_at.items() if asked}
             self._partitions = wanted
             self._topic_names = {each.topic_id: key.topic for key, each in wanted.items()}
-            return FollowerRequest(self.id, INITIAL_EPOCH, wanted, wanted, {}, uses_topic_ids)
-        to_send = {key: asked for key, asked in wanted.items() if before.get(key) != asked}
-        for key, asked in to_send.items():
-            self._topic_names[asked.topic_id] = key.topic
+            return FollowerRequest(self.id, self._epoch, wanted, wanted, {}, self._uses_topic_ids)
+        return self._build_incremental(looked_at)
+
+    def _build_incremental(
+        self, looked_at: Mapping[TopicPartition, AskedPartition | None]
+    ) -> FollowerRequest:
+        known = self._partitions
+        to_send: dict[TopicPartition, AskedPartition] = {}
         to_forget: dict[TopicPartition, bytes] = {}
-        if to_send or len(before) != len(wanted):
-            for key, asked in before.items():
-                now = wanted.get(key)
-                if now is None or now.topic_id != asked.topic_id:
-                    to_forget[key] = asked.topic_id
-        self._partitions = wanted
-        return FollowerRequest(self.id, self._epoch, wanted, to_send, to_forget, uses_topic_ids)
+        for key, asked in looked_at.items():
+            before = known.get(key)
+            if before == asked:
+                continue
+            if before is not None and (asked is None or asked.topic_id != before.topic_id):
+                to_forget[key] = before.topic_id
+            if asked is None:
+                del known[key]
+                continue
+            known[key] = to_send[key] = asked
+            self._topic_names[asked.topic_id] = key.topic
+        return FollowerRequest(
+            self.id, self._epoch, known, to_send, to_forget, self._uses_topic_ids
+        )
 
     def take_answer(
         self, error: ErrorCode, session_id: int, answered: Iterable[TopicPartition]
@@ -112,7 +141,7 @@ class FollowerSession:
             is_whole = set(answered) == known
             self.id = session_id if is_whole else NO_SESSION
         else:
-            is_whole = known >= set(answered)
+            is_whole = all(each in known for each in answered)
             if is_whole:
                 self.id = session_id
         if not is_whole or session_id == NO_SESSION:

@@ -17,7 +17,7 @@ from barnabas.replication.alter_partition import (
 from barnabas.replication.isr import IsrState
 from barnabas.replication.partition_replica import NOTHING_TO_SYNC, PartitionReplica
 from barnabas.replication.replica import NO_BROKER_EPOCH, Replica
-from barnabas.replication.results import UNKNOWN_OFFSET, FetchResult
+from barnabas.replication.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET, FetchResult
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -155,6 +155,25 @@ class LeaderSide(PartitionReplica):
         if replica.log_end_offset != old_end_offset:
             moved = self.maybe_increment_high_watermark() or moved
         return FollowerUpdate(moved, proposal)
+
+    def has_nothing_for(
+        self, replica_id: int, asked: FetchPartitionData, told_high_watermark: int
+    ) -> bool:
+        """Whether a fetch of that follower tells neither side anything, until something changes.
+
+        It is in the ISR, has our whole log and knows our high watermark.
+        """
+        log = self.log
+        replica = self.remote_replicas.get(replica_id)
+        return (
+            replica is not None
+            and asked.fetch_offset == replica.log_end_offset == log.log_end_offset
+            and told_high_watermark == log.high_watermark
+            and asked.log_start_offset == replica.log_start_offset
+            and asked.current_leader_epoch in (UNKNOWN_EPOCH, self.leader_epoch)
+            and replica_id in self.isr_state.isr
+            and self.is_leader
+        )
 
     @property
     def effective_min_isr(self) -> int:

@@ -67,6 +67,11 @@ class LocalReplicas:
         """
         return self._partition(key).log
 
+    @property
+    def may_hold_back(self) -> bool:
+        """Whether there is a throttle at all."""
+        return self._throttle.is_active
+
     def is_held_back(self, key: TopicPartition, lag: int | None) -> bool:
         """Whether it is not to be fetched now; who has all may always ask for more."""
         throttle = self._throttle

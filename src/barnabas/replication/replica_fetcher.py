@@ -16,7 +16,7 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetch_processing import FetchProcessing
-from barnabas.replication.fetch_state import FetchPhase, FetchState
+from barnabas.replication.fetch_state import NOT_DELAYED, FetchPhase, FetchState
 from barnabas.replication.fetch_states import FailedPartitions, FetchStates
 from barnabas.replication.follower_session import AskedPartition, FollowerSession
 from barnabas.replication.follower_truncation import FollowerTruncation
@@ -48,6 +48,11 @@ _PATIENCE_MS = 20.0
 _PATIENCE_PER_PARTITION_MS = 0.2
 
 
+# So often so many partitions are looked at that nobody has touched.
+_SWEEP_MS = 450.0
+_SWEEP_PARTITIONS = 64
+
+
 class FetcherParts(msgspec.Struct, frozen=True):
     """What all fetchers of a broker are joined with."""
 
@@ -67,6 +72,7 @@ class ReplicaFetcher:
         "_hurry",
         "_is_closed",
         "_is_fetching",
+        "_is_held_back",
         "_leader",
         "_local",
         "_out_of_range",
@@ -76,6 +82,7 @@ class ReplicaFetcher:
         "_sent_ms",
         "_session",
         "_states",
+        "_swept_ms",
         "_syncing",
         "_truncation",
         "_wheel",
@@ -106,6 +113,10 @@ class ReplicaFetcher:
         self._sent_ms = 0.0
         # Whether the request in flight is a fetch, which may wait for data at the leader.
         self._is_fetching = False
+        # Whether a throttle kept a partition out of the last fetch.
+        self._is_held_back = False
+        # When partitions without news were looked at last.
+        self._swept_ms = NOT_DELAYED
         # Partitions whose appended records are being synced; no fetch leaves before.
         self._syncing = 0
         # When to look again; None while something else will happen, or nothing has to.
@@ -201,38 +212,50 @@ class ReplicaFetcher:
 
     def _fetch(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        wanted: dict[TopicPartition, AskedPartition] = {}
-        offline: list[TopicPartition] = []
-        is_held_back = False
-        for key, state in self._states.items():
-            if not state.is_ready(now_ms):
-                continue
-            if self._local.is_held_back(key, state.lag):
-                is_held_back = True
-                continue
-            partition = self._local.find(key)
-            if partition is None:
-                offline.append(key)
-                continue
-            wanted[key] = AskedPartition(
-                state.topic_id,
-                state.fetch_offset,
-                partition.log.log_start_offset,
-                state.current_leader_epoch,
-                state.last_fetched_epoch,
-            )
-        self._states.delay(offline)
-        request = self._session.build(wanted)
+        if now_ms - self._swept_ms >= _SWEEP_MS:
+            # A log start that retention has moved tells nobody.
+            self._swept_ms = now_ms
+            self._states.touch_some(_SWEEP_PARTITIONS)
+        self._is_held_back = False
+        looked_at = {key: self._wanted(key, now_ms) for key in self._states.restless()}
+        if self._session.needs_all(looked_at) or self._local.may_hold_back:
+            given_up = [key for key in looked_at if self._states.get(key) is None]
+            looked_at = {key: self._wanted(key, now_ms) for key, _ in self._states.items()}
+            looked_at.update(dict.fromkeys(given_up))
+        request = self._session.build(looked_at)
+        for key in self._states.restless():
+            if looked_at[key] is not None or self._states.get(key) is None:
+                self._states.settle(key)
         if request.is_empty:
-            self._wait(is_held_back)
+            self._wait()
             return
         self._is_fetching = True
         self._leader.fetch(request, self._expect(self._on_fetched, request))
 
-    def _wait(self, is_held_back: bool) -> None:
+    def _wanted(self, key: TopicPartition, now_ms: float) -> AskedPartition | None:
+        """What to ask about a partition; None: nothing now."""
+        state = self._states.get(key)
+        if state is None or not state.is_ready(now_ms):
+            return None
+        if self._local.is_held_back(key, state.lag):
+            self._is_held_back = True
+            return None
+        partition = self._local.find(key)
+        if partition is None:
+            self._states.delay([key])
+            return None
+        return AskedPartition(
+            state.topic_id,
+            state.fetch_offset,
+            partition.log.log_start_offset,
+            state.current_leader_epoch,
+            state.last_fetched_epoch,
+        )
+
+    def _wait(self) -> None:
         """Nothing can be asked now: look again when the first back-off is over."""
         delay_ms = self._states.next_delay_ms()
-        if is_held_back:
+        if self._is_held_back:
             backoff_ms = self._parts.settings.config.replica_fetch_backoff_ms
             delay_ms = backoff_ms if delay_ms is None else min(delay_ms, backoff_ms)
         if delay_ms is not None:

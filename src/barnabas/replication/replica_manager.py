@@ -25,6 +25,7 @@ from barnabas.replication.partition_registry import (
     PartitionRegistry,
 )
 from barnabas.replication.partition_settings import PartitionSettings
+from barnabas.replication.quiet_partitions import QuietPartitions
 from barnabas.replication.replica_appends import AppendParts, ReplicaAppends
 from barnabas.replication.replica_reads import ReadParts, ReplicaReads
 from barnabas.replication.replication_throttle import ReplicationThrottle
@@ -120,6 +121,8 @@ class ReplicaManager:
         self._produces = Purgatory("Produce", parts.wheel)
         self._fetches = Purgatory("Fetch", parts.wheel)
         self._deletes = Purgatory("DeleteRecords", parts.wheel)
+        # What followers need not be told of, until it changes.
+        self.quiet = QuietPartitions(self._online, self._brokers, self._fetches, parts.metrics)
         self._isr = IsrMaintenance(
             config.replica_lag_time_max_ms,
             parts.wheel,
@@ -371,6 +374,8 @@ class ReplicaManager:
         Whoever is woken may append again; what that wakes has its turn afterwards, so that nobody
         looks at a partition in the midst of its change.
         """
+        if self.quiet.sessions:
+            self.quiet.disturb(topic_partition)
         if not (self._fetches.delayed() or self._produces.delayed() or self._deletes.delayed()):
             return
         self._to_wake.append(topic_partition)

@@ -13,13 +13,14 @@ from barnabas.replication.results import FetchResult, failed_fetch
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.isr_maintenance import IsrMaintenance
     from barnabas.replication.partition import Partition
     from barnabas.replication.partition_registry import PartitionRegistry
     from barnabas.replication.preferred_replicas import PreferredReplicas
+    from barnabas.replication.quiet_session import QuietSession
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
@@ -84,6 +85,7 @@ class ReplicaReads:
         params: FetchParams,
         partitions: list[Asked],
         on_done: Callable[[list[Answered]], None],
+        quiet: QuietSession | None = None,
     ) -> None:
         """Read the partitions in order; answer when there is enough or the wait is over.
 
@@ -92,6 +94,7 @@ class ReplicaReads:
             partitions: what is asked, in the order of the request.
             on_done: gets one result per partition, in the same order; may be called before this
                 returns.
+            quiet: partitions that are asked too, of which there is nothing to be said now.
         """
         topics = self._metrics.topics
         for where, _ in partitions:
@@ -100,24 +103,21 @@ class ReplicaReads:
         moved: list[TopicPartition] = []
         if params.is_from_follower:
             moved = self._take_follower_states(params, partitions, results)
-        if params.max_wait_ms <= 0 or not partitions or _answers_at_once(params, results):
+        asks_nothing = not partitions and not quiet
+        if params.max_wait_ms <= 0 or asks_nothing or _answers_at_once(params, results):
             self._wake_all(moved)
             on_done(results)
             return
-        self._park(params, partitions, results, on_done)
+        self._park(params, self._waiting(params, partitions, results), on_done, quiet)
         # Afterwards, since those who are woken may append to what was just read.
         self._wake_all(moved)
 
-    def _park(
-        self,
-        params: FetchParams,
-        partitions: list[Asked],
-        results: list[Answered],
-        on_done: Callable[[list[Answered]], None],
-    ) -> None:
+    def _waiting(
+        self, params: FetchParams, partitions: list[Asked], results: list[Answered]
+    ) -> list[WaitingPartition]:
         # What a throttle holds back may be there for the second read.
         may_be_held_back = self._throttle.is_active and params.is_from_follower
-        waiting = [
+        return [
             WaitingPartition(
                 where,
                 where.topic_partition,
@@ -129,8 +129,19 @@ class ReplicaReads:
             )
             for (where, data), (_, result) in zip(partitions, results, strict=True)
         ]
-        operation = DelayedFetch(params, waiting, self, on_done)
-        keys = [each.topic_partition for each in waiting]
+
+    def _park(
+        self,
+        params: FetchParams,
+        waiting: list[WaitingPartition],
+        on_done: Callable[[list[Answered]], None],
+        quiet: QuietSession | None,
+    ) -> None:
+        operation = DelayedFetch(params, waiting, self, on_done, quiet)
+        keys: list[Hashable] = [each.topic_partition for each in waiting]
+        if quiet is not None:
+            # Of its own, so that it waits somewhere even if all partitions are quiet.
+            keys.append(quiet)
         if any(each.available for each in waiting):
             self._fetches.try_complete_else_watch(operation, keys)
         else:

@@ -312,6 +312,7 @@ class BrokerServer:
                 FETCH_SESSION_EVICTION_MS,
                 runtime.clock,
                 runtime.rng,
+                self.replicas.quiet,
             ),
             auto_topics=AutoTopics(
                 config, shared.cluster, self._forwarding, is_alone=self._is_alone

@@ -67,6 +67,16 @@ class Purgatory:
         self._watched += len(operation._keys)
         self._delayed += 1
 
+    def watch_also(self, operation: DelayedOperation, key: Hashable) -> None:
+        """Let one that waits here wait under one more key."""
+        if operation._purgatory is not self:
+            return
+        watchers = self._watchers.setdefault(key, {})
+        if operation not in watchers:
+            watchers[operation] = None
+            operation._keys.append(key)
+            self._watched += 1
+
     def check_and_complete(self, key: Hashable) -> int:
         """Look at all operations under `key`; returns how many that completed."""
         watchers = self._watchers.get(key)

@@ -299,7 +299,7 @@ class Node:
         config = read_configuration({"node.id": str(self.id), "log.dirs": DATA}).parsed
         quotas = ClientQuotas(runtime.clock, config)
         self.sessions = FetchSessionCache(1_000, FETCH_SESSION_EVICTION_MS, runtime.clock,
-                                          runtime.rng)  # fmt: skip
+                                          runtime.rng, self.manager.quiet)  # fmt: skip
         parts = SimpleNamespace(
             served=served_apis(has_telemetry=False),
             cluster=self.view,

@@ -74,7 +74,7 @@ class FetchHandler:
         """Answered now only if the session cannot be used; else when there is enough to read."""
         params = self._params(context, request)
         session = self._sessions.open(
-            self._session_request(context.version, request, params.is_from_follower),
+            self._session_request(context.version, request, params),
             self._cluster.topic_name,
         )
         if session.error is not ErrorCode.NONE:
@@ -87,8 +87,8 @@ class FetchHandler:
         if context.version < ZSTD_SINCE:
             pending.old = self._old
         readable = pending.take(session.partitions())
-        if readable:
-            self._replicas.fetch(params, readable, pending.on_fetched)
+        if readable or session.quiet:
+            self._replicas.fetch(params, readable, pending.on_fetched, session.quiet)
         else:
             pending.on_fetched([])
         return None
@@ -117,7 +117,7 @@ class FetchHandler:
         )
 
     def _session_request(
-        self, version: int, request: FetchRequest, is_from_follower: bool
+        self, version: int, request: FetchRequest, params: FetchParams
     ) -> SessionRequest:
         uses_topic_ids = version >= _TOPIC_IDS_SINCE
         asked: list[Asked] = []
@@ -148,8 +148,10 @@ class FetchHandler:
             request.session_epoch,
             asked,
             forgotten,
-            is_from_follower,
+            params.is_from_follower,
             uses_topic_ids,
+            params.replica_id,
+            params.replica_epoch,
         )
 
     def _resolve(self, uses_topic_ids: bool, name: str, topic_id: bytes) -> tuple[bytes, str]:

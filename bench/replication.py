@@ -1,0 +1,130 @@
+"""`python -m bench.replication`: three brokers that follow each other with many idle partitions.
+
+What the idle partitions cost, and what an acknowledged write (acks=all) to one of them costs beside
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import time
+
+import psutil
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+from barnabas.protocol.headers import encode_request
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.record.builder import BatchBuilder
+from barnabas.testing.cluster_process import ClusterProcess
+from bench.run import machine
+
+BROKERS = 3
+PARTITIONS_PER_TOPIC = 500
+IDLE_S = 10.0
+ROUND_TRIPS = 400
+ACKS_ALL = -1
+
+Rows = list[tuple[str, str]]
+
+
+def cpu_seconds(cluster: ClusterProcess) -> list[float]:
+    """User and system time of each node so far."""
+    times = [psutil.Process(node.pid).cpu_times() for node in cluster.nodes.values()]
+    return [each.user + each.system for each in times]
+
+
+def make_topics(cluster: ClusterProcess, partitions: int) -> None:
+    """Topics of many partitions, with a replica everywhere; and one whose leader is broker 1."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for number in range(partitions // PARTITIONS_PER_TOPIC):
+        topic = NewTopic(f"many-{number}", PARTITIONS_PER_TOPIC, BROKERS)
+        made = admin.create_topics([topic], operation_timeout=120)[topic.topic]
+        try:
+            made.result(120)
+        except KafkaException as error:
+            # The client asks again if its connection was cut.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+    admin.create_topics([NewTopic("busy", 1, replica_assignment=[[1, 2, 3]])])["busy"].result(30)
+
+
+def request() -> bytes:
+    """A Produce v7 request with one record of 100 bytes, acks=all."""
+    batch = BatchBuilder()
+    batch.append(int(time.time() * 1000), None, os.urandom(100))
+    data = PartitionProduceData(index=0, records=bytes(batch.build()))
+    asked = ProduceRequest(
+        acks=ACKS_ALL,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name="busy", partition_data=[data])],
+    )
+    return b"".join(bytes(chunk) for chunk in encode_request(1, "bench", asked, 7))
+
+
+def round_trips(cluster: ClusterProcess, count: int) -> list[float]:
+    """Milliseconds of each acknowledged write, sorted; one in flight."""
+    host, _, port = cluster.node(1).address.rpartition(":")
+    data, times = request(), []
+    with socket.create_connection((host, int(port))) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(count):
+            started = time.perf_counter()
+            connection.sendall(data)
+            connection.recv(4096)
+            times.append((time.perf_counter() - started) * 1000)
+    return sorted(times)
+
+
+def measure(partitions: int, rows: Rows) -> None:
+    """One cluster."""
+    with ClusterProcess(BROKERS) as cluster:
+        started = time.perf_counter()
+        make_topics(cluster, partitions)
+        rows.append((f"{partitions:,} partitions made", f"{time.perf_counter() - started:.1f} s"))
+        time.sleep(IDLE_S)
+        before = cpu_seconds(cluster)
+        time.sleep(IDLE_S)
+        spent = [
+            100 * (now - then) / IDLE_S
+            for now, then in zip(cpu_seconds(cluster), before, strict=True)
+        ]
+        rows.append(("processor of each while idle", " ".join(f"{each:.1f} %" for each in spent)))
+        round_trips(cluster, ROUND_TRIPS // 5)
+        before = cpu_seconds(cluster)
+        times = round_trips(cluster, ROUND_TRIPS)
+        spent = [
+            (now - then) * 1e6 / len(times)
+            for now, then in zip(cpu_seconds(cluster), before, strict=True)
+        ]
+        p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
+        rows.append(("write with acks=all, p50 / p99", f"{p50:.2f} / {p99:.2f} ms"))
+        rows.append(
+            ("processor of leader / follower / follower for it",
+             " / ".join(f"{each:.0f}" for each in spent) + " µs")
+        )  # fmt: skip
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--partitions", type=int, nargs="+", default=[0, 3_000])
+    rows: Rows = []
+    for partitions in parser.parse_args().partitions:
+        measure(partitions, rows)
+    table = Table(title=machine(), show_header=False)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
