@@ -9,7 +9,7 @@ from barnabas.client.config import ClientConfig
 from unit.client.group.group_host import GroupHost
 from unit.server.simulated_broker import HOST, PORT, SimulatedBroker
 
-STRATEGIES = ["range"]
+STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 
 
 class SimulatedGroup:

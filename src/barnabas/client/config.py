@@ -130,7 +130,7 @@ class ClientConfig:
     heartbeat_interval_ms: int = 3_000
     # Assignors of the classic protocol in order of preference: names, Java's class names, classes
     # or objects of one's own (`client.group.assignors.assignor.Assignor`).
-    partition_assignment_strategy: tuple[object, ...] = ("range",)
+    partition_assignment_strategy: tuple[object, ...] = ("range", "cooperative-sticky")
     acks: str = "all"
     enable_idempotence: bool = True
     # Kafka's is 16 KiB. linger.ms bounds the wait whatever the size, and sending costs a request

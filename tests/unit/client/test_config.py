@@ -60,7 +60,7 @@ def test_some_keys_can_be_overridden_later() -> None:
 
 
 def test_assignors_are_named_in_one_string_or_listed() -> None:
-    assert parse().partition_assignment_strategy == ("range",)
+    assert parse().partition_assignment_strategy == ("range", "cooperative-sticky")
     given = parse(partition_assignment_strategy="sticky, range")
     assert given.partition_assignment_strategy == ("sticky", "range")
     assert parse(partition_assignment_strategy=[dict]).partition_assignment_strategy == (dict,)

@@ -20,6 +20,9 @@ _PACKAGE = "barnabas.client.group.assignors."
 # Module and class by the name that groups agree on.
 BUILT_IN: Mapping[str, tuple[str, str]] = {
     "range": ("range_assignor", "RangeAssignor"),
+    "roundrobin": ("round_robin_assignor", "RoundRobinAssignor"),
+    "sticky": ("sticky_assignor", "StickyAssignor"),
+    "cooperative-sticky": ("cooperative_sticky_assignor", "CooperativeStickyAssignor"),
 }
 # As configurations for Java, kafka-python and librdkafka have them.
 _OTHER_NAMES = {

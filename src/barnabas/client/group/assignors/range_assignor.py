@@ -1,23 +1,33 @@
 """The range assignor: topic by topic, neighbouring partitions to neighbouring members.
 
-Kafka's default, with rack awareness (KIP-881).
+Kafka's default. Topics with the same members and as many partitions are assigned alike, so that the
+same member gets what belongs together. With racks (KIP-881) members get partitions that have a
+replica in their rack first, as far as the shares stay as even as without.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.group.assignors.assignor import Assignment, Assignor, Subscription, Topics
+from barnabas.client.group.assignors.assignor import Assignment, Assignor
+from barnabas.client.group.assignors.member_order import in_member_order
+from barnabas.client.group.assignors.rack_match import partition_racks, racks_matter
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from barnabas.client.group.assignors.assignor import (
+        AssignablePartition,
+        Subscription,
+        Topics,
+    )
 
 __all__ = ["RangeAssignor"]
 
 
 class RangeAssignor(Assignor):
-    """Members of a topic in order of names; the first get one more if it does not go up."""
+    """Shares of a topic differ by one at most; who is first gets the greater ones."""
 
     name = "range"
 
@@ -26,18 +36,91 @@ class RangeAssignor(Assignor):
     ) -> Mapping[str, Assignment]:
         """Decide for the whole group."""
         decided: dict[str, list[TopicPartition]] = {name: [] for name in members}
-        for topic, partitions in topics.items():
-            named = {name: each for name, each in members.items() if topic in each.topics}
-            readers = sorted(
-                named,
-                key=lambda name: (named[name].instance_id is None, named[name].instance_id or name),
-            )
-            if not readers:
-                continue
-            share, rest = divmod(len(partitions), len(readers))
-            start = 0
-            for index, name in enumerate(readers):
-                end = start + share + (index < rest)
-                decided[name] += [TopicPartition(topic, p.number) for p in partitions[start:end]]
-                start = end
-        return {name: Assignment(partitions) for name, partitions in decided.items()}
+        shares = [
+            _TopicShares(topic, partitions, readers, members)
+            for topic, partitions in topics.items()
+            if (readers := [name for name, each in members.items() if topic in each.topics])
+        ]
+        if any(each.racks_matter for each in shares):
+            for alike in _alike(shares):
+                if len(alike) > 1:
+                    _assign_alike(alike, decided)
+                elif alike[0].racks_matter:
+                    alike[0].assign_ranges(decided, alike[0].is_near)
+        for each in shares:
+            each.assign_ranges(decided, lambda _name, _number: True)
+        return {name: Assignment(sorted(partitions)) for name, partitions in decided.items()}
+
+
+class _TopicShares:
+    """What is left of one topic, and how much of it each of its readers may still get."""
+
+    def __init__(
+        self,
+        topic: str,
+        partitions: Sequence[AssignablePartition],
+        readers: list[str],
+        members: Mapping[str, Subscription],
+    ) -> None:
+        self.topic = topic
+        self.readers = in_member_order(readers, members)
+        self.count = len(partitions)
+        self.member_racks = {name: members[name].rack_id or None for name in self.readers}
+        racks = partition_racks({topic: partitions})
+        self._racks = {tp.partition: found for tp, found in racks.items()}
+        known = {rack for rack in self.member_racks.values() if rack is not None}
+        self.racks_matter = racks_matter(known, racks)
+        self._left = [each.number for each in partitions]
+        self._share, self._greater_shares = divmod(self.count, len(self.readers))
+        self._assigned = dict.fromkeys(self.readers, 0)
+
+    def is_near(self, name: str, number: int) -> bool:
+        """Whether a member shares a rack with a replica, or has none."""
+        rack = self.member_racks[name]
+        return rack is None or rack in self._racks.get(number, ())
+
+    def room(self, name: str) -> int:
+        """How many more a member may get."""
+        return max(0, self._share + (self._greater_shares > 0) - self._assigned[name])
+
+    def assign_ranges(
+        self, decided: dict[str, list[TopicPartition]], may: Callable[[str, int], bool]
+    ) -> None:
+        """Give each member in turn as many of the first ones as it may have."""
+        for name in self.readers:
+            numbers = [number for number in self._left if may(name, number)][: self.room(name)]
+            if numbers:
+                self.assign(name, numbers, decided)
+
+    def assign(
+        self, name: str, numbers: Sequence[int], decided: dict[str, list[TopicPartition]]
+    ) -> None:
+        """Give a member these."""
+        decided[name] += [TopicPartition(self.topic, number) for number in numbers]
+        self._assigned[name] += len(numbers)
+        if self._assigned[name] > self._share:
+            self._greater_shares -= 1
+        given = set(numbers)
+        self._left = [number for number in self._left if number not in given]
+
+
+def _alike(shares: Sequence[_TopicShares]) -> list[list[_TopicShares]]:
+    """Topics that are assigned alike, together."""
+    found: dict[object, list[_TopicShares]] = {}
+    for each in shares:
+        key = (each.count, tuple(each.member_racks.items()))
+        found.setdefault(key, []).append(each)
+    return list(found.values())
+
+
+def _assign_alike(shares: Sequence[_TopicShares], decided: dict[str, list[TopicPartition]]) -> None:
+    """Give the partitions of one number to one member that is near to all of them."""
+    readers = list(shares[0].readers)
+    for number in range(shares[0].count):
+        for name in readers:
+            if all(each.is_near(name, number) and each.room(name) for each in shares):
+                for each in shares:
+                    each.assign(name, [number], decided)
+                if not any(each.room(name) for each in shares):
+                    readers.remove(name)
+                break

@@ -1,0 +1,189 @@
+"""Sticky assignment where members want different topics: as even as that allows, as little moved.
+
+Members keep what they own. The rest goes to whoever has the fewest, and then partitions are moved
+from those with many to those with few, until no move evens anything out; if the whole is not better
+than before, nothing is moved.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import TYPE_CHECKING
+
+from barnabas.client.group.assignors.partition_movements import PartitionMovements
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.client.group.assignors.assignor import Subscription, Topics
+    from barnabas.client.group.assignors.claims import Claims
+    from barnabas.client.group.assignors.rack_match import RackMatch
+
+__all__ = ["BalancedAssignment"]
+
+
+class BalancedAssignment:
+    """Made for one group, run once; `decided` has the partitions by member."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        members: Mapping[str, Subscription],
+        racks: RackMatch,
+        claims: Claims,
+    ) -> None:
+        self._topics = topics
+        self._racks = racks
+        self._former = claims.former
+        self._wanted = {
+            name: {topic for topic in each.topics if topic in topics}
+            for name, each in members.items()
+        }
+        self._readers: dict[str, list[str]] = {topic: [] for topic in topics}
+        for name, wanted in self._wanted.items():
+            for topic in wanted:
+                self._readers[topic].append(name)
+        # Topics that the fewest want first: where they go is settled first.
+        by_readers = sorted(topics, key=lambda topic: (len(self._readers[topic]), topic))
+        self._every = [
+            TopicPartition(topic, each.number) for topic in by_readers for each in topics[topic]
+        ]
+        self.decided: dict[str, dict[TopicPartition, None]] = {name: {} for name in members}
+        self._owner: dict[TopicPartition, str] = {}
+        # Members that take part, by how many partitions they have.
+        self._ranking: list[tuple[int, str]] = []
+        self._movements = PartitionMovements()
+        # Something had to be given up whatever is balanced.
+        self._must_revoke = False
+        self._keep(claims)
+
+    def run(self) -> None:
+        """Decide."""
+        left = [tp for tp in self._every if tp not in self._owner]
+        self._ranking = sorted((len(each), name) for name, each in self.decided.items())
+        is_first_time = self._ranking[-1][0] == 0
+        self._hand_out(left)
+        self._balance(left, is_first_time=is_first_time)
+
+    def _keep(self, claims: Claims) -> None:
+        for name, owned in claims.owned.items():
+            for tp in owned:
+                if tp.topic not in self._wanted[name] or self._racks.is_apart(name, tp):
+                    self._must_revoke = True
+                else:
+                    self.decided[name][tp] = None
+                    self._owner[tp] = name
+
+    def _hand_out(self, left: Sequence[TopicPartition]) -> None:
+        """Give each to the member with the fewest, first to those of its rack."""
+        if self._racks.of_member:
+            left = [tp for tp in left if not self._give_to_poorest(tp, near=True)]
+        for tp in left:
+            self._give_to_poorest(tp, near=False)
+
+    def _give_to_poorest(self, partition: TopicPartition, *, near: bool) -> bool:
+        for _, name in self._ranking:
+            if partition.topic not in self._wanted[name]:
+                continue
+            if near and self._racks.is_apart(name, partition):
+                continue
+            self._unrank(name)
+            self.decided[name][partition] = None
+            self._owner[partition] = name
+            self._rank(name)
+            return True
+        return False
+
+    def _balance(self, left: Sequence[TopicPartition], *, is_first_time: bool) -> None:
+        movable = [tp for tp in self._every if len(self._readers[tp.topic]) > 1]
+        fixed = [name for name in self.decided if not self._takes_part(name)]
+        for name in fixed:
+            self._unrank(name)
+        if not self._ranking:
+            return
+        before = {name: dict(self.decided[name]) for _, name in self._ranking}
+        if not self._must_revoke:
+            self._even_out([tp for tp in left if len(self._readers[tp.topic]) > 1])
+        if (
+            self._even_out(movable)
+            and not is_first_time
+            and self._unevenness(self.decided) >= self._unevenness(before)
+        ):
+            self.decided |= before
+
+    def _takes_part(self, name: str) -> bool:
+        """Whether a member could get something or give something away."""
+        has = self.decided[name]
+        most = sum(len(self._topics[topic]) for topic in self._wanted[name])
+        return len(has) < most or any(len(self._readers[tp.topic]) > 1 for tp in has)
+
+    def _even_out(self, movable: Sequence[TopicPartition]) -> bool:
+        """Move as long as a move helps; whether anything was moved."""
+        has_moved = False
+        while True:
+            again = False
+            for tp in movable:
+                if self._is_even():
+                    break
+                target = self._better_place(tp)
+                if target is not None:
+                    again = has_moved = True
+                    source = self._owner[tp]
+                    self._move(self._movements.instead_of(tp, source, target), target)
+            if not again:
+                return has_moved
+
+    def _better_place(self, partition: TopicPartition) -> str | None:
+        """Where a partition should go: back to its former member, or to whoever has the fewest."""
+        most = len(self.decided[self._owner[partition]]) - 1
+        former = self._former.get(partition)
+        if former is not None and self._has_room(former[0], partition, most):
+            return former[0]
+        for count, name in self._ranking:
+            if count >= most:
+                return None
+            if partition.topic in self._wanted[name]:
+                return name
+        return None
+
+    def _has_room(self, name: str, partition: TopicPartition, most: int) -> bool:
+        """Whether a member still wants what it once had, and has less than `most`."""
+        return partition.topic in self._wanted[name] and len(self.decided[name]) < most
+
+    def _is_even(self) -> bool:
+        """Whether no member could take a partition off one that has two more."""
+        if self._ranking[0][0] >= self._ranking[-1][0] - 1:
+            return True
+        # The greatest count of the members that have partitions of a topic.
+        most = dict.fromkeys(self._topics, 0)
+        for count, name in self._ranking:
+            for topic in {tp.topic for tp in self.decided[name]}:
+                most[topic] = count
+        return not any(
+            most[topic] > count + 1 for count, name in self._ranking for topic in self._wanted[name]
+        )
+
+    def _unevenness(self, decided: Mapping[str, Mapping[TopicPartition, None]]) -> int:
+        """The differences between all pairs of the members that take part."""
+        counts = sorted(len(decided[name]) for _, name in self._ranking)
+        return sum(count * (2 * place - len(counts) + 1) for place, count in enumerate(counts))
+
+    def _move(self, partition: TopicPartition, target: str) -> None:
+        source = self._owner[partition]
+        self._unrank(source)
+        self._unrank(target)
+        self._movements.move(partition, source, target)
+        del self.decided[source][partition]
+        self.decided[target][partition] = None
+        self._owner[partition] = target
+        self._rank(source)
+        self._rank(target)
+
+    def _rank(self, name: str) -> None:
+        bisect.insort(self._ranking, (len(self.decided[name]), name))
+
+    def _unrank(self, name: str) -> None:
+        place = bisect.bisect_left(self._ranking, (len(self.decided[name]), name))
+        assert self._ranking[place][1] == name
+        del self._ranking[place]

@@ -1,0 +1,131 @@
+"""Sticky assignment where all members want the same topics: even shares, as little moved as can be.
+
+Members keep what they own up to their share; the rest is handed round, to members of a partition's
+rack first where racks matter. Shares differ by one at most.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.client.group.assignors.assignor import Topics
+    from barnabas.client.group.assignors.claims import Claims
+    from barnabas.client.group.assignors.rack_match import RackMatch
+
+__all__ = ["EvenAssignment"]
+
+
+class EvenAssignment:
+    """Made for one group, run once.
+
+    Attributes:
+        decided: partitions by member.
+        moving: partitions that change hands, with their new members: under the cooperative
+            protocol they go to nobody until their owners gave them up.
+    """
+
+    def __init__(self, topics: Topics, racks: RackMatch, claims: Claims) -> None:
+        self._racks = racks
+        self._claims = claims
+        self._every = [
+            TopicPartition(topic, each.number) for topic in sorted(topics) for each in topics[topic]
+        ]
+        # Every member gets the share; so many get one more.
+        self._share, self._greater_shares = divmod(len(self._every), len(claims.owned))
+        self._share_max = self._share + (self._greater_shares > 0)
+        self.decided: dict[str, list[TopicPartition]] = {name: [] for name in claims.owned}
+        self.moving: dict[TopicPartition, str] = {}
+        # Partitions that their owners could not keep.
+        self._given_up: dict[TopicPartition, str] = {}
+        # Members with less than the share, and those with just the share that may get one more.
+        self._below: list[str] = []
+        self._at_share: list[str] = []
+
+    def run(self) -> None:
+        """Decide."""
+        for name in self._claims.owned:
+            self._keep(name)
+        kept = {tp for partitions in self.decided.values() for tp in partitions}
+        left = self._racks.rarest_first([tp for tp in self._every if tp not in kept])
+        self._below.sort()
+        self._at_share.sort()
+        if self._racks.of_member:
+            left = self._hand_out_near(left)
+        self._hand_round(left)
+
+    def _keep(self, name: str) -> None:
+        """Let a member keep what it owns, up to its share."""
+        owned: list[TopicPartition] = []
+        for tp in sorted(self._claims.owned[name], key=lambda tp: (tp.partition, tp.topic)):
+            if self._racks.is_apart(name, tp):
+                self._given_up[tp] = name
+            elif tp not in self._claims.disputed:
+                owned.append(tp)
+        if len(owned) < self._share:
+            self._below.append(name)
+            self.decided[name] = owned
+            return
+        if len(owned) >= self._share_max and self._greater_shares:
+            self._take_greater_share()
+            kept = self._share_max
+        else:
+            kept = self._share
+            if self._greater_shares:
+                self._at_share.append(name)
+        self.decided[name] = owned[:kept]
+        self._given_up.update(dict.fromkeys(owned[kept:], name))
+
+    def _take_greater_share(self) -> None:
+        self._greater_shares -= 1
+        if not self._greater_shares:
+            self._at_share.clear()
+
+    def _hand_out_near(self, left: list[TopicPartition]) -> list[TopicPartition]:
+        """Give partitions to members of their racks in turn; what remains."""
+        turn = 0
+        remaining: list[TopicPartition] = []
+        for tp in left:
+            index = self._racks.next_near(tp, self._below, turn)
+            if index >= 0:
+                name = self._below[index]
+                if self._give(tp, name) >= self._share:
+                    del self._below[index]
+                    if self._share < self._share_max and self._greater_shares:
+                        self._at_share.append(name)
+                else:
+                    index += 1
+                turn = index % len(self._below) if self._below else 0
+                continue
+            index = self._racks.next_near(tp, self._at_share, 0)
+            if index < 0:
+                remaining.append(tp)
+                continue
+            self._give(tp, self._at_share.pop(index))
+            self._take_greater_share()
+        return remaining
+
+    def _hand_round(self, left: list[TopicPartition]) -> None:
+        """Give to those below their share in turn, then one each to others that may have more."""
+        turn = 0
+        for tp in left:
+            if not self._below:
+                self._give(tp, self._at_share.pop(0))
+                continue
+            turn %= len(self._below)
+            name = self._below[turn]
+            if self._give(tp, name) == self._share:
+                del self._below[turn]
+                self._at_share.append(name)
+            else:
+                turn += 1
+
+    def _give(self, partition: TopicPartition, name: str) -> int:
+        """Give a member a partition; how many it has then."""
+        self.decided[name].append(partition)
+        former = self._given_up.get(partition, name)
+        if former != name or partition in self._claims.disputed:
+            self.moving[partition] = name
+        return len(self.decided[name])

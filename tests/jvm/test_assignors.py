@@ -1,0 +1,74 @@
+"""Each assignor's results beside those of Apache Kafka's own class of the same name."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jvm.java import java_command
+from unit.client.group.assignor_cases import AssignorCase, GroupHistory
+
+SOURCE = Path(__file__).parent / "Assignors.java"
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+GROUPS = 150
+REBALANCES = 8
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[AssignorCase]:
+    return [
+        case
+        for assignor in ASSIGNORS
+        for seed in range(GROUPS)
+        for case in GroupHistory(assignor, seed).cases(REBALANCES)
+    ]
+
+
+@pytest.fixture(scope="module")
+def theirs(cases: list[AssignorCase]) -> list[dict[str, str]]:
+    """What Java makes of each case; one process for all."""
+    given = "".join(f"{line}\n" for case in cases for line in case.lines())
+    done = subprocess.run(
+        [*java_command("kafka", "OFF"), str(SOURCE)],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = done.stdout.split("end\n")[:-1]
+    assert len(answers) == len(cases)
+    return [dict(line.split(" ", 1) for line in answer.splitlines()) for answer in answers]
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_whatever_happens_to_a_group_java_would_have_assigned_the_same(
+    cases: list[AssignorCase], theirs: list[dict[str, str]], assignor: str
+) -> None:
+    compared = 0
+    for case, their in zip(cases, theirs, strict=True):
+        if case.assignor == assignor and all_want_what_they_get(case, their):
+            ours = {
+                name: ",".join(sorted(f"{tp.topic}:{tp.partition}" for tp in partitions))
+                for name, partitions in case.ours().items()
+            }
+            assert ours == their, "\n".join(case.lines())
+            compared += 1
+    assert compared > 0.99 * GROUPS * REBALANCES
+
+
+def all_want_what_they_get(case: AssignorCase, theirs: dict[str, str]) -> bool:
+    """Java's sticky assignors at times give a partition back to a member of an older generation.
+
+    They do so even when it does not want the topic any more. Ours do not, which tests of their own
+    show.
+    """
+    return all(
+        each.split(":")[0] in case.members[name].topics
+        for name, partitions in theirs.items()
+        for each in partitions.split(",")
+        if each
+    )

@@ -1,0 +1,61 @@
+"""Subscriptions and assignments as members write them for each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.client.group.assignors.assignor import Assignment, Subscription
+from barnabas.client.group.member_payloads import (
+    VERSION_MAX,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.protocol_error import ProtocolError
+
+OWNED = [TopicPartition("s", 0), TopicPartition("t", 1), TopicPartition("t", 2)]
+FULL = Subscription(["s", "t"], OWNED, b"mine", 7, "rack")
+
+
+def test_a_subscription_comes_back_whole() -> None:
+    read = read_subscription(write_subscription(FULL), "instance")
+    assert read == FULL._replace(instance_id="instance")
+
+
+@pytest.mark.parametrize(
+    ("version", "read"),
+    [
+        (0, Subscription(["s", "t"], [], b"mine")),
+        (1, Subscription(["s", "t"], OWNED, b"mine")),
+        (2, Subscription(["s", "t"], OWNED, b"mine", 7)),
+        (3, FULL),
+    ],
+)
+def test_older_versions_lack_what_they_did_not_have(version: int, read: Subscription) -> None:
+    assert read_subscription(write_subscription(FULL, version)) == read
+
+
+def test_what_a_later_version_appends_is_left_alone() -> None:
+    payload = write_subscription(FULL)
+    later = (VERSION_MAX + 1).to_bytes(2, "big") + payload[2:] + b"more"
+    assert read_subscription(later) == FULL
+
+
+@pytest.mark.parametrize("version", range(VERSION_MAX + 1))
+def test_an_assignment_comes_back(version: int) -> None:
+    assignment = Assignment(OWNED, b"yours")
+    assert read_assignment(write_assignment(assignment, version)) == assignment
+
+
+def test_no_bytes_are_no_partitions() -> None:
+    assert read_assignment(b"") == Assignment(())
+
+
+@pytest.mark.parametrize("payload", [b"\x00", b"\xff\xff", b"\x00\x00\x00\x00\x00\x09"])
+def test_other_bytes_are_refused(payload: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        read_assignment(payload)
+    with pytest.raises(ProtocolError):
+        read_subscription(payload)
