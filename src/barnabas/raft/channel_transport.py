@@ -15,7 +15,7 @@ import msgspec
 
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
-from barnabas.network.reconnect_backoff import ReconnectBackoff
+from barnabas.network.reconnect_backoff import NODE_BACKOFF
 from barnabas.protocol.api_keys import last_stable_version, schema_versions
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
@@ -40,8 +40,6 @@ _log = logging.getLogger(__name__)
 
 # The first version that tells of features whose lowest level is 0, as kraft.version's is.
 _API_VERSIONS_VERSION = 4
-# An address that answers nothing is tried this often, ms.
-_BACKOFF = ReconnectBackoff(first_ms=20.0, max_ms=200.0)
 # The other end is not there, or went away.
 _UNREACHABLE = (NetworkErrorKind.CONNECT_FAILED, NetworkErrorKind.DISCONNECTED)
 
@@ -76,7 +74,7 @@ class ChannelTransport:
         settings = PoolSettings(
             client_id=f"raft-client-{config.node_id}",
             connect_timeout_ms=config.request_timeout_ms,
-            backoff=_BACKOFF,
+            backoff=NODE_BACKOFF,
         )
         self._pool = ConnectionPool(runtime, settings, self._prepare)
         self._receive: Callable[[Message], None] | None = None

@@ -13,7 +13,7 @@ import msgspec
 from barnabas import __version__
 from barnabas.network.channel import Channel
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
-from barnabas.network.reconnect_backoff import ReconnectBackoff
+from barnabas.network.reconnect_backoff import NODE_BACKOFF, ReconnectBackoff
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 
@@ -44,7 +44,7 @@ class ChannelSettings(msgspec.Struct, frozen=True):
     # A request without an answer for so long costs the connection.
     request_timeout_ms: float
     connect_timeout_ms: float = 1_000.0
-    backoff: ReconnectBackoff = ReconnectBackoff(20.0, 200.0)
+    backoff: ReconnectBackoff = NODE_BACKOFF
 
 
 class ControllerChannel:
