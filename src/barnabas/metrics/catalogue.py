@@ -45,6 +45,9 @@ CATALOGUE: dict[str, MetricRow] = {
     names.FOLLOWER_REPLICATION_RATE: MetricRow(
         G, (), "Bytes per second of throttled partitions, from leaders."
     ),
+    names.MOVES_RATE: MetricRow(
+        G, (), "Bytes per second copied between this broker's data directories."
+    ),
     names.MAX_LAG: MetricRow(G, _FETCHERS, "Lag of the partition that is furthest behind."),
     names.MIN_FETCH_RATE: MetricRow(
         G, _FETCHERS, "Requests per second of the fetcher that asks least."

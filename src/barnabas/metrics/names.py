@@ -36,6 +36,7 @@ REASSIGNMENT_BYTES_OUT: Final = "kafka.server:BrokerTopicMetrics:ReassignmentByt
 REASSIGNING_PARTITIONS: Final = "kafka.server:ReplicaManager:ReassigningPartitions"
 LEADER_REPLICATION_RATE: Final = "kafka.server:LeaderReplication:byte-rate"
 FOLLOWER_REPLICATION_RATE: Final = "kafka.server:FollowerReplication:byte-rate"
+MOVES_RATE: Final = "kafka.server:AlterLogDirsReplication:byte-rate"
 MIN_FETCH_RATE: Final = "kafka.server:ReplicaFetcherManager:MinFetchRate"
 FAILED_PARTITIONS: Final = "kafka.server:ReplicaFetcherManager:FailedPartitionsCount"
 DEAD_FETCHERS: Final = "kafka.server:ReplicaFetcherManager:DeadThreadCount"

@@ -12,6 +12,7 @@ from barnabas.settings.range import at_least, one_of
 NUM_REPLICA_FETCHERS = "num.replica.fetchers"
 LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
 FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
+MOVES_THROTTLED_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 _FETCHER_KEYS = [
     ConfigKey(
@@ -89,6 +90,30 @@ _THROTTLE_KEYS = [
         DynamicMode.CLUSTER_WIDE,
     ),
     ConfigKey(
+        MOVES_THROTTLED_RATE,
+        ConfigType.LONG,
+        UNLIMITED,
+        "Bytes per second that moves between this broker's data directories copy.",
+        at_least(0),
+        DynamicMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "alter.log.dirs.replication.quota.window.num",
+        ConfigType.INT,
+        11,
+        "Windows over which bytes of moves between data directories are counted.",
+        at_least(1),
+        DynamicMode.READ_ONLY,
+    ),
+    ConfigKey(
+        "alter.log.dirs.replication.quota.window.size.seconds",
+        ConfigType.INT,
+        1,
+        "The length of one of them.",
+        at_least(1),
+        DynamicMode.READ_ONLY,
+    ),
+    ConfigKey(
         "replication.quota.window.num",
         ConfigType.INT,
         11,
@@ -163,6 +188,9 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     # Bytes per second.
     leader_replication_throttled_rate: int = UNLIMITED
     follower_replication_throttled_rate: int = UNLIMITED
+    replica_alter_log_dirs_io_max_bytes_per_second: int = UNLIMITED
+    alter_log_dirs_replication_quota_window_num: int = 11
+    alter_log_dirs_replication_quota_window_size_seconds: int = 1
     replication_quota_window_num: int = 11
     replication_quota_window_size_seconds: int = 1
     replica_selector_class: str | None = None

@@ -151,6 +151,7 @@ class LogDirMoves:
             partition.log,
             self._logs.futures[key],
             self._doors,
+            self._replicas.moves_throttle,
             lambda: self._on_caught_up(move),
             lambda error: self._on_failed(move, error),
         )

@@ -107,6 +107,7 @@ def _families(manager: ReplicaManager) -> Iterator[MetricFamily]:
     yield _single(names.OFFLINE_REPLICA_COUNT, len(manager.offline_partitions))
     yield _single(names.LEADER_REPLICATION_RATE, manager.leader_throttle.byte_rate())
     yield _single(names.FOLLOWER_REPLICATION_RATE, manager.follower_throttle.byte_rate())
+    yield _single(names.MOVES_RATE, manager.moves_throttle.byte_rate())
     yield from fetcher_families(manager.fetchers)
     yield from _of_partitions(list(manager.partitions()))
 

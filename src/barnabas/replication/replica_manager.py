@@ -132,8 +132,17 @@ class ReplicaManager:
             self.wake,
         )
         # Of what is sent as leader, and of what is fetched as follower (KIP-73).
-        self.leader_throttle = self._throttle(config.leader_replication_throttled_rate)
-        self.follower_throttle = self._throttle(config.follower_replication_throttled_rate)
+        windows = config.replication_quota_window_num, config.replication_quota_window_size_seconds
+        self.leader_throttle = self._throttle(config.leader_replication_throttled_rate, windows)
+        self.follower_throttle = self._throttle(config.follower_replication_throttled_rate, windows)
+        # Of what is copied between this broker's data directories (KIP-113).
+        self.moves_throttle = self._throttle(
+            config.replica_alter_log_dirs_io_max_bytes_per_second,
+            (
+                config.alter_log_dirs_replication_quota_window_num,
+                config.alter_log_dirs_replication_quota_window_size_seconds,
+            ),
+        )
         # None until there is a partition to follow: a broker that is alone never has any.
         self.fetchers: FetcherManager | None = None
         self._fetchers_per_leader = config.num_replica_fetchers
@@ -158,10 +167,9 @@ class ReplicaManager:
         self.append_records = appends.append_records
         self.fetch = reads.fetch
 
-    def _throttle(self, bytes_per_second: int) -> ReplicationThrottle:
-        config = self._config
-        window_ms = config.replication_quota_window_size_seconds * _MS_PER_S
-        throttle = ReplicationThrottle(self._clock, config.replication_quota_window_num, window_ms)
+    def _throttle(self, bytes_per_second: int, windows: tuple[int, int]) -> ReplicationThrottle:
+        count, seconds = windows
+        throttle = ReplicationThrottle(self._clock, count, seconds * _MS_PER_S)
         throttle.bytes_per_second = bytes_per_second
         return throttle
 

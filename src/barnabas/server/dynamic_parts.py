@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.replication.config import (
     FOLLOWER_THROTTLED_RATE,
     LEADER_THROTTLED_RATE,
+    MOVES_THROTTLED_RATE,
     NUM_REPLICA_FETCHERS,
 )
 from barnabas.server.quotas.config import CONNECTION_KEYS
@@ -42,10 +43,10 @@ def subscribe_parts(
         replicas.set_fetchers_per_leader(config.integer(NUM_REPLICA_FETCHERS))
         replicas.leader_throttle.bytes_per_second = config.integer(LEADER_THROTTLED_RATE)
         replicas.follower_throttle.bytes_per_second = config.integer(FOLLOWER_THROTTLED_RATE)
+        replicas.moves_throttle.bytes_per_second = config.integer(MOVES_THROTTLED_RATE)
 
     dynamic.subscribe((key.name for key in CONNECTION_KEYS), take_connection_bounds)
     dynamic.subscribe(CLEANER_KEYS, logs.cleaner.take_broker_config)
     dynamic.subscribe((PRODUCER_EXPIRATION,), take_expiration)
-    dynamic.subscribe(
-        (NUM_REPLICA_FETCHERS, LEADER_THROTTLED_RATE, FOLLOWER_THROTTLED_RATE), take_replication
-    )
+    rates = (LEADER_THROTTLED_RATE, FOLLOWER_THROTTLED_RATE, MOVES_THROTTLED_RATE)
+    dynamic.subscribe((NUM_REPLICA_FETCHERS, *rates), take_replication)

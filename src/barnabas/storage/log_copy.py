@@ -7,7 +7,7 @@ or at its end, the copy loses too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.record.batch import batches
 from barnabas.record.errors import CorruptBatchError
@@ -26,6 +26,21 @@ _SLICE_BYTES = 1 << 20
 # So little is read in the turn itself: it was just written, and the end would run away otherwise.
 _LAST_BYTES = 1 << 16
 _RETRY_MS = 1_000
+# Over its limit a copy looks again so soon.
+_THROTTLED_MS = 100
+
+
+class CopyThrottle(Protocol):
+    """A limit on what all copies of a broker write together."""
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more was written of late than the limit allows."""
+        ...
+
+    def record(self, size: int) -> None:
+        """So many bytes were written."""
+        ...
 
 
 class LogCopy:
@@ -38,6 +53,7 @@ class LogCopy:
         "_is_running",
         "_on_caught_up",
         "_on_failed",
+        "_throttle",
         "future",
         "source",
     )
@@ -47,6 +63,7 @@ class LogCopy:
         source: Log,
         future: Log,
         doors: LogDoors,
+        throttle: CopyThrottle,
         on_caught_up: Callable[[], None],
         on_failed: Callable[[StorageError], None],
     ) -> None:
@@ -58,6 +75,7 @@ class LogCopy:
         self.source = source
         self.future = future
         self._doors = doors
+        self._throttle = throttle
         self._on_caught_up = on_caught_up
         self._on_failed = on_failed
         # The source's, when the future's end was last compared with it; None at first.
@@ -82,6 +100,9 @@ class LogCopy:
             self._follow_cuts()
             self._follow_start()
             while self._is_behind():
+                if self._throttle.is_exceeded:
+                    self._doors.timer.call_later(_THROTTLED_MS, self._slice)
+                    return
                 records = self._read()
                 if isinstance(records, FileSlice) and len(records) > _LAST_BYTES:
                     self._read_later(records)
@@ -139,6 +160,7 @@ class LogCopy:
             # The log begins within a batch: its first records were deleted.
             self.future.truncate_fully_and_start_at(first)
         self.future.append_as_follower(data[:end])
+        self._throttle.record(end)
 
     def _follow_start(self) -> None:
         start = self.source.log_start_offset

@@ -64,6 +64,11 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
         of_replicas("leader_throttle", "bytes_per_second"),
         5000,
     ),
+    "replica.alter.log.dirs.io.max.bytes.per.second": (
+        "5000",
+        of_replicas("moves_throttle", "bytes_per_second"),
+        5000,
+    ),
     "num.replica.fetchers": ("3", of_replicas("_fetchers_per_leader"), 3),
     "compression.gzip.level": ("5", of_log("compression_gzip_level"), 5),
     "compression.lz4.level": ("5", of_log("compression_lz4_level"), 5),

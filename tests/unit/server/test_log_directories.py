@@ -324,6 +324,27 @@ def test_a_replica_moves_to_another_directory_while_it_is_written_to() -> None:
     assert values(broker, "a") == [*expected, b"behind"]
 
 
+def test_a_move_copies_no_more_than_the_rate_that_may_change_meanwhile() -> None:
+    """KIP-113, replica.alter.log.dirs.io.max.bytes.per.second."""
+    broker = filled()
+    target = other(directory_of(broker, "a"))
+    large = [bytes([65 + number]) * 600_000 for number in range(6)]
+    for value in large:
+        broker.produce("a", value)
+    throttle = broker.node.broker.replicas.moves_throttle
+    throttle.bytes_per_second = 100_000
+    assert alter(broker, "a", target) == 0
+    # What is read at once may exceed the rate; then it is made up for, over eleven seconds.
+    broker.world.run_for(10_000)
+    assert not moved(broker, "a", target)
+    copied = throttle.byte_rate() * 10
+    assert 500_000 < copied < 2_500_000
+    broker.produce("a", b"meanwhile")
+    throttle.bytes_per_second = 1 << 40
+    assert broker.world.run_until(lambda: moved(broker, "a", target), 2_000)
+    assert values(broker, "a") == [b"1", b"2", *large, b"meanwhile"]
+
+
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("after_ms", [0, 1, 2, 4, 8, 16, 30])
 def test_a_move_goes_on_after_a_kill_at_any_moment(after_ms: int, power: bool) -> None:
