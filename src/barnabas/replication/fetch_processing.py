@@ -33,15 +33,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Expected while leadership changes; not worth an operator's look.
-_USUAL = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH})
-_UNKNOWN_TOPIC = frozenset(
+# Expected while leadership changes, and while a topic is made or deleted: leader and follower learn
+# of it one after the other. Worth an operator's look only if it goes on.
+_USUAL = frozenset(
     {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
+# So many in a row, with a back-off between them, are no longer usual.
+_USUAL_MAX = 5
 
 
 class Processed(NamedTuple):
@@ -117,9 +121,11 @@ class FetchProcessing:
             self._states.delay([key])
             return
         except (StorageError, OffsetMismatchError) as error:
-            _log.error("%s: unexpected while appending: %s", key, error)
+            _log.error("%s is fetched no more by this leadership: %s", key, error)
             self._states.fail(key)
             return
+        state.errors_in_a_row = 0
+        state.told_error = ErrorCode.NONE
         info = appended.info
         if appended.moved:
             tally.moved.append(key)
@@ -153,12 +159,14 @@ class FetchProcessing:
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._states.fence(key, asked.current_leader_epoch)
             return
-        if error in _USUAL:
-            _log.debug("%s: the leader answers %s", key, error.name)
-        elif error in _UNKNOWN_TOPIC:
-            _log.warning("%s: the leader answers %s", key, error.name)
+        state.errors_in_a_row += 1
+        if error not in _USUAL:
+            # Once while it lasts.
+            level = logging.ERROR if error is not state.told_error else logging.DEBUG
+            state.told_error = error
         else:
-            _log.error("%s: the leader answers %s", key, error.name)
+            level = logging.WARNING if state.errors_in_a_row == _USUAL_MAX else logging.DEBUG
+        _log.log(level, "%s: the leader answers %s", key, error.name)
         self._states.delay([key])
 
 

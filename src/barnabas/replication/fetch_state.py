@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import NamedTuple
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.results import UNKNOWN_EPOCH
 
 # Of what has been tried and failed nothing is due; a monotonic clock may begin at 0.
@@ -37,11 +38,13 @@ class FetchState:
     __slots__ = (
         "current_leader_epoch",
         "delayed_until_ms",
+        "errors_in_a_row",
         "fetch_offset",
         "is_syncing",
         "lag",
         "last_fetched_epoch",
         "phase",
+        "told_error",
         "topic_id",
     )
 
@@ -58,6 +61,10 @@ class FetchState:
         self.phase = phase
         # Backing off after an error; monotonic ms.
         self.delayed_until_ms = NOT_DELAYED
+        # Answered by the leader since it answered records or nothing new; and the last one of them
+        # that was logged.
+        self.errors_in_a_row = 0
+        self.told_error = ErrorCode.NONE
         # What was appended must be synced before a fetch may say that it is here.
         self.is_syncing = False
 

@@ -121,8 +121,7 @@ class FetchStates:
                 self.move_to_end(key)
 
     def fail(self, key: TopicPartition) -> None:
-        """Give it up until its leadership changes."""
-        _log.warning("%s has failed; it is fetched again when its leadership changes", key)
+        """Give it up until its leadership changes; the caller has told why."""
         self._states.pop(key, None)
         self._failed.add(key)
 

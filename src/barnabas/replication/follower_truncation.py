@@ -86,6 +86,7 @@ class FollowerTruncation:
     ) -> None:
         partition = self._local.find(key)
         if partition is None:
+            _log.warning("%s is fetched no more by this leadership: it is offline", key)
             self._states.fail(key)
             return
         truncation = truncation_offset(partition.log, end, state.fetch_offset)
@@ -105,7 +106,7 @@ class FollowerTruncation:
             self._local.truncate(key, truncation)
             log = self._local.log(key)
         except StorageError as error:
-            _log.error("%s cannot be cut: %s", key, error)
+            _log.error("%s is fetched no more by this leadership: cannot be cut: %s", key, error)
             self._states.fail(key)
             return
         before = (state.fetch_offset, state.last_fetched_epoch, state.phase)

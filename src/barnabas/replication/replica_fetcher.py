@@ -71,6 +71,7 @@ class ReplicaFetcher:
         "_entry",
         "_hurry",
         "_is_closed",
+        "_is_failing",
         "_is_fetching",
         "_is_held_back",
         "_leader",
@@ -113,6 +114,8 @@ class ReplicaFetcher:
         self._sent_ms = 0.0
         # Whether the request in flight is a fetch, which may wait for data at the leader.
         self._is_fetching = False
+        # The last request as a whole has failed.
+        self._is_failing = False
         # Whether a throttle kept a partition out of the last fetch.
         self._is_held_back = False
         # When partitions without news were looked at last.
@@ -280,6 +283,8 @@ class ReplicaFetcher:
                 return
             self._request = None
             self._is_fetching = False
+            if error is None:
+                self._is_failing = False
             self._guarded(partial(take, asked, answer, error))
             self._guarded(self._go_on)
 
@@ -297,7 +302,9 @@ class ReplicaFetcher:
 
     def _on_failed(self, keys: Iterable[TopicPartition], error: NetworkError) -> None:
         """A request as a whole has failed."""
-        _log.warning("%s: %s", self.name, error)
+        # Once while it lasts: a leader that has died is asked until another one is elected.
+        _log.log(logging.DEBUG if self._is_failing else logging.WARNING, "%s: %s", self.name, error)
+        self._is_failing = True
         self._leader.close()
         self._session.reset()
         self._states.delay(keys)
@@ -416,7 +423,7 @@ class ReplicaFetcher:
         if state is not None and self._states.get(key) is state:
             state.is_syncing = False
             if error is not None:
-                _log.error("%s cannot be synced: %s", key, error)
+                _log.error("%s is fetched no more by this leadership: not synced: %s", key, error)
                 self._states.fail(key)
         self._go_on()
 

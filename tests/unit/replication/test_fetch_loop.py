@@ -291,6 +291,60 @@ def test_a_fenced_epoch_that_we_have_left_meanwhile_delays_only(broker) -> None:
     assert broker.fetchers.failed == []
 
 
+def warnings(caplog) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+def test_a_change_of_leaders_is_no_reason_for_warnings(broker, caplog) -> None:
+    """A6: a fenced epoch and a leader that knows nothing yet are a part of it."""
+    broker.leader.give({PARTITION: data(error_code=ErrorCode.FENCED_LEADER_EPOCH)})
+    broker.lead(3)
+    for error in (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                  ErrorCode.UNKNOWN_TOPIC_ID):  # fmt: skip
+        broker.leader.give({PARTITION: data(error_code=error)}, session_id=0)
+        broker.run_for(BACKOFF_MS + 20)
+    broker.leader.give({PARTITION: data()}, session_id=0)
+    assert warnings(caplog) == []
+
+
+def test_a_usual_error_that_goes_on_is_warned_of_once(broker, caplog) -> None:
+    for _ in range(20):
+        broker.leader.give({PARTITION: data(error_code=ErrorCode.UNKNOWN_TOPIC_ID)}, session_id=0)
+        broker.run_for(BACKOFF_MS + 20)
+    assert warnings(caplog) == [f"{PARTITION}: the leader answers UNKNOWN_TOPIC_ID"]
+
+
+def test_another_error_is_told_at_once_and_once_while_it_lasts(broker, caplog) -> None:
+    for error in 4 * [ErrorCode.KAFKA_STORAGE_ERROR] + 3 * [ErrorCode.UNKNOWN_SERVER_ERROR]:
+        broker.leader.give({PARTITION: data(error_code=error)}, session_id=0)
+        broker.run_for(BACKOFF_MS + 20)
+    assert [each.rpartition(" ")[2] for each in warnings(caplog)] == [
+        "KAFKA_STORAGE_ERROR",
+        "UNKNOWN_SERVER_ERROR",
+    ]
+    broker.leader.give({PARTITION: data()}, session_id=0)
+    broker.leader.give({PARTITION: data(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)}, session_id=0)
+    assert len(warnings(caplog)) == 3
+
+
+def test_a_partition_that_fails_for_another_reason_says_so_once(broker, caplog) -> None:
+    broker.leader.give({PARTITION: data(records(b"x", b"y"), high_watermark=1)})
+    broker.leader.give({PARTITION: data(records(b"a", offset=1), high_watermark=1)})
+    assert broker.fetchers.failed == [PARTITION]
+    assert len(warnings(caplog)) == 1
+    assert "is fetched no more by this leadership" in warnings(caplog)[0]
+
+
+def test_a_leader_that_cannot_be_reached_is_warned_of_once(broker, caplog) -> None:
+    for _ in range(5):
+        broker.leader.fail()
+        broker.run_for(BACKOFF_MS + 20)
+    assert len(warnings(caplog)) == 1
+    broker.leader.give({PARTITION: data()}, session_id=0)
+    broker.leader.fail()
+    assert len(warnings(caplog)) == 2
+
+
 def out_of_range(broker: FollowingBroker, records_there: int = 2) -> None:
     """A follower with records whose next offset the leader does not have."""
     content = records(*[b"%d" % n for n in range(records_there)])
