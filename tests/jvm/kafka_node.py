@@ -43,7 +43,7 @@ class KafkaNode(NodeProcess):
         # Formatting takes two seconds; what it makes differs between nodes in two lines only.
         template = self.directory.parent / "formatted"
         if not template.exists():
-            self._format()
+            self.format()
             shutil.copytree(self.data_directory, template)
             return
         shutil.copytree(template, self.data_directory, dirs_exist_ok=True)
@@ -56,7 +56,8 @@ class KafkaNode(NodeProcess):
         meta.chmod(0o600)
         meta.write_text("".join(lines))
 
-    def _format(self) -> None:
+    def format(self) -> None:
+        """Format its directories, by Kafka's own tool."""
         words = ["kafka.tools.StorageTool", "format", "-t", self.options.cluster_id]
         words += self.format_options
         with self.log_file.open("ab") as log:

@@ -22,6 +22,9 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: dict[str, LazyCommand] = {
     "start": LazyCommand("barnabas.cli.start", "start", "Run a broker until it is told to stop."),
+    "format": LazyCommand(
+        "barnabas.cli.format_command", "format_command", "Format a node's data directories."
+    ),
     "cluster": LazyCommand(
         "barnabas.cli.cluster.commands", "cluster", "Run a cluster on this machine, disturb it."
     ),

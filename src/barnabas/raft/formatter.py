@@ -29,6 +29,8 @@ def format_metadata_directory(
     features: Mapping[str, int],
     now_ms: int,
     voters: VoterSet | None = None,
+    *,
+    is_dynamic: bool = False,
 ) -> bool:
     """Write the bootstrap checkpoint unless the directory already has a snapshot or a log.
 
@@ -39,7 +41,8 @@ def format_metadata_directory(
             out.
         now_ms: wall clock.
         voters: the first voters of a dynamic quorum (KIP-853), each with its directory id; None
-            where they are static, or where another node of the cluster has them.
+            where they are static, or where other nodes of the cluster have them.
+        is_dynamic: whether voters are dynamic though none are named here.
 
     Returns:
         Whether it was written.
@@ -60,7 +63,7 @@ def format_metadata_directory(
         if features[name] > 0
     ]
     control = None
-    if voters is not None:
+    if is_dynamic or voters is not None:
         control = ControlRecords(0, None, KRAFT_VERSION_MAX, voters)
     writer = SnapshotWriter(disk, directory, BOOTSTRAP_SNAPSHOT, now_ms, now_ms, control)
     write_snapshot(writer, records)

@@ -81,10 +81,7 @@ class LogDirectory:
             is_new = meta is None
             if meta is None:
                 meta = MetaProperties(cluster_id, node_id, rng.uuid())
-                meta.write(disk, path)
-                # The directory itself may have been made just now.
-                with contextlib.suppress(PermissionError):
-                    disk.sync_directory(_parent(path))
+                write_identity(disk, path, meta)
             _check(path, meta, node_id, cluster_id)
         except BaseException:
             lock.release()
@@ -112,6 +109,14 @@ class LogDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def write_identity(disk: Disk, path: str, meta: MetaProperties) -> None:
+    """Say whose a data directory is; on disk when this returns."""
+    meta.write(disk, path)
+    # The directory itself may have been made just now.
+    with contextlib.suppress(PermissionError):
+        disk.sync_directory(_parent(path))
 
 
 def _parent(path: str) -> str:

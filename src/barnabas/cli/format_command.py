@@ -1,0 +1,135 @@
+"""`barnabas format`: a node's data directories before its first start (kafka-storage format)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.tables import echo_line
+from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.rng import SystemRng
+
+if TYPE_CHECKING:
+    from barnabas.server.configuration import Configuration
+    from barnabas.server.formatting import FirstVoters, Formatted, InitialController
+
+EXAMPLES = """\b
+Examples:
+  barnabas format --random-uuid
+  barnabas format node-1.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg --standalone
+  barnabas format node-2.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg --no-initial-controllers
+  barnabas format node-1.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg \\
+      --initial-controllers 1@a:9093:JEXY6aqzQY-32P5TStzaFg,2@b:9093:MvDxzVmcRsaTz33bUuRU6A
+
+\b
+`barnabas start` formats empty directories itself; this is for a dynamic quorum (KIP-853) that
+begins with several voters: format all of them with the same --initial-controllers first.
+"""
+
+
+@click.command("format", epilog=EXAMPLES)
+@click.argument("properties_file", required=False, metavar="[SERVER.PROPERTIES]")
+@click.option("--cluster-id", metavar="UUID", help="Whose the directories are to be.")
+@click.option("--standalone", is_flag=True, help="This node is the only first voter.")
+@click.option(
+    "--initial-controllers",
+    metavar="ID@HOST:PORT:DIRECTORY_ID,...",
+    help="The first voters; the same for all nodes.",
+)
+@click.option(
+    "--no-initial-controllers", is_flag=True, help="Others are; this node may join them later."
+)
+@click.option(
+    "--ignore-formatted", is_flag=True, help="Pass over directories that are formatted already."
+)
+@click.option("--random-uuid", is_flag=True, help="Only print a new id.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def format_command(
+    properties_file: str | None,
+    cluster_id: str | None,
+    standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
+    ignore_formatted: bool,
+    random_uuid: bool,
+    as_json: bool,
+) -> None:
+    """Format the data directories that a server.properties names, for a cluster.
+
+    With static voters (controller.quorum.voters) no option but the cluster's id is needed; those
+    of a dynamic quorum need one of --standalone, --initial-controllers and
+    --no-initial-controllers. What Kafka formats so, Barnabas opens, and the other way round.
+    """
+    if random_uuid:
+        _echo_random_uuid(as_json=as_json)
+        return
+    if properties_file is None:
+        raise click.UsageError("Name the server.properties of the node.")
+    if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
+        raise click.UsageError("Only one can say who votes first.")
+    from barnabas.runtime.clock import SystemClock
+    from barnabas.server.formatting import FormatDoors, FormatError, format_node
+    from barnabas.settings.key import ConfigError
+    from barnabas.settings.properties import PropertiesError
+    from barnabas.storage.errors import StorageError
+
+    try:
+        done = format_node(
+            _configuration(properties_file, cluster_id),
+            _first_voters(standalone, initial_controllers, no_initial_controllers),
+            FormatDoors(RealDisk(), SystemClock(), SystemRng()),
+            skip_formatted=ignore_formatted,
+        )
+    except (FormatError, ConfigError, PropertiesError, StorageError, OSError) as error:
+        problem(str(error))
+        sys.exit(EXIT_FAILED)
+    _echo(done, as_json=as_json)
+
+
+def _echo(done: list[Formatted], *, as_json: bool) -> None:
+    if as_json:
+        echo_json(
+            [
+                {"path": each.path, "directory_id": each.directory_id, "formatted": each.is_new}
+                for each in done
+            ]
+        )
+        return
+    for each in done:
+        what = "formatted" if each.is_new else "was formatted already"
+        echo_line(f"{each.path} {what}, directory.id {each.directory_id}")
+
+
+def _echo_random_uuid(*, as_json: bool) -> None:
+    from barnabas.protocol.primitives import uuid_to_string
+
+    made = uuid_to_string(SystemRng().uuid())
+    if as_json:
+        echo_json({"uuid": made})
+    else:
+        echo_line(made)
+
+
+def _configuration(properties_file: str, cluster_id: str | None) -> Configuration:
+    from barnabas.server.configuration import read_configuration
+    from barnabas.settings.properties import parse_properties
+
+    properties = parse_properties(RealDisk().read(properties_file).decode("latin-1"))
+    if cluster_id is not None:
+        properties["cluster.id"] = cluster_id
+    return read_configuration(properties)
+
+
+def _first_voters(
+    standalone: bool, initial_controllers: str | None, no_initial_controllers: bool
+) -> FirstVoters | tuple[InitialController, ...]:
+    from barnabas.server.formatting import FirstVoters, parse_initial_controllers
+
+    if initial_controllers is not None:
+        return parse_initial_controllers(initial_controllers)
+    if standalone:
+        return FirstVoters.STANDALONE
+    return FirstVoters.NONE if no_initial_controllers else FirstVoters.AS_CONFIGURED

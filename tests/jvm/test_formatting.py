@@ -1,0 +1,105 @@
+"""What `barnabas format` and `kafka-storage format` write is the same, and opened by either.
+
+One quorum of three first voters: Kafka runs on a directory that we formatted, we run on one that
+Kafka formatted, and on one of our own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.protocol.primitives import uuid_to_string
+from barnabas.raft.snapshot import BOOTSTRAP_SNAPSHOT, read_snapshot
+from barnabas.raft.voter_history import VoterHistory
+from barnabas.raft.voter_set import VoterSet
+from barnabas.runtime.disk import RealDisk
+from barnabas.testing.node_process import NodeProcess
+from jvm.kafka_node import KafkaNode
+from jvm.test_joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum, PlainKafka, eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.conformance
+
+FORMATTED_BY_KAFKA = 1
+
+
+def initial_controllers(quorum: JointQuorum) -> str:
+    return ",".join(
+        f"{node_id}@{node.address}:{uuid_to_string(bytes([9] * 15 + [node_id]))}"
+        for node_id, node in quorum.nodes.items()
+    )
+
+
+def format_by_barnabas(node: NodeProcess, *words: str) -> None:
+    node.directory.mkdir(parents=True, exist_ok=True)
+    NodeProcess.prepare(node)
+    command = [sys.executable, "-m", "barnabas.cli.main", "format", str(node.properties_file)]
+    done = subprocess.run(
+        [*command, "--cluster-id", CLUSTER_ID, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{node.data_directory} formatted, directory.id " in done.stdout
+
+
+def format_by_kafka(node: NodeProcess, *words: str) -> None:
+    """By Kafka's tool, which knows a node by its file alone."""
+    node.directory.mkdir(parents=True, exist_ok=True)
+    NodeProcess.prepare(node)
+    kafka = KafkaNode(node.options, node.settings)
+    kafka.format_options = (*PlainKafka.format_options, *words)
+    kafka.format()
+
+
+def content(node: NodeProcess) -> tuple[dict[str, str], int, VoterSet, dict[str, int]]:
+    """meta.properties, and what the checkpoint says."""
+    lines = (node.data_directory / "meta.properties").read_text().splitlines()
+    meta = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    history = VoterHistory(VoterSet())
+    directory = str(node.data_directory / "__cluster_metadata-0")
+    snapshot = read_snapshot(RealDisk(), directory, BOOTSTRAP_SNAPSHOT, history)
+    features = {record.name: record.feature_level for record, _ in snapshot.records}
+    return meta, history.kraft_version, history.last, features
+
+
+def test_first_voters_formatted_by_either_make_one_quorum(tmp_path: Path) -> None:
+    quorum = JointQuorum(tmp_path, dynamic=True)
+    words = ("--initial-controllers", initial_controllers(quorum))
+    for node_id, node in quorum.nodes.items():
+        by = format_by_kafka if node_id == FORMATTED_BY_KAFKA else format_by_barnabas
+        by(node, *words)
+    said = [content(node) for node in quorum.nodes.values()]
+    assert all(each[1:] == said[0][1:] for each in said)
+    assert [each[0]["node.id"] for each in said] == ["1", "2", "3"]
+    assert all(each[0].keys() == said[0][0].keys() for each in said)
+    assert said[0][2].ids == (1, 2, KAFKA_ID)
+    try:
+        for node in quorum.nodes.values():
+            node.launch()
+        leader = quorum.await_leader()
+        eventually(lambda: quorum.voters(leader) == {1, 2, KAFKA_ID})
+        quorum.await_equal_logs()
+    finally:
+        for node in quorum.nodes.values():
+            node.close()
+
+
+@pytest.mark.parametrize("option", ["--standalone", "--no-initial-controllers"])
+def test_a_checkpoint_says_the_same_whoever_wrote_it(tmp_path: Path, option: str) -> None:
+    ours, theirs = (JointQuorum(tmp_path / who, dynamic=True).nodes[2] for who in ("us", "kafka"))
+    format_by_barnabas(ours, option)
+    format_by_kafka(theirs, option)
+    (_, level, voters, features), (_, kafkas_level, kafkas_voters, kafkas_features) = (
+        content(ours),
+        content(theirs),
+    )
+    assert (level, features) == (kafkas_level, kafkas_features)
+    assert voters.ids == kafkas_voters.ids
+    assert [(v.min_version, v.max_version) for v in voters] == [
+        (v.min_version, v.max_version) for v in kafkas_voters
+    ]
