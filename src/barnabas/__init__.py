@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas import aio
+    from barnabas.client.admin.admin import Admin
     from barnabas.client.consumer.consumer import Consumer
     from barnabas.client.facade import Client
     from barnabas.client.producer import Producer
 
-__all__ = ["Client", "Consumer", "Producer", "aio"]
+__all__ = ["Admin", "Client", "Consumer", "Producer", "aio"]
 __version__ = "0.1.0"
 
 
 # Where each public name lives.
 _HOMES = {
+    "Admin": "barnabas.client.admin.admin",
     "Client": "barnabas.client.facade",
     "Consumer": "barnabas.client.consumer.consumer",
     "Producer": "barnabas.client.producer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.client.aio.admin import Admin
 from barnabas.client.aio.producer import Producer
 
-__all__ = ["Producer"]
+__all__ = ["Admin", "Producer"]

@@ -45,6 +45,7 @@ _NAMES = {
     "max-timestamp": MAX_TIMESTAMP,
     "earliest-local": -4,
     "latest-tiered": -5,
+    "earliest-pending-upload": -6,
 }
 
 

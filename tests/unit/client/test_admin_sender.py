@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.admin import groups, partitions
+from barnabas.client.admin.plan import Plan, run
 from barnabas.client.admin.sender import AdminSender, CoordinatorOf
 from barnabas.client.coordinators import Coordinators
 from barnabas.client.errors import BrokerError, ClientTimeoutError, DisconnectedError
@@ -69,11 +70,23 @@ def cluster() -> AnsweringCluster:
     return AnsweringCluster(**{"default.api.timeout.ms": 2000})
 
 
+class Sender:
+    """An `AdminSender` whose plans are run at once."""
+
+    def __init__(self, cluster: AnsweringCluster) -> None:
+        stepper: Any = HandStepper(cluster.time)
+        core: Any = cluster
+        self._waiter = Waiter(stepper, lambda: None, 2000)
+        self._sender = AdminSender(core, Coordinators(core))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        plan = getattr(self._sender, name)
+        return lambda *args, **keys: run(plan(*args, **keys), self._waiter)
+
+
 @pytest.fixture
-def sender(cluster: AnsweringCluster) -> AdminSender:
-    stepper: Any = HandStepper(cluster.time)
-    waiter = Waiter(stepper, lambda: None, 2000)
-    return AdminSender(cluster, Coordinators(cluster), waiter)  # type: ignore[arg-type]
+def sender(cluster: AnsweringCluster) -> Sender:
+    return Sender(cluster)
 
 
 def coordinated_by(*nodes: int) -> Callable[[int, Any], FindCoordinatorResponse]:
@@ -103,7 +116,7 @@ def deleted_by(right: int) -> Callable[[int, Any], DeleteGroupsResponse]:
 
 
 def test_a_coordinator_that_moved_is_looked_for_again(
-    cluster: AnsweringCluster, sender: AdminSender
+    cluster: AnsweringCluster, sender: Sender
 ) -> None:
     cluster.answers = {
         ApiKey.FIND_COORDINATOR: coordinated_by(1, 2),
@@ -115,7 +128,7 @@ def test_a_coordinator_that_moved_is_looked_for_again(
 
 
 def test_groups_of_one_coordinator_go_in_one_call(
-    cluster: AnsweringCluster, sender: AdminSender
+    cluster: AnsweringCluster, sender: Sender
 ) -> None:
     cluster.answers = {
         ApiKey.FIND_COORDINATOR: lambda node, request: coordinated_by(
@@ -129,7 +142,7 @@ def test_groups_of_one_coordinator_go_in_one_call(
 
 
 def test_an_error_that_lasts_is_the_result_of_its_group_alone(
-    cluster: AnsweringCluster, sender: AdminSender
+    cluster: AnsweringCluster, sender: Sender
 ) -> None:
     def answer(_node: int, request: Any) -> DeleteGroupsResponse:
         codes = {"busy": ErrorCode.NON_EMPTY_GROUP, "free": 0}
@@ -149,7 +162,7 @@ def test_an_error_that_lasts_is_the_result_of_its_group_alone(
     assert "stop them first" in str(error)
 
 
-def test_time_is_up_with_the_last_error(cluster: AnsweringCluster, sender: AdminSender) -> None:
+def test_time_is_up_with_the_last_error(cluster: AnsweringCluster, sender: Sender) -> None:
     cluster.answers = {
         ApiKey.FIND_COORDINATOR: coordinated_by(1),
         ApiKey.DELETE_GROUPS: deleted_by(2),
@@ -161,7 +174,7 @@ def test_time_is_up_with_the_last_error(cluster: AnsweringCluster, sender: Admin
 
 
 def test_partitions_go_to_their_leaders_and_follow_them(
-    cluster: AnsweringCluster, sender: AdminSender
+    cluster: AnsweringCluster, sender: Sender
 ) -> None:
     def led_by(*leaders: int) -> None:
         found = {n: PartitionInfo(n, leader, 4) for n, leader in enumerate(leaders)}
@@ -196,7 +209,7 @@ def test_partitions_go_to_their_leaders_and_follow_them(
 
 
 def test_a_call_to_one_coordinator_is_tried_again_when_the_connection_ends(
-    cluster: AnsweringCluster, sender: AdminSender
+    cluster: AnsweringCluster, sender: Sender
 ) -> None:
     ends = [DisconnectedError("h:1", "gone")]
 
@@ -209,16 +222,14 @@ def test_a_call_to_one_coordinator_is_tried_again_when_the_connection_ends(
 
 
 def test_a_call_that_never_works_ends_with_what_it_waited_for(
-    cluster: AnsweringCluster, sender: AdminSender
+    cluster: AnsweringCluster, sender: Sender
 ) -> None:
     cluster.answers = {ApiKey.LIST_GROUPS: lambda _n, _r: DisconnectedError("h:1", "refused")}
     with pytest.raises(ClientTimeoutError, match=r"list groups did not work in time.*refused"):
         sender.send(1, groups.list_groups([], []))
 
 
-def test_brokers_that_leave_are_asked_no_more(
-    cluster: AnsweringCluster, sender: AdminSender
-) -> None:
+def test_brokers_that_leave_are_asked_no_more(cluster: AnsweringCluster, sender: Sender) -> None:
     moments = [[1, 2], [1, 2], [1]]
 
     def answer(node: int, _request: Any) -> Any:
@@ -227,15 +238,18 @@ def test_brokers_that_leave_are_asked_no_more(
         return ListGroupsResponse(error_code=0, groups=[])
 
     cluster.answers = {ApiKey.LIST_GROUPS: answer}
-    found = sender.send_to_brokers(
-        lambda: moments.pop(0) if len(moments) > 1 else moments[0], groups.list_groups([], [])
-    )
+
+    def brokers() -> Plan[list[int]]:
+        yield {}
+        return moments.pop(0) if len(moments) > 1 else moments[0]
+
+    found = sender.send_to_brokers(brokers, groups.list_groups([], []))
     assert found == {1: []}
     assert [node for node, _ in cluster.asked] == [1, 2, 1, 2, 1]
 
 
 def test_one_attempt_gives_what_may_pass_as_result(
-    cluster: AnsweringCluster, sender: AdminSender
+    cluster: AnsweringCluster, sender: Sender
 ) -> None:
     cluster.answers = {
         ApiKey.FIND_COORDINATOR: coordinated_by(1),

@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.alter_configs import (
+    AlterableConfig as ReplacedConfig,
+)
+from barnabas.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+)
+from barnabas.protocol.messages.alter_configs import (
+    AlterConfigsResource as ReplacedResource,
+)
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -37,12 +47,16 @@ __all__ = [
     "ConfigSynonym",
     "ResourceType",
     "alter_configs",
+    "change_config_list",
     "describe_configs",
     "list_config_resources",
+    "replace_configs",
 ]
 
 _SET = 0
 _DELETE = 1
+_APPEND = 2
+_SUBTRACT = 3
 _DEFAULT_SOURCE = 5
 _SOURCES = {
     0: "unknown",
@@ -180,16 +194,35 @@ def alter_configs(
     resource: ConfigResource, changes: Mapping[str, str | None], *, validate_only: bool = False
 ) -> AdminCall[bool]:
     """Set configs of one resource, or take them back to their default with None."""
+    configs = [(key, _DELETE if value is None else _SET, value) for key, value in changes.items()]
+    return _altering(resource, configs, validate_only=validate_only)
+
+
+def change_config_list(
+    resource: ConfigResource, append: Mapping[str, str], subtract: Mapping[str, str]
+) -> AdminCall[bool]:
+    """Add values, separated by commas, to configs that are lists, and take others out."""
+    configs = [(key, _APPEND, value) for key, value in append.items()]
+    configs += [(key, _SUBTRACT, value) for key, value in subtract.items()]
+    return _altering(resource, configs, validate_only=False)
+
+
+def _altering(
+    resource: ConfigResource,
+    configs: Sequence[tuple[str, int, str | None]],
+    *,
+    validate_only: bool,
+) -> AdminCall[bool]:
+    """One incremental change: (key, operation, value) each (KIP-339)."""
 
     def build(_version: int) -> Message:
-        configs = [
-            AlterableConfig(
-                name=key, config_operation=_DELETE if value is None else _SET, value=value
-            )
-            for key, value in changes.items()
-        ]
         altered = AlterConfigsResource(
-            resource_type=resource.type, resource_name=resource.name, configs=configs
+            resource_type=resource.type,
+            resource_name=resource.name,
+            configs=[
+                AlterableConfig(name=key, config_operation=operation, value=value)
+                for key, operation, value in configs
+            ],
         )
         return IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
 
@@ -200,6 +233,28 @@ def alter_configs(
         return True
 
     return AdminCall(ApiKey.INCREMENTAL_ALTER_CONFIGS, build, read)
+
+
+def replace_configs(
+    resource: ConfigResource, values: Mapping[str, str], *, validate_only: bool = False
+) -> AdminCall[bool]:
+    """Set all configs of one resource: those not given go back to their default."""
+
+    def build(_version: int) -> Message:
+        replaced = ReplacedResource(
+            resource_type=resource.type,
+            resource_name=resource.name,
+            configs=[ReplacedConfig(name=key, value=value) for key, value in values.items()],
+        )
+        return AlterConfigsRequest(resources=[replaced], validate_only=validate_only)
+
+    def read(response: Message) -> bool:
+        assert isinstance(response, AlterConfigsResponse)
+        for answer in response.responses:
+            raise_error(answer.error_code, f"configs of {resource}", answer.error_message)
+        return True
+
+    return AdminCall(ApiKey.ALTER_CONFIGS, build, read)
 
 
 def list_config_resources(types: Sequence[ResourceType]) -> AdminCall[list[ConfigResource]]:

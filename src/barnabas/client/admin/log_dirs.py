@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.admin.partitions import by_topic
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from barnabas.protocol.schema import Message
 
-__all__ = ["LogDirectory", "ReplicaInfo", "describe_log_dirs"]
+__all__ = [
+    "LogDirectory",
+    "ReplicaDirectories",
+    "ReplicaInfo",
+    "alter_replica_log_dirs",
+    "describe_log_dirs",
+    "directories_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +57,66 @@ class LogDirectory:
     total_bytes: int
     usable_bytes: int
     replicas: dict[TopicPartition, ReplicaInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDirectories:
+    """Where a replica lies on its broker; paths are None where there is none."""
+
+    path: str | None = None
+    offset_lag: int = -1
+    # The directory it is moving to, and how far that copy is behind.
+    future_path: str | None = None
+    future_offset_lag: int = -1
+
+
+def directories_of(tp: TopicPartition, directories: Iterable[LogDirectory]) -> ReplicaDirectories:
+    """One replica's places, out of all directories of its broker."""
+    found = ReplicaDirectories()
+    for directory in directories:
+        replica = directory.replicas.get(tp)
+        if replica is None:
+            continue
+        if replica.is_future:
+            found = replace(found, future_path=directory.path, future_offset_lag=replica.offset_lag)
+        else:
+            found = replace(found, path=directory.path, offset_lag=replica.offset_lag)
+    return found
+
+
+def alter_replica_log_dirs(
+    targets: Mapping[TopicPartition, str],
+) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
+    """Move replicas of the broker that is asked to other directories; an error or None for each."""
+
+    def build(_version: int) -> Message:
+        by_path: dict[str, list[tuple[TopicPartition, int]]] = {}
+        for tp, path in targets.items():
+            by_path.setdefault(path, []).append((tp, tp.partition))
+        return AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDir(
+                    path=path,
+                    topics=[
+                        AlterReplicaLogDirTopic(name=name, partitions=numbers)
+                        for name, numbers in by_topic(pairs).items()
+                    ],
+                )
+                for path, pairs in by_path.items()
+            ]
+        )
+
+    def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
+        assert isinstance(response, AlterReplicaLogDirsResponse)
+        found: dict[TopicPartition, BrokerError | None] = {}
+        for topic in response.results:
+            for each in topic.partitions:
+                tp = TopicPartition(topic.topic_name, each.partition_index)
+                code = each.error_code
+                found[tp] = broker_error(code, f"move of {tp}") if code else None
+        return found
+
+    return AdminCall(ApiKey.ALTER_REPLICA_LOG_DIRS, build, read)
 
 
 def describe_log_dirs() -> AdminCall[list[LogDirectory]]:

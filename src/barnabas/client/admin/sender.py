@@ -1,7 +1,8 @@
 """Sends admin calls where they belong, again where the reason passes (KIP-580).
 
-A call goes to any broker, to the controller, to one broker, or to the coordinator of a group. What
-concerns many groups or partitions is split by broker, and what was at the wrong one is sent again.
+A call goes to any broker, to the controller, to one broker, or to the coordinator of a group or of
+a transactional id. What concerns many of them, or many partitions, is split by broker, and what was
+at the wrong one is sent again. All of it as plans: whoever runs them waits.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.client.admin.call import LASTING
+from barnabas.client.admin.plan import Pause, Plan
 from barnabas.client.connections import Call
+from barnabas.client.coordinators import GROUP, TRANSACTION, Coordinators
 from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError
+from barnabas.client.group_offsets import GroupOffsets
 from barnabas.client.retrying import OnDone, RetryingCall
 from barnabas.protocol.errors import ErrorCode
 
@@ -19,9 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.call import AdminCall
     from barnabas.client.cluster import Cluster
-    from barnabas.client.coordinators import Coordinators
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.client.waiter import Waiter
     from barnabas.protocol.schema import Message
 
 __all__ = ["AdminSender", "CoordinatorOf"]
@@ -31,20 +33,31 @@ T = TypeVar("T")
 
 
 class CoordinatorOf(NamedTuple):
-    """The broker that coordinates a group, as an address."""
+    """The broker that coordinates a group, or something else by the kind of its key."""
 
-    group: str
+    key: str
+    key_type: int = GROUP
 
 
 class AdminSender:
-    """Runs admin calls to their end."""
+    """Makes plans that take admin calls to their end."""
 
-    def __init__(self, cluster: Cluster, coordinators: Coordinators, waiter: Waiter) -> None:
-        self._cluster = cluster
-        self._coordinators = coordinators
-        self._waiter = waiter
+    def __init__(self, cluster: Cluster, groups: Coordinators) -> None:
+        self.cluster = cluster
+        # By the kind of their keys.
+        self._coordinators = {
+            GROUP: groups,
+            TRANSACTION: Coordinators(cluster, TRANSACTION),
+        }
 
-    def send(self, to: int | CoordinatorOf, call: AdminCall[T], *, once: bool = False) -> T:
+        self.group_offsets = GroupOffsets(cluster, groups)
+
+    @property
+    def timeout_ms(self) -> int:
+        """What brokers are given to do what they are asked."""
+        return self.cluster.config.request_timeout_ms
+
+    def send(self, to: int | CoordinatorOf, call: AdminCall[T], *, once: bool = False) -> Plan[T]:
         """Send until it works, cannot work, or default.api.timeout.ms is over.
 
         Args:
@@ -55,62 +68,60 @@ class AdminSender:
         Raises:
             ClientError: it did not work.
         """
-        if once:
-            return self._waiter.wait(self._attempt(to, call), _name(call))
-        return self._waiter.wait(self._retrying(to, call), _name(call))
+        name = _name(call)
+        outcomes: dict[str, T | ClientError]
+        outcomes = yield {name: self._attempt(to, call) if once else self._retrying(to, call)}
+        return _result(outcomes[name])
 
     def send_each(
         self, calls: Mapping[int, AdminCall[T]], *, once: bool = False
-    ) -> dict[int, T | ClientError]:
+    ) -> Plan[dict[int, T | ClientError]]:
         """Send to several nodes at once; each one's result or error.
 
         Args:
             calls: what to send, by node.
             once: one attempt each: that a node does not answer is an answer, too.
         """
-        if once:
-            return self._waiter.wait_all(
-                {node: self._attempt(node, call) for node, call in calls.items()}
-            )
-        return self._waiter.wait_all(
-            {node: self._retrying(node, call) for node, call in calls.items()}
-        )
+        start = self._attempt if once else self._retrying
+        outcomes: dict[int, T | ClientError]
+        outcomes = yield {node: start(node, call) for node, call in calls.items()}
+        return outcomes
 
     def send_to_brokers(
-        self, brokers: Callable[[], Iterable[int]], call: AdminCall[T]
-    ) -> dict[int, T]:
+        self, brokers: Callable[[], Plan[list[int]]], call: AdminCall[T]
+    ) -> Plan[dict[int, T]]:
         """Send to all brokers of the cluster until all of one moment have answered.
 
         A broker that is gone is not asked for ever; what it had is with others by then, so these
         are asked again.
 
         Args:
-            brokers: tells who is in the cluster now.
+            brokers: a plan that tells who is in the cluster now.
             call: what to send.
 
         Raises:
             ClientError: one did not answer and was there all the time, or refused.
         """
-        clock = self._cluster.runtime.clock
-        deadline_ms = clock.monotonic_ms() + self._cluster.config.default_api_timeout_ms
+        clock = self.cluster.runtime.clock
+        deadline_ms = clock.monotonic_ms() + self.cluster.config.default_api_timeout_ms
         attempts = 0
         while True:
-            nodes = list(brokers())
-            self.refresh()
-            answers = self.send_each(dict.fromkeys(nodes, call), once=True)
+            nodes = yield from brokers()
+            yield from self.refresh()
+            answers = yield from self.send_each(dict.fromkeys(nodes, call), once=True)
             errors = [each for each in answers.values() if isinstance(each, ClientError)]
             if not errors:
                 return {n: a for n, a in answers.items() if not isinstance(a, ClientError)}
             attempts += 1
-            delay_ms = self._cluster.retry_backoff.delay_ms(attempts)
+            delay_ms = self.cluster.retry_backoff.delay_ms(attempts)
             late = clock.monotonic_ms() + delay_ms >= deadline_ms
             for error in errors:
                 if late or not _is_passing(error):
                     raise error
-            self._waiter.pause(delay_ms)
+            yield Pause(delay_ms)
 
     def _retrying(self, to: int | CoordinatorOf, call: AdminCall[T]) -> Callable[[OnDone[T]], None]:
-        cluster = self._cluster
+        cluster = self.cluster
 
         def start(on_done: OnDone[T]) -> None:
             RetryingCall(
@@ -138,28 +149,31 @@ class AdminSender:
                 done(result, error)
 
             if isinstance(to, CoordinatorOf):
-                self._coordinators.call(to.group, call.api_key, call.build, on_answer)
+                coordinators = self._coordinators[to.key_type]
+                coordinators.call(to.key, call.api_key, call.build, on_answer)
             else:
-                self._cluster.call(to, Call(call.api_key, call.build, on_answer))
+                self.cluster.call(to, Call(call.api_key, call.build, on_answer))
 
         return attempt
 
     def _look_again(self, to: int | CoordinatorOf) -> None:
         if isinstance(to, CoordinatorOf):
-            self._coordinators.forget(to.group)
-        self._cluster.request_update()
+            self._coordinators[to.key_type].forget(to.key)
+        self.cluster.request_update()
 
-    def refresh(self) -> None:
+    def refresh(self) -> Plan[None]:
         """Have metadata name all brokers.
 
         Raises:
             ClientError: none answered.
         """
-        self._waiter.wait(self._refreshing(()), "metadata")
+        outcomes: dict[str, bool | ClientError]
+        outcomes = yield {"metadata": self._refreshing(())}
+        _result(outcomes["metadata"])
 
     def _refreshing(self, topics: Iterable[str]) -> Callable[[OnDone[bool]], None]:
         def start(done: OnDone[bool]) -> None:
-            self._cluster.refresh(topics, lambda _none, error: done(error is None, error))
+            self.cluster.refresh(topics, lambda _none, error: done(error is None, error))
 
         return start
 
@@ -171,12 +185,17 @@ class AdminSender:
         call_for: Callable[[list[str]], AdminCall[dict[str, T | ClientError]]],
         *,
         once: bool = False,
-    ) -> dict[str, T | ClientError]:
+        key_type: int = GROUP,
+    ) -> Plan[dict[str, T | ClientError]]:
         """One call per coordinator over its groups; each group's result or error.
 
         With `once` errors that may pass are results too.
         """
-        return self._spread(list(dict.fromkeys(groups)), self.coordinators, call_for, once=once)
+
+        def locate(keys: list[str]) -> Plan[dict[str, int | ClientError]]:
+            return self.coordinators(keys, key_type)
+
+        return self._spread(list(dict.fromkeys(groups)), locate, call_for, once=once)
 
     def send_to_leaders(
         self,
@@ -186,7 +205,7 @@ class AdminSender:
         ],
         *,
         once: bool = False,
-    ) -> dict[TopicPartition, T | ClientError]:
+    ) -> Plan[dict[TopicPartition, T | ClientError]]:
         """One call per leader over its partitions; each partition's result or error.
 
         With `once` errors that may pass are results too.
@@ -196,42 +215,46 @@ class AdminSender:
     def _spread(
         self,
         remaining: list[K],
-        locate: Callable[[list[K]], dict[K, int | ClientError]],
+        locate: Callable[[list[K]], Plan[dict[K, int | ClientError]]],
         call_for: Callable[[list[K]], AdminCall[dict[K, T | ClientError]]],
         *,
         once: bool,
-    ) -> dict[K, T | ClientError]:
-        clock = self._cluster.runtime.clock
-        deadline_ms = clock.monotonic_ms() + self._cluster.config.default_api_timeout_ms
+    ) -> Plan[dict[K, T | ClientError]]:
+        clock = self.cluster.runtime.clock
+        deadline_ms = clock.monotonic_ms() + self.cluster.config.default_api_timeout_ms
         found: dict[K, T | ClientError] = {}
         attempts = 0
         while remaining:
-            found.update(self._round(remaining, locate, call_for))
+            found.update((yield from self._round(remaining, locate, call_for)))
             attempts += 1
-            delay_ms = self._cluster.retry_backoff.delay_ms(attempts)
+            delay_ms = self.cluster.retry_backoff.delay_ms(attempts)
             if once or clock.monotonic_ms() + delay_ms >= deadline_ms:
                 break
             remaining = [key for key in remaining if _is_passing(found[key])]
             if remaining:
-                self._waiter.pause(delay_ms)
+                yield Pause(delay_ms)
         return found
 
     def _round(
         self,
         keys: list[K],
-        locate: Callable[[list[K]], dict[K, int | ClientError]],
+        locate: Callable[[list[K]], Plan[dict[K, int | ClientError]]],
         call_for: Callable[[list[K]], AdminCall[dict[K, T | ClientError]]],
-    ) -> dict[K, T | ClientError]:
+    ) -> Plan[dict[K, T | ClientError]]:
         """One attempt for all `keys`."""
         found: dict[K, T | ClientError] = {}
         by_node: dict[int, list[K]] = {}
-        for key, place in locate(keys).items():
+        places = yield from locate(keys)
+        for key, place in places.items():
             if isinstance(place, int):
                 by_node.setdefault(place, []).append(key)
             else:
                 found[key] = place
-        calls = {node: self._attempt(node, call_for(part)) for node, part in by_node.items()}
-        for node, answer in self._waiter.wait_all(calls).items():
+        answers: dict[int, dict[K, T | ClientError] | ClientError]
+        answers = yield {
+            node: self._attempt(node, call_for(part)) for node, part in by_node.items()
+        }
+        for node, answer in answers.items():
             for key in by_node[node]:
                 if isinstance(answer, ClientError):
                     found[key] = answer
@@ -240,24 +263,30 @@ class AdminSender:
                 else:
                     found[key] = BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{key}", "no answer")
                 if _is_passing(found[key]) and isinstance(key, str):
-                    self._coordinators.forget(key)
+                    for coordinators in self._coordinators.values():
+                        coordinators.forget(key)
         return found
 
-    def coordinators(self, groups: list[str]) -> dict[str, int | ClientError]:
+    def coordinators(
+        self, keys: list[str], key_type: int = GROUP
+    ) -> Plan[dict[str, int | ClientError]]:
         """The node that coordinates each group; one attempt."""
 
-        def finding(group: str) -> Callable[[OnDone[int]], None]:
-            return lambda done: self._coordinators.find(group, done)
+        def finding(key: str) -> Callable[[OnDone[int]], None]:
+            return lambda done: self._coordinators[key_type].find(key, done)
 
-        return self._waiter.wait_all({group: finding(group) for group in groups})
+        outcomes: dict[str, int | ClientError]
+        outcomes = yield {key: finding(key) for key in keys}
+        return outcomes
 
     def _leaders_of(
         self, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, int | ClientError]:
-        metadata = self._cluster.metadata
+    ) -> Plan[dict[TopicPartition, int | ClientError]]:
+        metadata = self.cluster.metadata
 
         refresh = self._refreshing({tp.topic for tp in partitions})
-        error = self._waiter.wait_all({"metadata": refresh})["metadata"]
+        outcomes: dict[str, bool | ClientError] = yield {"metadata": refresh}
+        error = outcomes["metadata"]
         places: dict[TopicPartition, int | ClientError] = {}
         for tp in partitions:
             leader = metadata.leader(tp)
@@ -270,14 +299,20 @@ class AdminSender:
         return places
 
     def _no_leader(self, tp: TopicPartition) -> ClientError:
-        if self._cluster.metadata.partition(tp) is None:
-            return UnknownTopicError(str(tp), self._cluster.metadata.similar(tp.topic))
+        if self.cluster.metadata.partition(tp) is None:
+            return UnknownTopicError(str(tp), self.cluster.metadata.similar(tp.topic))
         return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, str(tp))
 
 
 def _is_passing(found: object) -> bool:
     """Whether it is an error that another attempt may mend."""
     return isinstance(found, ClientError) and found.retriable and found.error_code not in LASTING
+
+
+def _result(found: T | ClientError) -> T:
+    if isinstance(found, ClientError):
+        raise found
+    return found
 
 
 def _name(call: AdminCall[T]) -> str:

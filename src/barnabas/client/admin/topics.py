@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall, errors_by_name
+from barnabas.client.errors import broker_error
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
 from barnabas.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -23,6 +26,8 @@ from barnabas.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from barnabas.protocol.primitives import uuid_to_string
+from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +35,14 @@ if TYPE_CHECKING:
     from barnabas.client.errors import BrokerError
     from barnabas.protocol.schema import Message
 
-__all__ = ["NewTopic", "create_partitions", "create_topics", "delete_topics"]
+__all__ = [
+    "NewPartitions",
+    "NewTopic",
+    "create_partitions",
+    "create_topics",
+    "delete_topics",
+    "delete_topics_by_id",
+]
 
 # From this version on topics are deleted by structs with a name or an id.
 _DELETE_BY_STRUCT_FROM = 6
@@ -44,6 +56,17 @@ class NewTopic:
     partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
+    # Brokers of each partition, the preferred leader first; then the two numbers above stay -1.
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """How many partitions a topic is to have, and where the new ones lie."""
+
+    count: int
+    # Brokers of each new partition, in order; None leaves it to the controller.
+    assignments: Sequence[Sequence[int]] | None = None
 
 
 def create_topics(
@@ -87,19 +110,46 @@ def delete_topics(
     return AdminCall(ApiKey.DELETE_TOPICS, build, read)
 
 
+def delete_topics_by_id(
+    ids: Sequence[bytes], timeout_ms: int
+) -> AdminCall[dict[bytes, BrokerError | None]]:
+    """Delete topics by id; the result has an error or None for each."""
+
+    def build(version: int) -> Message:
+        if version < _DELETE_BY_STRUCT_FROM:
+            raise ProtocolError("topics are deleted by id from version 6 on")
+        return DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=None, topic_id=each) for each in ids],
+            timeout_ms=timeout_ms,
+        )
+
+    def read(response: Message) -> dict[bytes, BrokerError | None]:
+        assert isinstance(response, DeleteTopicsResponse)
+        return {
+            each.topic_id: broker_error(
+                each.error_code, f"delete topic {uuid_to_string(each.topic_id)}", each.error_message
+            )
+            if each.error_code
+            else None
+            for each in response.responses
+        }
+
+    return AdminCall(ApiKey.DELETE_TOPICS, build, read)
+
+
 def create_partitions(
-    counts: Mapping[str, int], timeout_ms: int
+    counts: Mapping[str, int | NewPartitions], timeout_ms: int, *, validate_only: bool = False
 ) -> AdminCall[dict[str, BrokerError | None]]:
     """Raise the number of partitions of topics to `counts`."""
 
     def build(_version: int) -> Message:
         return CreatePartitionsRequest(
             topics=[
-                CreatePartitionsTopic(name=name, count=count, assignments=None)
-                for name, count in counts.items()
+                _widened(name, new if isinstance(new, NewPartitions) else NewPartitions(new))
+                for name, new in counts.items()
             ],
             timeout_ms=timeout_ms,
-            validate_only=False,
+            validate_only=validate_only,
         )
 
     def read(response: Message) -> dict[str, BrokerError | None]:
@@ -110,11 +160,23 @@ def create_partitions(
     return AdminCall(ApiKey.CREATE_PARTITIONS, build, read)
 
 
+def _widened(name: str, new: NewPartitions) -> CreatePartitionsTopic:
+    assignments = None
+    if new.assignments is not None:
+        assignments = [
+            CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in new.assignments
+        ]
+    return CreatePartitionsTopic(name=name, count=new.count, assignments=assignments)
+
+
 def _creatable(topic: NewTopic) -> CreatableTopic:
     return CreatableTopic(
         name=topic.name,
         num_partitions=topic.partitions,
         replication_factor=topic.replication_factor,
-        assignments=[],
+        assignments=[
+            CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+            for number, brokers in topic.assignments.items()
+        ],
         configs=[CreatableTopicConfig(name=k, value=v) for k, v in topic.configs.items()],
     )

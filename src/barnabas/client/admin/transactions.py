@@ -1,4 +1,4 @@
-"""Transactions as their coordinators list them (KIP-664)."""
+"""Transactions as coordinators know them, and taken from producers (KIP-664, KIP-1152)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from barnabas.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from barnabas.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
+)
+from barnabas.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 
 if TYPE_CHECKING:
@@ -17,7 +33,30 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Message
 
-__all__ = ["TransactionListing", "list_transactions"]
+__all__ = [
+    "AbortableTransaction",
+    "FencedProducer",
+    "TransactionDescription",
+    "TransactionFilter",
+    "TransactionListing",
+    "abort_transaction",
+    "describe_transactions",
+    "fence_producer",
+    "list_transactions",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFilter:
+    """Which transactions are listed; what is not given takes all."""
+
+    producer_ids: tuple[int, ...] = ()
+    # "Ongoing", "PrepareCommit", ...
+    states: tuple[str, ...] = ()
+    # Those that have been open for longer; -1 for all.
+    duration_ms: int = -1
+    # A regular expression that the transactional id has to match.
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +69,49 @@ class TransactionListing:
     state: str
 
 
-def list_transactions(producer_ids: Sequence[int]) -> AdminCall[list[TransactionListing]]:
-    """The transactions that one broker coordinates; no producer ids stand for all."""
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id as its coordinator knows it."""
+
+    coordinator_id: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    # When the transaction under way began, in ms; -1 without one.
+    start_time_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FencedProducer:
+    """The id and epoch that nobody may write with any more: those before are fenced."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortableTransaction:
+    """An open transaction of a partition, as `describe_producers` shows it."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    # -1 if the producer's transaction has none.
+    coordinator_epoch: int = -1
+
+
+def list_transactions(wanted: TransactionFilter) -> AdminCall[list[TransactionListing]]:
+    """The transactions that one broker coordinates."""
 
     def build(_version: int) -> Message:
-        return ListTransactionsRequest(state_filters=[], producer_id_filters=list(producer_ids))
+        return ListTransactionsRequest(
+            state_filters=list(wanted.states),
+            producer_id_filters=list(wanted.producer_ids),
+            duration_filter=wanted.duration_ms,
+            transactional_id_pattern=wanted.pattern,
+        )
 
     def read(response: Message) -> list[TransactionListing]:
         assert isinstance(response, ListTransactionsResponse)
@@ -45,3 +122,85 @@ def list_transactions(producer_ids: Sequence[int]) -> AdminCall[list[Transaction
         ]
 
     return AdminCall(ApiKey.LIST_TRANSACTIONS, build, read)
+
+
+def describe_transactions(
+    ids: Sequence[str], coordinator_id: int
+) -> AdminCall[dict[str, TransactionDescription | ClientError]]:
+    """Transactional ids that the broker asked, `coordinator_id`, coordinates."""
+
+    def build(_version: int) -> Message:
+        return DescribeTransactionsRequest(transactional_ids=list(ids))
+
+    def read(response: Message) -> dict[str, TransactionDescription | ClientError]:
+        assert isinstance(response, DescribeTransactionsResponse)
+        found: dict[str, TransactionDescription | ClientError] = {}
+        for each in response.transaction_states:
+            if each.error_code:
+                subject = f"transactional.id={each.transactional_id}"
+                found[each.transactional_id] = broker_error(each.error_code, subject)
+                continue
+            found[each.transactional_id] = TransactionDescription(
+                coordinator_id,
+                each.transaction_state,
+                each.producer_id,
+                each.producer_epoch,
+                each.transaction_timeout_ms,
+                each.transaction_start_time_ms,
+                tuple(
+                    TopicPartition(t.topic, number) for t in each.topics for number in t.partitions
+                ),
+            )
+        return found
+
+    return AdminCall(ApiKey.DESCRIBE_TRANSACTIONS, build, read)
+
+
+def fence_producer(transactional_id: str, timeout_ms: int) -> AdminCall[FencedProducer]:
+    """Take the id over from whoever has it; its open transaction is aborted."""
+
+    def build(_version: int) -> Message:
+        return InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+        )
+
+    def read(response: Message) -> FencedProducer:
+        assert isinstance(response, InitProducerIdResponse)
+        raise_error(response.error_code, f"fence transactional.id={transactional_id}")
+        return FencedProducer(response.producer_id, response.producer_epoch)
+
+    return AdminCall(ApiKey.INIT_PRODUCER_ID, build, read)
+
+
+def abort_transaction(
+    given: AbortableTransaction,
+) -> AdminCall[dict[TopicPartition, bool | ClientError]]:
+    """Write the marker that aborts, past the coordinator: for transactions that hang."""
+    tp = given.partition
+
+    def build(_version: int) -> Message:
+        topic = WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])
+        marker = WritableTxnMarker(
+            producer_id=given.producer_id,
+            producer_epoch=given.producer_epoch,
+            transaction_result=False,
+            topics=[topic],
+            # A producer without a marker so far knows no coordinator's: then the first one passes.
+            coordinator_epoch=max(0, given.coordinator_epoch),
+        )
+        return WriteTxnMarkersRequest(markers=[marker])
+
+    def read(response: Message) -> dict[TopicPartition, bool | ClientError]:
+        assert isinstance(response, WriteTxnMarkersResponse)
+        return {
+            TopicPartition(topic.name, each.partition_index): broker_error(
+                each.error_code, f"abort of producer {given.producer_id} in {tp}"
+            )
+            if each.error_code
+            else True
+            for marker in response.markers
+            for topic in marker.topics
+            for each in topic.partitions
+        }
+
+    return AdminCall(ApiKey.WRITE_TXN_MARKERS, build, read)

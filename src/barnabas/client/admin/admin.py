@@ -1,0 +1,44 @@
+"""`barnabas.Admin`: all admin calls, blocking, with connections of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from barnabas.client.admin.admin_client import AdminClient
+from barnabas.client.config import ClientConfig
+from barnabas.client.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+__all__ = ["Admin"]
+
+
+class Admin(AdminClient):
+    """What administrators do to a cluster. Use it in a `with` block, or call `close()`.
+
+    Args:
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of them.
+        config: keys of Kafka's clients with "_" for ".".
+    """
+
+    def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
+        checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
+        self._session = Session(checked, "admin client")
+        super().__init__(self._session.cluster, self._session.coordinators, self._session.waiter)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._session.close()

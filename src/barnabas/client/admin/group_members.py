@@ -1,0 +1,66 @@
+"""Members taken out of a classic group by somebody else (KIP-345, KIP-571)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.errors import BrokerError, broker_error
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from barnabas.protocol.protocol_error import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.protocol.schema import Message
+
+__all__ = ["MemberToRemove", "remove_members"]
+
+# Before, a request is one member's own farewell.
+_MANY_FROM = 3
+
+
+class MemberToRemove(NamedTuple):
+    """A member by its id, or a static one by its instance id."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+def remove_members(
+    group: str, members: Sequence[MemberToRemove], reason: str
+) -> AdminCall[dict[MemberToRemove, BrokerError | None]]:
+    """Have these leave; an error or None for each."""
+
+    def build(version: int) -> Message:
+        if version < _MANY_FROM:
+            raise ProtocolError("others are removed from a group from version 3 on")
+        return LeaveGroupRequest(
+            group_id=group,
+            members=[
+                # A static member is named by its instance id alone.
+                MemberIdentity(
+                    member_id="" if each.instance_id is not None else each.member_id,
+                    group_instance_id=each.instance_id,
+                    reason=reason,
+                )
+                for each in members
+            ],
+        )
+
+    def read(response: Message) -> dict[MemberToRemove, BrokerError | None]:
+        assert isinstance(response, LeaveGroupResponse)
+        raise_error(response.error_code, f"members of group {group}")
+        found: dict[MemberToRemove, BrokerError | None] = {}
+        for member, result in zip(members, response.members, strict=True):
+            subject = f"member {member.instance_id or member.member_id} of group {group}"
+            code = result.error_code
+            found[member] = broker_error(code, subject) if code else None
+        return found
+
+    return AdminCall(ApiKey.LEAVE_GROUP, build, read)

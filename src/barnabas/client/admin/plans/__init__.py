@@ -1,0 +1,3 @@
+"""All admin calls as plans, one file per family: `Admin` and `aio.Admin` are made of them."""
+
+from __future__ import annotations

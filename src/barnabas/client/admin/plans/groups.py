@@ -1,0 +1,138 @@
+"""Groups of consumers: listed, described, emptied, deleted; their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin import group_members, groups
+from barnabas.client.admin.plans.cluster import broker_ids
+from barnabas.client.admin.sender import CoordinatorOf
+from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError
+from barnabas.client.group_offsets import CommittedOffset
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from barnabas.client.admin.plan import Plan
+    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.retrying import OnDone
+    from barnabas.client.topic_partition import TopicPartition
+
+
+def list_groups(
+    sender: AdminSender, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> Plan[list[groups.GroupListing]]:
+    """All groups of the cluster, by name; those in one of `states` and of one of `types`."""
+    call = groups.list_groups(states, types)
+    found: dict[str, groups.GroupListing] = {}
+    answers = yield from sender.send_to_brokers(lambda: broker_ids(sender), call)
+    for answer in answers.values():
+        found.update((group.group_id, group) for group in answer)
+    return [found[name] for name in sorted(found)]
+
+
+def describe_groups(
+    sender: AdminSender, names: Iterable[str], *, once: bool = False
+) -> Plan[dict[str, groups.GroupDescription | ClientError]]:
+    """Groups with their members; one that is not there has the state Dead.
+
+    With `once` there is one attempt, and what may pass (a coordinator that loads) is a result.
+    """
+    wanted = list(names)
+    send = sender.send_to_coordinators
+    found = yield from send(wanted, groups.describe_consumer_groups, once=once)
+    classic = [name for name in wanted if _is_classic(found[name])]
+    found.update((yield from send(classic, groups.describe_classic_groups, once=once)))
+    return found
+
+
+def _is_classic(found: object) -> bool:
+    """Whether the answer says that the group is not one of the new protocol."""
+    if isinstance(found, UnsupportedVersionError):
+        return True
+    return isinstance(found, BrokerError) and found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def coordinators(sender: AdminSender, names: Iterable[str]) -> Plan[dict[str, int | ClientError]]:
+    """The node that coordinates each group."""
+    return sender.coordinators(list(names))
+
+
+def delete_groups(sender: AdminSender, names: Iterable[str]) -> Plan[dict[str, bool | ClientError]]:
+    """Delete groups that have no members; True or an error for each."""
+    return sender.send_to_coordinators(names, groups.delete_groups)
+
+
+def list_group_offsets(
+    sender: AdminSender, names: Iterable[str]
+) -> Plan[dict[str, dict[TopicPartition, CommittedOffset] | ClientError]]:
+    """Committed offsets of groups of any kind; of partitions without one nothing.
+
+    With isolation.level=read_committed they wait for transactions that commit offsets.
+    """
+
+    def reading(group: str) -> Callable[[OnDone[dict[TopicPartition, CommittedOffset]]], None]:
+        timeout_ms = sender.cluster.config.default_api_timeout_ms
+        return lambda done: sender.group_offsets.committed(group, None, timeout_ms, done)
+
+    found: dict[str, dict[TopicPartition, CommittedOffset] | ClientError]
+    found = yield {name: reading(name) for name in names}
+    return found
+
+
+def alter_group_offsets(
+    sender: AdminSender, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
+) -> Plan[None]:
+    """Set committed offsets of a group without members.
+
+    Raises:
+        BrokerError: UNKNOWN_MEMBER_ID if the group has members; of the first partition refused.
+    """
+    wanted = {
+        tp: offset if isinstance(offset, tuple) else CommittedOffset(offset)
+        for tp, offset in offsets.items()
+    }
+
+    def start(done: OnDone[bool]) -> None:
+        timeout_ms = sender.cluster.config.default_api_timeout_ms
+        sender.group_offsets.commit(group, wanted, timeout_ms, done)
+
+    outcomes: dict[str, bool | ClientError] = yield {group: start}
+    found = outcomes[group]
+    if isinstance(found, ClientError):
+        raise found
+
+
+def delete_offsets(
+    sender: AdminSender, group: str, wanted: Sequence[TopicPartition]
+) -> Plan[dict[TopicPartition, BrokerError | None]]:
+    """Delete committed offsets of partitions that no member of the group reads."""
+    return sender.send(CoordinatorOf(group), groups.delete_offsets(group, wanted))
+
+
+def remove_members(
+    sender: AdminSender,
+    group: str,
+    members: Sequence[group_members.MemberToRemove] | None = None,
+    *,
+    reason: str = "removed by an administrator",
+) -> Plan[dict[group_members.MemberToRemove, BrokerError | None]]:
+    """Have members leave a classic group, all if none are named (KIP-345, KIP-571).
+
+    Returns:
+        An error or None for each.
+    """
+    wanted = members
+    if wanted is None:
+        described = (yield from describe_groups(sender, [group]))[group]
+        if isinstance(described, ClientError):
+            raise described
+        wanted = [
+            group_members.MemberToRemove(each.member_id, each.instance_id)
+            for each in described.members
+        ]
+    if not wanted:
+        return {}
+    call = group_members.remove_members(group, wanted, reason)
+    return (yield from sender.send(CoordinatorOf(group), call))

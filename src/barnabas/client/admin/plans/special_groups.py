@@ -1,0 +1,52 @@
+"""Share groups and groups of Kafka Streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin import share_groups, streams_groups
+from barnabas.client.admin.sender import CoordinatorOf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from barnabas.client.admin.groups import GroupDescription
+    from barnabas.client.admin.plan import Plan
+    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.errors import BrokerError, ClientError
+    from barnabas.client.topic_partition import TopicPartition
+
+
+def describe_share_groups(
+    sender: AdminSender, names: Iterable[str]
+) -> Plan[dict[str, GroupDescription | ClientError]]:
+    """Share groups with their members; GROUP_ID_NOT_FOUND for those of another kind."""
+    return sender.send_to_coordinators(names, share_groups.describe_share_groups)
+
+
+def describe_share_group_offsets(
+    sender: AdminSender, names: Iterable[str]
+) -> Plan[dict[str, share_groups.Offsets | ClientError]]:
+    """Where share groups stand, by group and partition."""
+    return sender.send_to_coordinators(names, share_groups.describe_share_offsets)
+
+
+def alter_share_group_offsets(
+    sender: AdminSender, group: str, offsets: Mapping[TopicPartition, int]
+) -> Plan[dict[TopicPartition, BrokerError | None]]:
+    """Have a share group without members begin elsewhere; an error or None for each partition."""
+    return sender.send(CoordinatorOf(group), share_groups.alter_share_offsets(group, offsets))
+
+
+def delete_share_group_offsets(
+    sender: AdminSender, group: str, topics: Sequence[str]
+) -> Plan[dict[str, BrokerError | None]]:
+    """Have a share group without members forget topics; an error or None for each."""
+    return sender.send(CoordinatorOf(group), share_groups.delete_share_offsets(group, topics))
+
+
+def describe_streams_groups(
+    sender: AdminSender, names: Iterable[str]
+) -> Plan[dict[str, streams_groups.StreamsGroupDescription | ClientError]]:
+    """Groups of Kafka Streams with their tasks; GROUP_ID_NOT_FOUND for those of another kind."""
+    return sender.send_to_coordinators(names, streams_groups.describe_streams_groups)

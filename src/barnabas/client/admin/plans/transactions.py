@@ -1,0 +1,94 @@
+"""Transactions: listed, described, taken from their producers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin import transactions
+from barnabas.client.admin.plans.cluster import broker_ids
+from barnabas.client.admin.sender import CoordinatorOf
+from barnabas.client.coordinators import TRANSACTION
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from barnabas.client.admin.plan import Plan
+    from barnabas.client.admin.sender import AdminSender
+
+
+def list_transactions(
+    sender: AdminSender,
+    producer_ids: Sequence[int] = (),
+    *,
+    states: Sequence[str] = (),
+    duration_ms: int = -1,
+    pattern: str | None = None,
+) -> Plan[list[transactions.TransactionListing]]:
+    """Transactions of these producer ids, of all if none is given, in one attempt.
+
+    Args:
+        sender: of the face.
+        producer_ids: empty for all.
+        states: "Ongoing", "PrepareCommit", ...; empty for all.
+        duration_ms: only those that have been open for longer.
+        pattern: a regular expression that the transactional id has to match.
+    """
+    nodes = yield from broker_ids(sender)
+    yield from sender.refresh()
+    wanted = transactions.TransactionFilter(
+        tuple(producer_ids), tuple(states), duration_ms, pattern
+    )
+    call = transactions.list_transactions(wanted)
+    found: list[transactions.TransactionListing] = []
+    answers = yield from sender.send_each(dict.fromkeys(nodes, call), once=True)
+    for answer in answers.values():
+        if not isinstance(answer, ClientError):
+            found += answer
+    return found
+
+
+def describe_transactions(
+    sender: AdminSender, ids: Iterable[str]
+) -> Plan[dict[str, transactions.TransactionDescription | ClientError]]:
+    """Transactional ids as their coordinators know them."""
+    wanted = list(ids)
+    places = yield from sender.coordinators(wanted, TRANSACTION)
+    known = {name: place for name, place in places.items() if isinstance(place, int)}
+    return (
+        yield from sender.send_to_coordinators(
+            wanted,
+            lambda part: transactions.describe_transactions(part, known.get(part[0], -1)),
+            key_type=TRANSACTION,
+        )
+    )
+
+
+def fence_producers(
+    sender: AdminSender, ids: Iterable[str]
+) -> Plan[dict[str, transactions.FencedProducer | ClientError]]:
+    """Take transactional ids from whoever has them; what is open is aborted."""
+    found: dict[str, transactions.FencedProducer | ClientError] = {}
+    for name in ids:
+        call = transactions.fence_producer(name, sender.timeout_ms)
+        try:
+            found[name] = yield from sender.send(CoordinatorOf(name, TRANSACTION), call)
+        except ClientError as error:
+            found[name] = error
+    return found
+
+
+def abort_transaction(sender: AdminSender, given: transactions.AbortableTransaction) -> Plan[None]:
+    """Abort a transaction that hangs in a partition, without its coordinator (KIP-664)."""
+    call = transactions.abort_transaction(given)
+    answers = yield from sender.send_to_leaders([given.partition], lambda _part: call)
+    found = answers[given.partition]
+    if isinstance(found, ClientError):
+        raise found
+
+
+def terminate_transaction(sender: AdminSender, transactional_id: str) -> Plan[None]:
+    """Abort what a transactional id has open, by fencing its producer (KIP-939)."""
+    found = (yield from fence_producers(sender, [transactional_id]))[transactional_id]
+    if isinstance(found, ClientError):
+        raise found

@@ -1,0 +1,153 @@
+"""Credentials of SCRAM users, kept by the cluster (KIP-554, RFC 5802)."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.errors import BrokerError, broker_error
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from barnabas.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.protocol.schema import Message
+
+__all__ = [
+    "ScramCredential",
+    "ScramDeletion",
+    "ScramMechanism",
+    "ScramUpsertion",
+    "alter_scram_credentials",
+    "describe_scram_credentials",
+]
+
+
+class ScramMechanism(enum.IntEnum):
+    """The two mechanisms, by Kafka's numbers."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def hash_name(self) -> str:
+        """As `hashlib` has it."""
+        return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """A credential as the cluster shows it: without anything secret."""
+
+    mechanism: ScramMechanism
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUpsertion:
+    """A password for a user, new or changed; only its salted hash leaves the process."""
+
+    user: str
+    mechanism: ScramMechanism
+    password: str
+    iterations: int = 8192
+    # None for a random one.
+    salt: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScramDeletion:
+    """A credential to be deleted."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
+def describe_scram_credentials(
+    users: Sequence[str] | None,
+) -> AdminCall[dict[str, list[ScramCredential] | BrokerError]]:
+    """Credentials by user, of all users for None; RESOURCE_NOT_FOUND for one without any."""
+
+    def build(_version: int) -> Message:
+        names = None if users is None else [UserName(name=user) for user in users]
+        return DescribeUserScramCredentialsRequest(users=names)
+
+    def read(response: Message) -> dict[str, list[ScramCredential] | BrokerError]:
+        assert isinstance(response, DescribeUserScramCredentialsResponse)
+        raise_error(response.error_code, "SCRAM credentials", response.error_message)
+        found: dict[str, list[ScramCredential] | BrokerError] = {}
+        for result in response.results:
+            if result.error_code:
+                subject = f"SCRAM credentials of {result.user}"
+                found[result.user] = broker_error(result.error_code, subject, result.error_message)
+            else:
+                found[result.user] = [
+                    ScramCredential(ScramMechanism(each.mechanism), each.iterations)
+                    for each in result.credential_infos
+                ]
+        return found
+
+    return AdminCall(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, build, read)
+
+
+def alter_scram_credentials(
+    upsertions: Sequence[ScramUpsertion], deletions: Sequence[ScramDeletion], salt: bytes
+) -> AdminCall[dict[str, BrokerError | None]]:
+    """Set and delete credentials; an error or None for each user.
+
+    Args:
+        upsertions: set.
+        deletions: deleted.
+        salt: random bytes, for upsertions that bring none; each user's is made of them.
+    """
+    made = [_upsertion(each, salt) for each in upsertions]
+
+    def build(_version: int) -> Message:
+        return AlterUserScramCredentialsRequest(
+            deletions=[
+                ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
+                for each in deletions
+            ],
+            upsertions=made,
+        )
+
+    def read(response: Message) -> dict[str, BrokerError | None]:
+        assert isinstance(response, AlterUserScramCredentialsResponse)
+        found: dict[str, BrokerError | None] = {}
+        for result in response.results:
+            code = result.error_code
+            subject = f"SCRAM credentials of {result.user}"
+            found[result.user] = broker_error(code, subject, result.error_message) if code else None
+        return found
+
+    return AdminCall(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, build, read)
+
+
+def _upsertion(given: ScramUpsertion, random: bytes) -> ScramCredentialUpsertion:
+    salt = given.salt
+    if salt is None:
+        salt = hashlib.sha256(random + given.mechanism.to_bytes() + given.user.encode()).digest()
+    salted = hashlib.pbkdf2_hmac(
+        given.mechanism.hash_name, given.password.encode(), salt, given.iterations
+    )
+    return ScramCredentialUpsertion(
+        name=given.user,
+        mechanism=given.mechanism,
+        iterations=given.iterations,
+        salt=salt,
+        salted_password=salted,
+    )

@@ -1,0 +1,149 @@
+"""Groups of Kafka Streams applications, described (KIP-1071)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin.call import AdminCall
+from barnabas.client.errors import ClientError, broker_error
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    TaskIds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.protocol.schema import Message
+
+__all__ = [
+    "StreamsGroupDescription",
+    "StreamsMember",
+    "StreamsTasks",
+    "Subtopology",
+    "describe_streams_groups",
+]
+
+# Subtopology and partition.
+Task = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTasks:
+    """Tasks of a member."""
+
+    active: tuple[Task, ...]
+    standby: tuple[Task, ...]
+    warmup: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMember:
+    """One instance of an application."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    process_id: str
+    epoch: int
+    topology_epoch: int
+    assignment: StreamsTasks
+    target: StreamsTasks
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """A part of the application that is assigned as one."""
+
+    id: str
+    source_topics: tuple[str, ...]
+    repartition_sink_topics: tuple[str, ...]
+    repartition_source_topics: tuple[str, ...]
+    changelog_topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupDescription:
+    """An application as its coordinator knows it."""
+
+    group_id: str
+    state: str
+    epoch: int
+    assignment_epoch: int
+    # -1 and nothing while no member told it.
+    topology_epoch: int
+    subtopologies: tuple[Subtopology, ...]
+    members: tuple[StreamsMember, ...]
+
+
+def describe_streams_groups(
+    groups: Sequence[str],
+) -> AdminCall[dict[str, StreamsGroupDescription | ClientError]]:
+    """Streams groups with their members; GROUP_ID_NOT_FOUND for one of another kind."""
+
+    def build(_version: int) -> Message:
+        return StreamsGroupDescribeRequest(
+            group_ids=list(groups), include_authorized_operations=False
+        )
+
+    def read(response: Message) -> dict[str, StreamsGroupDescription | ClientError]:
+        assert isinstance(response, StreamsGroupDescribeResponse)
+        return {group.group_id: _group(group) for group in response.groups}
+
+    return AdminCall(ApiKey.STREAMS_GROUP_DESCRIBE, build, read)
+
+
+def _group(group: DescribedGroup) -> StreamsGroupDescription | ClientError:
+    if group.error_code:
+        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
+    topology = group.topology
+    subtopologies = (topology.subtopologies or []) if topology is not None else []
+    return StreamsGroupDescription(
+        group.group_id,
+        group.group_state,
+        group.group_epoch,
+        group.assignment_epoch,
+        topology.epoch if topology is not None else -1,
+        tuple(
+            Subtopology(
+                each.subtopology_id,
+                tuple(each.source_topics),
+                tuple(each.repartition_sink_topics),
+                tuple(topic.name for topic in each.repartition_source_topics),
+                tuple(topic.name for topic in each.state_changelog_topics),
+            )
+            for each in subtopologies
+        ),
+        tuple(
+            StreamsMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host.removeprefix("/"),
+                member.process_id,
+                member.member_epoch,
+                member.topology_epoch,
+                _tasks(member.assignment),
+                _tasks(member.target_assignment),
+            )
+            for member in group.members
+        ),
+    )
+
+
+def _tasks(assignment: Assignment) -> StreamsTasks:
+    return StreamsTasks(
+        _numbered(assignment.active_tasks),
+        _numbered(assignment.standby_tasks),
+        _numbered(assignment.warmup_tasks),
+    )
+
+
+def _numbered(tasks: Sequence[TaskIds]) -> tuple[Task, ...]:
+    return tuple((each.subtopology_id, number) for each in tasks for number in each.partitions)

@@ -1,0 +1,164 @@
+"""Delegation tokens: made, prolonged, ended, listed (KIP-48, KIP-373).
+
+Brokers take these calls over connections that are authenticated, and from no one who is so by a
+token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from barnabas.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from barnabas.protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from barnabas.protocol.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.protocol.schema import Message
+
+__all__ = ["DelegationToken", "create_token", "describe_tokens", "expire_token", "renew_token"]
+
+_OWNER_FROM = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """A token; principals are "User:NAME", times in ms."""
+
+    token_id: str
+    hmac: bytes
+    owner: str
+    # Who made it; empty if the broker is too old to tell.
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp: int
+    expiry_timestamp: int
+    # It cannot be prolonged beyond.
+    max_timestamp: int
+
+
+def create_token(
+    owner: str | None, renewers: Sequence[str], max_lifetime_ms: int
+) -> AdminCall[DelegationToken]:
+    """Make a token; -1 as lifetime for the broker's greatest."""
+
+    def build(version: int) -> Message:
+        request = CreateDelegationTokenRequest(
+            renewers=[
+                CreatableRenewers(principal_type=kind, principal_name=name)
+                for kind, name in map(_split, renewers)
+            ],
+            max_lifetime_ms=max_lifetime_ms,
+        )
+        if version >= _OWNER_FROM:
+            kind, name = _split(owner) if owner is not None else (None, None)
+            request.owner_principal_type, request.owner_principal_name = kind, name
+        return request
+
+    def read(response: Message) -> DelegationToken:
+        assert isinstance(response, CreateDelegationTokenResponse)
+        raise_error(response.error_code, "delegation token")
+        return DelegationToken(
+            response.token_id,
+            bytes(response.hmac),
+            f"{response.principal_type}:{response.principal_name}",
+            _joined(
+                response.token_requester_principal_type, response.token_requester_principal_name
+            ),
+            tuple(renewers),
+            response.issue_timestamp_ms,
+            response.expiry_timestamp_ms,
+            response.max_timestamp_ms,
+        )
+
+    return AdminCall(ApiKey.CREATE_DELEGATION_TOKEN, build, read)
+
+
+def renew_token(hmac: bytes, period_ms: int) -> AdminCall[int]:
+    """Prolong a token by a period, -1 for the broker's; the result is when it ends, in ms."""
+
+    def build(_version: int) -> Message:
+        return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
+
+    def read(response: Message) -> int:
+        assert isinstance(response, RenewDelegationTokenResponse)
+        raise_error(response.error_code, "renew delegation token")
+        return response.expiry_timestamp_ms
+
+    return AdminCall(ApiKey.RENEW_DELEGATION_TOKEN, build, read)
+
+
+def expire_token(hmac: bytes, period_ms: int) -> AdminCall[int]:
+    """End a token after a period, at once for -1; the result is when it ends, in ms."""
+
+    def build(_version: int) -> Message:
+        return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
+
+    def read(response: Message) -> int:
+        assert isinstance(response, ExpireDelegationTokenResponse)
+        raise_error(response.error_code, "expire delegation token")
+        return response.expiry_timestamp_ms
+
+    return AdminCall(ApiKey.EXPIRE_DELEGATION_TOKEN, build, read)
+
+
+def describe_tokens(owners: Sequence[str] | None) -> AdminCall[list[DelegationToken]]:
+    """Tokens of these owners, all that one may see for None."""
+
+    def build(_version: int) -> Message:
+        wanted = None
+        if owners is not None:
+            wanted = [
+                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+                for kind, name in map(_split, owners)
+            ]
+        return DescribeDelegationTokenRequest(owners=wanted)
+
+    def read(response: Message) -> list[DelegationToken]:
+        assert isinstance(response, DescribeDelegationTokenResponse)
+        raise_error(response.error_code, "delegation tokens")
+        return [
+            DelegationToken(
+                each.token_id,
+                bytes(each.hmac),
+                f"{each.principal_type}:{each.principal_name}",
+                _joined(each.token_requester_principal_type, each.token_requester_principal_name),
+                tuple(f"{r.principal_type}:{r.principal_name}" for r in each.renewers),
+                each.issue_timestamp,
+                each.expiry_timestamp,
+                each.max_timestamp,
+            )
+            for each in response.tokens
+        ]
+
+    return AdminCall(ApiKey.DESCRIBE_DELEGATION_TOKEN, build, read)
+
+
+def _split(principal: str) -> tuple[str, str]:
+    kind, colon, name = principal.partition(":")
+    if not colon or not kind:
+        raise ValueError(f"{principal} is no principal: User:NAME")
+    return kind, name
+
+
+def _joined(kind: str, name: str) -> str:
+    return f"{kind}:{name}" if kind else ""
