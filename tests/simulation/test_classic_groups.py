@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.config import ClientConfig
+from barnabas.sim.network import NetworkWeather
 from unit.client.group.group_host import GroupHost
 from unit.server.simulated_broker import HOST, PORT, SimulatedBroker
 
 STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
+PARTITIONS = 12
+SETTINGS = {"group_initial_rebalance_delay_ms": "0", "group_min_session_timeout_ms": "1000"}
 
 
 class SimulatedGroup:
     """A broker with a topic "t" of 12 partitions, and members on hosts of their own."""
 
     def __init__(self, seed: int, strategy: str) -> None:
-        self.broker = SimulatedBroker(seed, group_initial_rebalance_delay_ms="0")
-        self.broker.make_topic("t", 12)
+        self.broker = SimulatedBroker(seed, **SETTINGS)
+        self.broker.make_topic("t", PARTITIONS)
         self.world = self.broker.world
         self.strategy = strategy
         self.members: list[GroupHost] = []
+        self.started = 0
 
     def start(self, **keys: object) -> GroupHost:
-        runtime = self.world.host(f"member-{len(self.members)}").runtime
+        """A member, which polls from now on."""
+        runtime = self.world.host(f"member-{self.started}").runtime
+        self.started += 1
         given = {
             "bootstrap.servers": f"{HOST}:{PORT}",
             "group.id": "g",
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 1_000,
+            "max.poll.interval.ms": 10_000,
+            "request.timeout.ms": 5_000,
             "partition_assignment_strategy": self.strategy,
         }
         host = GroupHost(Cluster(runtime, ClientConfig.parse(given | keys)))
@@ -41,11 +53,26 @@ class SimulatedGroup:
             polling = [each for each in self.members if each.polls]
             owned = sorted(number for each in polling for number in each.owned)
             stable = all(each.membership.is_stable for each in polling)
-            return stable and owned == list(range(12)) and all(each.owned for each in polling)
+            return (
+                stable and owned == list(range(PARTITIONS)) and all(each.owned for each in polling)
+            )
 
         assert self.world.run_until(is_settled, limit_ms), [
             (each.told, each.raised, each.membership.generation) for each in self.members
         ]
+
+    def check_nothing_is_owned_twice(self) -> None:
+        """Of members that the broker knows as of one generation, no two have the same partition.
+
+        One that was thrown out and has not heard of it may still have what others got since; its
+        commits are refused.
+        """
+        seen: dict[tuple[int, int], str] = {}
+        for each in self.members:
+            generation_id, member_id = each.membership.generation[1:3]
+            if each.polls and each.membership.is_stable:
+                for number in each.owned:
+                    assert seen.setdefault((generation_id, number), member_id) == member_id
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -60,3 +87,66 @@ def test_members_come_and_go_and_every_partition_has_one_owner(seed: int, strate
     group.members[0].leave()
     group.settle()
     assert all(not each.raised for each in group.members)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_no_partition_is_owned_twice_and_in_the_end_all_are(
+    seed: int, strategy: str
+) -> None:
+    group = SimulatedGroup(seed, strategy)
+    chance = random.Random(f"{seed} {strategy}")
+    group.world.network.weather = NetworkWeather(delay_max_ms=20.0, reset_chance=0.002)
+    for _ in range(3):
+        group.start()
+    for _ in range(40):
+        _something(group, chance)
+        for _ in range(chance.randint(1, 30)):
+            group.world.run_for(100)
+            group.check_nothing_is_owned_twice()
+    group.world.network.weather = NetworkWeather()
+    group.world.network.heal()
+    for each in group.members:
+        each.polls = True
+    group.settle()
+    assert not [error for each in group.members for error in each.raised]
+
+
+def _something(group: SimulatedGroup, chance: random.Random) -> None:
+    """What may happen to a group."""
+    member = chance.choice(group.members)
+    match chance.randint(0, 7):
+        case 0 | 1 if len(group.members) < 6:
+            group.start()
+        case 2 if len(group.members) > 2:
+            member.leave()
+            group.members.remove(member)
+        case 3 if len(group.members) > 2:
+            # As by kill -9: no word, and its connections are gone.
+            member.membership.stop()
+            member.polls = False
+            member.cluster.close()
+            group.members.remove(member)
+        case 4:
+            member.polls = False
+        case 5:
+            member.polls = True
+        case 6:
+            number = chance.randrange(group.started)
+            group.world.network.partition(HOST, f"member-{number}")
+        case _:
+            group.world.network.heal()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_group_goes_on_after_its_broker_was_killed(strategy: str) -> None:
+    group = SimulatedGroup(1, strategy)
+    group.start()
+    group.start()
+    group.settle()
+    group.broker.host.kill()
+    group.world.run_for(2_000)
+    group.broker.restart()
+    group.start()
+    group.settle()
+    assert not [error for each in group.members for error in each.raised]

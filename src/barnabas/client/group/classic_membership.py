@@ -186,6 +186,7 @@ class ClassicMembership:
     def stop(self) -> None:
         """Stop at once, without a word to the broker."""
         self._is_stopped = True
+        self._handover.end()
         self._heartbeat.stop()
         self._search.stop()
         self._leader.resign()

@@ -33,6 +33,12 @@ class Handover:
         self._host = host
         self._status = status
         self._is_cooperative = protocol is RebalanceProtocol.COOPERATIVE
+        # Once the member leaves, what it was about to do must not touch the host any more.
+        self._has_ended = False
+
+    def end(self) -> None:
+        """Begin no further step; the one under way ends without going on."""
+        self._has_ended = True
 
     def prepare(self, done: OnHostDone) -> None:
         """Commit, then give up what must be given up before the join."""
@@ -43,7 +49,8 @@ class Handover:
             self._host.commit_before_revoke(lambda _error: self._give_up(done))
 
     def leave(self, done: OnHostDone) -> None:
-        """Give up everything, for good."""
+        """Give up everything, for good; nothing else goes on."""
+        self.end()
         owned = sorted(self._host.owned_partitions)
         if not owned:
             done(None)
@@ -82,6 +89,8 @@ class Handover:
         done: OnHostDone,
         error: BaseException | None,
     ) -> None:
+        if self._has_ended:
+            return
         with UserCode() as code:
             on_assignment()
         first = error or code.error
@@ -90,6 +99,8 @@ class Handover:
         self._host.assign(assigned, added, lambda error: done(first or error))
 
     def _give_up(self, done: OnHostDone) -> None:
+        if self._has_ended:
+            return
         if self._status.is_reset:
             # Thrown out while the commit was under way.
             self._lose(done)

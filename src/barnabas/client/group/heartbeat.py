@@ -99,7 +99,7 @@ class Heartbeat:
     def _on_timer(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._polled_ms >= self._poll_interval_ms:
+        if now_ms >= self._polled_ms + self._poll_interval_ms:
             self.stop()
             self._owner.on_poll_missed()
             return

@@ -349,3 +349,15 @@ def test_calls_tell_the_right_coordinator_from_a_wrong_one() -> None:
     group.world.run_for(10)
     assert calls.is_coordinator_known
     assert errors == [None]
+
+
+def test_a_step_that_ends_after_the_member_left_does_nothing_more() -> None:
+    story = Story().join()
+    story.host.holds = {"commit"}
+    story.member.request_rejoin("for a test")
+    story.until(lambda: "commit" in story.host.held)
+    story.host.leave()
+    story.host.told.clear()
+    story.host.held["commit"]()
+    story.run(1_000)
+    assert story.host.told == [("left", [])]
