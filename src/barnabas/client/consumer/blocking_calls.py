@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from barnabas.client.consumer.commits import Offsets
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.consumer.consumer_iterator import ConsumerIterator
     from barnabas.client.consumer.lookups import Start
-    from barnabas.client.retrying import OnDone
     from barnabas.client.session import Session
 
 __all__ = ["BlockingCalls"]
@@ -31,15 +29,15 @@ _SHORTEST_MS = 1.0
 class BlockingCalls:
     """A context manager around every call; calls of callbacks nest."""
 
-    __slots__ = ("_clock", "_core", "_is_closing", "_iterator", "_late_close_ms", "_session")
+    __slots__ = ("_clock", "_core", "_iterator", "_late_close_ms", "_session", "closings")
 
     def __init__(self, session: Session, core: ConsumerCore, iterator: ConsumerIterator) -> None:
         self._session = session
         self._core = core
         self._iterator = iterator
         self._clock = session.runtime.clock
-        # `close` was called; a call that waits ends.
-        self._is_closing = False
+        # Counts the calls of `close`: whatever waited before ends, and callbacks of its own go on.
+        self.closings = 0
         # Close when the outermost call ends: `close` came from within it.
         self._late_close_ms: float | None = None
 
@@ -66,23 +64,24 @@ class BlockingCalls:
 
     # Waiting
 
-    def wait(self, deadline_ms: float) -> bool:
-        """Wait until something happened; whether there is time left."""
+    def wait(self, deadline_ms: float, begun: int) -> bool:
+        """Wait for news, or a `close` since `closings` was `begun`; whether there is time left."""
         core, clock = self._core, self._clock
         left_ms = deadline_ms - clock.monotonic_ms()
         limit_ms = 0.0
         if left_ms > 0:
             due_ms = core.next_deadline_ms() - clock.monotonic_ms()
             limit_ms = min(left_ms, max(due_ms, _SHORTEST_MS))
-        self._session.stepper.run_until(self._is_disturbed, limit_ms)
+
+        def is_disturbed() -> bool:
+            return core.is_awake or core.is_wakeup_wanted or self.closings != begun
+
+        self._session.stepper.run_until(is_disturbed, limit_ms)
         return clock.monotonic_ms() < deadline_ms
 
-    def _is_disturbed(self) -> bool:
-        return self._core.is_awake or self._core.is_wakeup_wanted or self._is_closing
-
-    def check_open(self) -> None:
-        """Raise if `close` was called meanwhile."""
-        if self._is_closing:
+    def check_open(self, begun: int) -> None:
+        """Raise if `close` was called since `closings` was `begun`."""
+        if self.closings != begun:
             raise ClientClosedError("the consumer was closed during the call")
 
     def until(self, predicate: Callable[[], bool], timeout: float | None, what: str) -> None:
@@ -93,15 +92,16 @@ class BlockingCalls:
         """
         limit_ms = self._limit_ms(timeout)
         deadline_ms = self._clock.monotonic_ms() + limit_ms
+        begun = self.closings
         has_time = True
         while not predicate():
             if not has_time:
                 raise ClientTimeoutError(f"{what} was not to be had within {limit_ms:.0f} ms")
             self._core.is_awake = False
             self._core.check_wakeup()
-            self.check_open()
+            self.check_open(begun)
             self._core.positions.update()
-            has_time = predicate() or self.wait(deadline_ms)
+            has_time = predicate() or self.wait(deadline_ms, begun)
 
     def result(self, start: Start[T], what: str) -> T:
         """Start a call and wait for its end, or a wake-up.
@@ -113,14 +113,15 @@ class BlockingCalls:
         outcomes: list[tuple[T | None, ClientError | None]] = []
         start(lambda result, error: outcomes.append((result, error)))
         limit_ms = self._config_ms + _GRACE_MS
+        begun = self.closings
 
         def is_over() -> bool:
-            return bool(outcomes) or self._core.is_wakeup_wanted or self._is_closing
+            return bool(outcomes) or self._core.is_wakeup_wanted or self.closings != begun
 
         self._session.stepper.run_until(is_over, limit_ms)
         if not outcomes:
             self._core.check_wakeup()
-            self.check_open()
+            self.check_open(begun)
             raise ClientTimeoutError(f"{what} did not end within default.api.timeout.ms")
         result, error = outcomes[0]
         if error is not None:
@@ -135,24 +136,9 @@ class BlockingCalls:
     def _limit_ms(self, timeout: float | None) -> float:
         return self._config_ms if timeout is None else timeout * _MS_PER_S
 
-    def commit(self, offsets: Offsets | None, timeout: float | None) -> None:
-        """Commit and wait; callbacks of commits before it have run when it returns.
-
-        Raises:
-            ClientError: as `Commits.commit`.
-        """
-        core = self._core
-        _ = core.group_id
-        wanted = core.commits.consumed() if offsets is None else offsets
-        limit_ms = self._limit_ms(timeout)
-
-        def start(on_done: OnDone[bool]) -> None:
-            core.commits.commit(wanted, limit_ms, on_done)
-
-        try:
-            self.result(start, "commit")
-        finally:
-            core.commits.run_callbacks()
+    def wakeup(self) -> None:
+        """Have a wait look at what it waits for."""
+        self._session.stepper.wake()
 
     # The end
 
@@ -166,6 +152,8 @@ class BlockingCalls:
         self._core.unsubscribe("the consumer unsubscribed", lambda: ended.append(True))
         deadline_ms = self._clock.monotonic_ms() + self._config_ms
         self._run_steps(lambda: bool(ended), deadline_ms)
+        if not ended:
+            self._core.end_subscription()
         self._raise_callback_error()
 
     def _run_steps(self, predicate: Callable[[], bool], deadline_ms: float) -> None:
@@ -196,7 +184,7 @@ class BlockingCalls:
         if session.lifetime.is_closed or session.lifetime.is_forked:
             session.close()
             return
-        self._is_closing = True
+        self.closings += 1
         if session.stepper.is_inside:
             self._late_close_ms = timeout_ms
             session.stepper.wake()

@@ -77,6 +77,8 @@ class ConsumerCore:
         self._fetches_seen = 0
         self.subscription = Subscription(exclude_internal=config.exclude_internal_topics)
         self.membership: Membership | None = None
+        # The membership is being ended; it is not polled any more.
+        self._is_leaving = False
         options = ReaderOptions(
             config.client_rack or "", True, self._on_leader_changed, self.metrics.on_fetch
         )
@@ -222,18 +224,31 @@ class ConsumerCore:
     def unsubscribe(self, reason: str, on_done: Callable[[], None]) -> None:
         """Give everything up; a member leaves its group first. `on_done` may be called at once."""
 
+        membership = self.membership
+
         def on_left() -> None:
-            for tp in self.subscription.unsubscribe():
-                self.buffer.drop(tp)
-            self.topics.track()
+            # Unless it took too long, and was given up.
+            if self.membership is membership:
+                self.end_subscription()
             on_done()
             self.wake()
 
-        membership, self.membership = self.membership, None
         if membership is None:
             on_left()
         else:
+            # It still speaks for the group: callbacks that run now may commit.
+            self._is_leaving = True
             membership.leave(reason, on_left)
+
+    def end_subscription(self) -> None:
+        """Have nothing, and be no member, from now on; nobody is told."""
+        if self.membership is not None:
+            self.membership.stop()
+            self.membership = None
+        self._is_leaving = False
+        for tp in self.subscription.unsubscribe():
+            self.buffer.drop(tp)
+        self.topics.track()
 
     # Poll
 
@@ -262,7 +277,7 @@ class ConsumerCore:
         self.topics.maybe_refresh()
         self.commits.run_callbacks()
         self.host.go_on()
-        if self.membership is not None:
+        if self.membership is not None and not self._is_leaving:
             self.membership.poll()
         self.positions.update()
         self.commits.maybe_auto_commit()
@@ -399,9 +414,7 @@ class ConsumerCore:
 
     def stop(self) -> None:
         """Drop whatever is still under way."""
-        if self.membership is not None:
-            self.membership.stop()
-            self.membership = None
+        self.end_subscription()
         self.topics.stop()
         self.fetcher.close()
         self._user.interceptors.close()

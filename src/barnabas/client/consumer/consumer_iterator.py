@@ -6,6 +6,8 @@ an iteration, the records that he has not seen are given back first: a commit co
 
 from __future__ import annotations
 
+from collections import deque
+from operator import length_hint
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,43 +21,41 @@ __all__ = ["ConsumerIterator"]
 
 
 class ConsumerIterator:
-    """The records of the last poll, and how many of them were seen."""
+    """The records of the last poll, and how many of them were seen.
 
-    __slots__ = ("_core", "_iterator", "_records", "_seen")
+    Attributes:
+        rows: an iterator over a list: how many records are left in it is known without counting.
+    """
+
+    __slots__ = ("_core", "_records", "rows")
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
         self._records: ConsumerRecords | None = None
-        self._iterator: Iterator[ConsumedRecord] = iter(())
-        self._seen = 0
+        self.rows: Iterator[ConsumedRecord] = iter([])
 
     def begin(self, records: ConsumerRecords) -> None:
         """Go on with the records of a poll."""
+        self.rows = iter(list(records))
         self._records = records
-        self._iterator = iter(records)
-        self._seen = 0
 
-    def next(self) -> ConsumedRecord | None:
-        """The next record, None when all were seen."""
-        record = next(self._iterator, None)
-        if record is None:
-            self._records = None
-        else:
-            self._seen += 1
-        return record
+    @property
+    def has_rows(self) -> bool:
+        """Whether there are records left."""
+        return length_hint(self.rows) > 0
 
     def settle(self) -> None:
         """Give back what was not seen."""
         records, self._records = self._records, None
-        if records is None:
+        if records is None or not self.has_rows:
             return
-        self._iterator = iter(())
-        seen = self._seen
+        seen = len(records) - length_hint(self.rows)
+        # Whoever still iterates over these gets no more of them.
+        deque(self.rows, maxlen=0)
         unseen = {}
         for tp, part in records.items():
             here = min(seen, len(part))
             seen -= here
             if here < len(part):
                 unseen[tp] = len(part) - here
-        if unseen:
-            self._core.give_back(unseen)
+        self._core.give_back(unseen)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from barnabas.client.list_offsets import ListedOffset, OffsetLookup, offset_spec
+from barnabas.client.consumer.commits import as_offsets
+from barnabas.client.consumer.offset_reset import OffsetReset
+from barnabas.client.list_offsets import OffsetLookup
 from barnabas.client.retrying import OnDone, RetryingCall
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
@@ -17,11 +19,13 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.errors import ClientError
     from barnabas.client.group_offsets import CommittedOffset
+    from barnabas.client.list_offsets import ListedOffset
     from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
 
-__all__ = ["Lookups", "Start", "flat_partitions", "listing_specs"]
+__all__ = ["Lookups", "Start", "flat_partitions"]
 
 T = TypeVar("T")
+U = TypeVar("U")
 # Begins a call that ends with `OnDone`.
 Start: TypeAlias = "Callable[[OnDone[T]], None]"
 _MS_PER_S = 1000.0
@@ -40,9 +44,16 @@ def flat_partitions(
     return found
 
 
-def listing_specs(given: Mapping[tuple[str, int], str | int]) -> dict[TopicPartition, int]:
-    """What ListOffsets is to be asked: times in ms, or the names of ends."""
-    return {TopicPartition(*tp): offset_spec(spec) for tp, spec in given.items()}
+def _mapped(start: Start[T], change: Callable[[T], U]) -> Start[U]:
+    """The same call with its result changed."""
+
+    def changed(on_done: OnDone[U]) -> None:
+        def on_result(result: T | None, error: ClientError | None) -> None:
+            on_done(None if result is None else change(result), error)
+
+        start(on_result)
+
+    return changed
 
 
 class Lookups:
@@ -56,10 +67,9 @@ class Lookups:
     def _ms(self, timeout: float | None) -> float:
         return self._config.default_api_timeout_ms if timeout is None else timeout * _MS_PER_S
 
-    def offsets(
-        self, specs: Mapping[TopicPartition, int], timeout: float | None = None
+    def _offsets(
+        self, specs: Mapping[TopicPartition, int], timeout: float | None
     ) -> Start[dict[TopicPartition, ListedOffset]]:
-        """Offsets by time."""
         isolation = int(self._config.isolation_level == "read_committed")
 
         def start(on_done: OnDone[dict[TopicPartition, ListedOffset]]) -> None:
@@ -67,12 +77,87 @@ class Lookups:
 
         return start
 
+    def ends(
+        self, partitions: Iterable[tuple[str, int]], which: int, timeout: float | None
+    ) -> Start[dict[TopicPartition, int]]:
+        """EARLIEST or LATEST offsets."""
+        specs = {TopicPartition(*tp): which for tp in partitions}
+
+        def offsets(found: dict[TopicPartition, ListedOffset]) -> dict[TopicPartition, int]:
+            return {tp: listed.offset for tp, listed in found.items()}
+
+        return _mapped(self._offsets(specs, timeout), offsets)
+
+    def times(
+        self, timestamps: Mapping[tuple[str, int], int], timeout: float | None
+    ) -> Start[dict[TopicPartition, ListedOffset | None]]:
+        """The first records as late as these times, None where there is none.
+
+        Raises:
+            ValueError: a negative time.
+        """
+        specs = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
+        for tp, timestamp in specs.items():
+            if timestamp < 0:
+                raise ValueError(f"{tp}: a time cannot be {timestamp}")
+
+        def present(
+            found: dict[TopicPartition, ListedOffset],
+        ) -> dict[TopicPartition, ListedOffset | None]:
+            return {tp: None if at.offset < 0 else at for tp, at in found.items()}
+
+        return _mapped(self._offsets(specs, timeout), present)
+
     def committed(
-        self, partitions: list[TopicPartition], timeout: float | None
-    ) -> Start[dict[TopicPartition, CommittedOffset]]:
-        """The group's committed offsets."""
+        self, partitions: Iterable[tuple[str, int]], timeout: float | None
+    ) -> Start[dict[TopicPartition, CommittedOffset | None]]:
+        """The group's committed offsets, None where it has none."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
         speaker = self._core.generation
-        return partial(self._core.offsets.committed, speaker, partitions, self._ms(timeout))
+        start = partial(self._core.offsets.committed, speaker, wanted, self._ms(timeout))
+
+        def all_wanted(
+            found: dict[TopicPartition, CommittedOffset],
+        ) -> dict[TopicPartition, CommittedOffset | None]:
+            return {tp: found.get(tp) for tp in wanted}
+
+        return _mapped(start, all_wanted)
+
+    def commit(
+        self,
+        offsets: Mapping[tuple[str, int], int | CommittedOffset] | None,
+        timeout: float | None,
+    ) -> Start[bool]:
+        """Commit; None for where all positions are."""
+        core = self._core
+        _ = core.group_id
+        wanted = core.commits.consumed() if offsets is None else as_offsets(offsets)
+        return partial(core.commits.commit, wanted, self._ms(timeout))
+
+    def seek_to_time(
+        self, timestamp_ms: int, partitions: Iterable[tuple[str, int] | Iterable[tuple[str, int]]]
+    ) -> Start[bool]:
+        """Move positions to the first records as late as that, to the end where there is none.
+
+        Raises:
+            SubscriptionError: a partition is not assigned.
+        """
+        subscription, positions = self._core.subscription, self._core.positions
+        wanted = flat_partitions(partitions) or list(subscription.assignment)
+        for tp in wanted:
+            subscription.position(tp)
+
+        def seek(found: dict[TopicPartition, ListedOffset | None]) -> bool:
+            for tp, listed in found.items():
+                if tp not in subscription.assignment:
+                    continue
+                if listed is None:
+                    positions.reset(tp, OffsetReset.latest())
+                else:
+                    positions.seek(tp, listed.offset)
+            return True
+
+        return _mapped(self.times(dict.fromkeys(wanted, timestamp_ms), None), seek)
 
     def partitions(self, topic: str, timeout: float | None) -> Start[list[PartitionInfo]]:
         """The partitions of one topic."""

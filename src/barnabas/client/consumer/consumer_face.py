@@ -1,0 +1,221 @@
+"""What both faces of the consumer have in common: all calls that need no wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from barnabas.client.config import ClientConfig
+from barnabas.client.consumer.commits import as_offsets
+from barnabas.client.consumer.consumer_parts import ConsumerParts, take_consumer_parts
+from barnabas.client.consumer.lookups import flat_partitions
+from barnabas.client.consumer.offset_reset import OffsetReset
+from barnabas.client.consumer.subscription import Subscription
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from barnabas.client.consumer.commits import CommitCallback
+    from barnabas.client.consumer.consumer_core import ConsumerCore
+    from barnabas.client.consumer.rebalance_listener import RebalanceListener
+    from barnabas.client.consumer.subscription import Topics
+    from barnabas.client.group.membership import GroupGeneration
+    from barnabas.client.group_offsets import CommittedOffset
+
+    Partition = tuple[str, int]
+    Partitions = Partition | Iterable[Partition]
+
+__all__ = ["Calls", "ConsumerFace", "consumer_config"]
+
+
+class Calls(Protocol):
+    """Stands around every call: it is entered if the consumer may be used."""
+
+    def __enter__(self) -> object:
+        """Begin a call; positions are where the user stands."""
+        ...
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        """End it."""
+        ...
+
+    def wakeup(self) -> None:
+        """End the wait of another call."""
+        ...
+
+
+def consumer_config(
+    bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]
+) -> tuple[ClientConfig, ConsumerParts]:
+    """A consumer's keyword arguments, checked.
+
+    Raises:
+        ClientConfigError: an unknown key, or a value that cannot be.
+    """
+    parts, keys = take_consumer_parts(given)
+    config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
+    OffsetReset.parse(config.auto_offset_reset)
+    return config, parts
+
+
+class ConsumerFace:
+    """Base of `barnabas.Consumer` and `barnabas.aio.Consumer`."""
+
+    def __init__(self, config: ClientConfig, core: ConsumerCore, calls: Calls) -> None:
+        # All keys, checked.
+        self.config = config
+        self._core = core
+        self._entry = calls
+
+    def __repr__(self) -> str:
+        servers = ",".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
+        return f"Consumer({servers!r}, group_id={self.config.group_id!r})"
+
+    def wakeup(self) -> None:
+        """Have the call that is under way, or the next one that waits, raise `WakeupError`.
+
+        Safe from any thread, and from signal handlers.
+        """
+        self._core.is_wakeup_wanted = True
+        self._entry.wakeup()
+
+    # What to read
+
+    def subscribe(
+        self,
+        topics: Topics = None,
+        listener: RebalanceListener | None = None,
+        *,
+        pattern: str | None = None,
+    ) -> None:
+        """Have the group give this consumer partitions of these topics; replaces what was before.
+
+        Args:
+            topics: names, a compiled `re` that is matched whole against all topics here, or a
+                `SubscriptionPattern` that the broker matches. No names: see `unsubscribe`.
+            listener: told of rebalances.
+            pattern: a regular expression in place of topics.
+
+        Raises:
+            SubscriptionError: None, blank names, or partitions were assigned by hand.
+            InvalidGroupIdError: no `group_id`.
+        """
+        wanted = Subscription.wanted(topics, pattern)
+        with self._entry:
+            if wanted == ():
+                self._end_subscription()
+            else:
+                self._core.subscribe(wanted, listener)
+
+    def _end_subscription(self) -> None:
+        """`subscribe` or `assign` was called with nothing: as `unsubscribe`."""
+        raise NotImplementedError
+
+    def assign(self, partitions: Iterable[Partition] | None) -> None:
+        """Read exactly these (topic, partition), whatever any group says.
+
+        Raises:
+            SubscriptionError: None, a blank topic, or topics are subscribed to.
+        """
+        wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        with self._entry:
+            if wanted == []:
+                self._end_subscription()
+            else:
+                self._core.assign(wanted)
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that this consumer has now."""
+        with self._entry:
+            return set(self._core.subscription.assignment)
+
+    def subscription(self) -> set[str]:
+        """The topics subscribed to, those that a pattern matched last included."""
+        with self._entry:
+            return set(self._core.subscription.topics)
+
+    # Positions
+
+    def seek(self, partition: Partition, offset: int | CommittedOffset) -> None:
+        """Go on at `offset` with the next poll.
+
+        Raises:
+            SubscriptionError: the partition is not assigned.
+            ValueError: a negative offset.
+        """
+        [(tp, wanted)] = as_offsets({partition: offset}).items()
+        with self._entry:
+            self._core.positions.seek(tp, wanted.offset, wanted.leader_epoch)
+
+    def seek_to_beginning(self, *partitions: Partitions) -> None:
+        """Go on at the first record there is, in these partitions or in all that are assigned."""
+        self._reset(partitions, OffsetReset.earliest())
+
+    def seek_to_end(self, *partitions: Partitions) -> None:
+        """Go on behind the last record, in these partitions or in all that are assigned."""
+        self._reset(partitions, OffsetReset.latest())
+
+    def _reset(self, partitions: Iterable[Partitions], reset: OffsetReset) -> None:
+        with self._entry:
+            for tp in flat_partitions(partitions) or list(self._core.subscription.assignment):
+                self._core.positions.reset(tp, reset)
+
+    def pause(self, *partitions: Partitions) -> None:
+        """Give nothing of these out until `resume`; the assignment stays."""
+        with self._entry:
+            self._core.pause(flat_partitions(partitions))
+
+    def resume(self, *partitions: Partitions) -> None:
+        """Undo `pause`."""
+        with self._entry:
+            self._core.resume(flat_partitions(partitions))
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        with self._entry:
+            return self._core.paused()
+
+    # Commits and the group
+
+    def commit_async(
+        self,
+        offsets: Mapping[Partition, int | CommittedOffset] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """Commit without waiting, and without trying again.
+
+        Args:
+            offsets: as for `commit`.
+            callback: called with (offsets, error or None) within a later call; in order.
+        """
+        with self._entry:
+            self._core.commit_async(None if offsets is None else as_offsets(offsets), callback)
+
+    def enforce_rebalance(self, reason: str = "the user asked for it") -> None:
+        """Have the group's members join anew with the next poll."""
+        with self._entry:
+            if self._core.membership is not None:
+                self._core.membership.request_rejoin(reason)
+
+    def group_metadata(self) -> GroupGeneration:
+        """Who this consumer is in its group: for `send_offsets_to_transaction`."""
+        with self._entry:
+            return self._core.generation
+
+    # What is known
+
+    def current_lag(self, partition: Partition) -> int | None:
+        """Records behind the position as of the last fetch; None while that is not known."""
+        with self._entry:
+            return self._core.lag(TopicPartition(*partition))
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Kafka's consumer metrics by group and name."""
+        with self._entry:
+            return self._core.metrics.report(self._core.lags())
