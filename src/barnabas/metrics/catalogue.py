@@ -187,6 +187,31 @@ CATALOGUE: dict[str, MetricRow] = {
     names.RAFT_LOG_END_OFFSET: MetricRow(G, (), "End of the metadata log."),
     names.RAFT_EPOCH: MetricRow(G, (), "Epoch of the metadata quorum."),
     names.RAFT_LEADER: MetricRow(G, (), "Leader of the metadata quorum; -1 if unknown."),
+    names.RAFT_VOTE: MetricRow(G, (), "Whom this node voted for in the epoch; -1: nobody."),
+    names.RAFT_VOTE_DIRECTORY: MetricRow(
+        G, ("directory",), "1, with the log directory of whom this node voted for."
+    ),
+    names.RAFT_STATE: MetricRow(G, ("state",), "1, with the role of this node in the quorum."),
+    names.RAFT_LOG_END_EPOCH: MetricRow(G, (), "Epoch of the last record of the metadata log."),
+    names.RAFT_VOTERS: MetricRow(G, (), "Voters of the metadata quorum."),
+    names.RAFT_OBSERVERS: MetricRow(G, (), "Observers that the leader knows; on the leader only."),
+    names.RAFT_UNKNOWN_VOTERS: MetricRow(G, (), "Voters whose addresses are not known."),
+    names.RAFT_VOTER_CHANGE: MetricRow(
+        G, (), "Whether a change of the voters is under way; on the leader only."
+    ),
+    names.RAFT_APPEND_RATE: MetricRow(G, (), "Metadata records per second, as leader."),
+    names.RAFT_FETCH_RATE: MetricRow(G, (), "Metadata records per second, fetched."),
+    names.RAFT_COMMIT_LATENCY_AVG: MetricRow(G, (), "Time to commit, ms per record; of a minute."),
+    names.RAFT_COMMIT_LATENCY_MAX: MetricRow(G, (), "The longest of it."),
+    names.RAFT_ELECTION_LATENCY_AVG: MetricRow(G, (), "Time to find a leader, ms; of a minute."),
+    names.RAFT_ELECTION_LATENCY_MAX: MetricRow(G, (), "The longest of it."),
+    names.RAFT_POLL_IDLE_RATIO: MetricRow(
+        G, (), "Share of the time since the last look without work for the quorum."
+    ),
+    names.RAFT_CONNECTIONS: MetricRow(G, (), "Connections to other voters."),
+    names.RAFT_CONNECTIONS_CREATED: MetricRow(C, (), "Connections made to other voters."),
+    names.RAFT_REQUESTS: MetricRow(C, (), "Requests to other voters."),
+    names.RAFT_RESPONSES: MetricRow(C, (), "Answers of other voters."),
     names.GC_PAUSE: MetricRow(S, (), "Pauses for the collection of reference cycles, s."),
     names.LOOP_LAG: MetricRow(S, (), "How late the event loop calls a timer, s."),
     names.BUILD_INFO: MetricRow(G, ("version",), "1, with the version of the software."),

@@ -123,6 +123,11 @@ class ConnectionPool:
             return None
         return slot.channel
 
+    @property
+    def ready_count(self) -> int:
+        """Nodes whose channels are ready now."""
+        return sum(self.ready_channel(node_id) is not None for node_id in self._slots)
+
     def is_backing_off(self, node_id: int) -> bool:
         """Whether the next attempt still waits."""
         slot = self._slots.get(node_id)

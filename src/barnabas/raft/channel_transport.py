@@ -26,6 +26,7 @@ from barnabas.raft.outbound import (
     core_response,
     request_message,
 )
+from barnabas.raft.transport import TransportStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +80,8 @@ class ChannelTransport:
         self._pool = ConnectionPool(runtime, settings, self._prepare)
         self._receive: Callable[[Message], None] | None = None
         self._is_closed = False
+        # Connections made, requests sent, answers got.
+        self._created = self._requests = self._responses = 0
 
     def start(self, receive: Callable[[Message], None]) -> None:
         """Hand what comes of requests to `receive`."""
@@ -92,6 +95,12 @@ class ChannelTransport:
         sending = _Sending(request, self._clock.monotonic_ms() + self._config.request_timeout_ms)
         node = Node(destination, address.host, address.port)
         self._pool.acquire(node, partial(self._on_ready, sending))
+
+    def statistics(self) -> TransportStatistics:
+        """What was done so far."""
+        return TransportStatistics(
+            self._pool.ready_count, self._created, self._requests, self._responses
+        )
 
     def close(self) -> None:
         """Close all connections; nothing is handed over any more."""
@@ -117,6 +126,7 @@ class ChannelTransport:
             self._timer.call_soon(partial(self._fail, request, False))
             return
         message = request_message(request, version, self._config)
+        self._requests += 1
         channel.send(message, version, partial(self._on_response, request), left_ms)
 
     def _on_response(self, request: Request, response: Any, error: NetworkError | None) -> None:
@@ -125,6 +135,7 @@ class ChannelTransport:
         if error is not None:
             self._fail(request, error.kind in _UNREACHABLE)
             return
+        self._responses += 1
         try:
             answer = core_response(response, request.token, self._config.listener_name)
         except UnusableResponseError as unusable:
@@ -139,6 +150,7 @@ class ChannelTransport:
 
     def _prepare(self, channel: Channel, done: Callable[[NetworkError | None], None]) -> None:
         """Learn the other side's versions before anything else is sent."""
+        self._created += 1
 
         def on_response(response: Any, error: NetworkError | None) -> None:
             if error is not None:

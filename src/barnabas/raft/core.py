@@ -92,6 +92,16 @@ class RaftCore:
         return self._replica.epoch
 
     @property
+    def voted_id(self) -> int:
+        """Whom this replica voted for in its epoch; NO_VOTE if for nobody."""
+        return self._replica.election.voted_id
+
+    @property
+    def voted_directory_id(self) -> bytes:
+        """That one's log directory; zero if unknown."""
+        return self._replica.election.voted_directory_id
+
+    @property
     def high_watermark(self) -> int:
         """Exclusive end of what is committed, as far as this replica knows; -1 at first."""
         return self._replica.high_watermark

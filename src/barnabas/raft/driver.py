@@ -34,6 +34,7 @@ from barnabas.raft.metadata_batch import (
 )
 from barnabas.raft.metadata_log import MetadataLogView, metadata_snapshots, replay_log
 from barnabas.raft.quorum_status import QuorumStatus, quorum_status
+from barnabas.raft.raft_metrics import RaftMetrics
 from barnabas.raft.role_log import RoleLog
 from barnabas.raft.roles import NEVER
 from barnabas.raft.snapshot import (
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from barnabas.raft.election_state import QuorumStateStore
     from barnabas.raft.listener import LeaderAndEpoch, SnapshotId
     from barnabas.raft.messages import Message, Request, Response
+    from barnabas.raft.transport import TransportStatistics
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Cancellable
     from barnabas.storage.doors import LogDoors
@@ -106,6 +108,9 @@ class RaftDriver:
         self._receiver: SnapshotReceiver | None = None
         self._is_stopped = False
         self._role_log = RoleLog()
+        self.metrics = RaftMetrics(parts.doors.clock)
+        # Whether it is at work: what that brings about is part of it.
+        self._is_busy = False
 
     # -- facts ------------------------------------------------------------------------------------
 
@@ -158,6 +163,15 @@ class RaftDriver:
     def latest_snapshot(self) -> SnapshotId | None:
         """The latest snapshot of the log; None if there is none."""
         return self._view.latest_snapshot
+
+    @property
+    def log_end_epoch(self) -> int:
+        """Epoch of the last record; 0 if there never was one."""
+        return self._view.last_epoch
+
+    def transport_statistics(self) -> TransportStatistics:
+        """What was asked of other replicas so far."""
+        return self._parts.transport.statistics()
 
     def status(self) -> QuorumStatus:
         """The quorum as DescribeQuorum shows it."""
@@ -302,6 +316,8 @@ class RaftDriver:
     def _carry_out(self, effects: Effects) -> None:
         if self._is_stopped:
             return
+        is_outermost, self._is_busy = not self._is_busy, True
+        since_ms = self._now()
         try:
             self._carry_out_all(effects)
         except (OSError, KafkaStorageError) as error:
@@ -311,12 +327,18 @@ class RaftDriver:
         except Exception as error:
             self._stop_hard(error)
             raise
+        finally:
+            if is_outermost:
+                self._is_busy = False
+                self.metrics.on_busy(since_ms)
 
     def _carry_out_all(self, effects: Effects) -> None:
-        self._role_log.look(self._core)
+        if self._role_log.look(self._core):
+            self.metrics.on_role(self._core)
         has_appended = self._write_effects(effects)
         if effects.high_watermark is not None:
             self._log.update_high_watermark(effects.high_watermark)
+            self.metrics.on_high_watermark(effects.high_watermark)
         if effects.leadership is not None:
             self._delivery.on_leadership(effects.leadership)
         for request, response in effects.answers:
@@ -357,7 +379,9 @@ class RaftDriver:
         fetched = check_fetched(records, self._log.log_end_offset, self._core.epoch)
         if not fetched.size:
             return False
+        end_offset = self._log.log_end_offset
         self._log.append_as_follower(records[: fetched.size])
+        self.metrics.on_fetched(self._log.log_end_offset - end_offset)
         for batch in fetched.control_batches:
             replay_control_batches(batch, self._history)
         self._sync()
@@ -427,7 +451,7 @@ class RaftDriver:
 
     def _write(self, batch: bytearray, epoch: int) -> None:
         """Write a batch as leader, have it synced, and tell who waits for it."""
-        now_ms = self._parts.doors.clock.wall_ms()
+        now_ms, end_offset = self._parts.doors.clock.wall_ms(), self._log.log_end_offset
         try:
             self._log.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
         except KafkaStorageError as error:
@@ -436,6 +460,7 @@ class RaftDriver:
         except Exception as error:
             self._stop_hard(error)
             raise
+        self.metrics.on_appended(self._log.log_end_offset, self._log.log_end_offset - end_offset)
         self._carry_out(self._core.on_appended(self._now()))
         self._sync()
 

@@ -24,16 +24,16 @@ class RoleLog:
         self._role: Role | None = None
         self._epoch = -1
 
-    def look(self, core: RaftCore) -> None:
-        """Say in which role the replica is, if that is another one."""
+    def look(self, core: RaftCore) -> bool:
+        """Say in which role the replica is, if that is another one; returns whether it is."""
         role = core.role
         if role is self._role:
-            return
+            return False
         before, self._role = self._role, role
-        if type(role) is type(before) and core.epoch == self._epoch:
-            return
-        self._epoch = core.epoch
-        _log.info("Quorum epoch %d: this node %s", core.epoch, _words(role, core.is_voter))
+        if type(role) is not type(before) or core.epoch != self._epoch:
+            self._epoch = core.epoch
+            _log.info("Quorum epoch %d: this node %s", core.epoch, _words(role, core.is_voter))
+        return True
 
 
 def _words(role: Role, is_voter: bool) -> str:

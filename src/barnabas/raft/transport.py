@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.raft.messages import Message, Request
     from barnabas.raft.replica_key import Address
+
+
+class TransportStatistics(msgspec.Struct, frozen=True):
+    """Counts since the start, but for the connections that are open."""
+
+    connections: int = 0
+    connections_created: int = 0
+    requests: int = 0
+    responses: int = 0
 
 
 class RaftTransport(Protocol):
@@ -20,6 +31,10 @@ class RaftTransport(Protocol):
 
     def send(self, destination: int, address: Address | None, request: Request) -> None:
         """Send to a voter, the leader or a bootstrap server; `address` is where it listens now."""
+        ...
+
+    def statistics(self) -> TransportStatistics:
+        """What was done so far."""
         ...
 
     def close(self) -> None:
@@ -38,6 +53,10 @@ class NoTransport:
     def send(self, destination: int, address: Address | None, request: Request) -> None:
         """Sending is a broken invariant."""
         raise AssertionError(f"a lone voter sends {request} to {destination} at {address}")
+
+    def statistics(self) -> TransportStatistics:
+        """Nothing was."""
+        return TransportStatistics()
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,4 +1,4 @@
-"""The cluster, the metadata quorum and the data directories as metrics (kafka.controller, raft)."""
+"""The cluster and the data directories as metrics (kafka.controller)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ class ClusterMetrics:
         self._imbalanced = 0
 
     def families(self) -> Iterator[MetricFamily]:
-        """Cluster, controller and quorum."""
+        """Cluster and controller."""
         image = self._cluster.image
         fenced = sum(broker.fenced for broker in image.brokers.values())
         self._count(image.topics)
-        leader = self._quorum.leader_and_epoch
         values: dict[str, float] = {
             names.ACTIVE_CONTROLLER_COUNT: int(self._quorum.is_leader),
             names.ACTIVE_BROKER_COUNT: len(image.brokers) - fenced,
@@ -47,10 +46,6 @@ class ClusterMetrics:
             names.UNCLEAN_LEADER_ELECTIONS: self._elections.unclean,
             names.ELECTIONS_FROM_ELIGIBLE: self._elections.from_eligible,
             names.METADATA_LAST_APPLIED_OFFSET: image.provenance.offset,
-            names.RAFT_HIGH_WATERMARK: self._quorum.high_watermark,
-            names.RAFT_LOG_END_OFFSET: self._quorum.log_end_offset,
-            names.RAFT_EPOCH: leader.epoch,
-            names.RAFT_LEADER: -1 if leader.leader_id is None else leader.leader_id,
         }
         for name, value in values.items():
             yield MetricFamily(name, [((), value)])

@@ -12,6 +12,7 @@ from barnabas.metrics.registry import MetricsRegistry, summary_of
 from barnabas.replication.replica_gauges import publish_replica_metrics
 from barnabas.server.cluster_metrics import ClusterMetrics, directory_families, session_families
 from barnabas.server.process_metrics import ProcessMetrics
+from barnabas.server.quorum_metrics import quorum_families
 from barnabas.server.request_metrics import (
     connection_families,
     quota_families,
@@ -55,6 +56,7 @@ class Observation:
             lambda: connection_families(listeners),
             lambda: quota_families(shared.quotas),
             cluster.families,
+            lambda: quorum_families(shared.quorum),
             lambda: directory_families(shared.directories),
             lambda: [
                 MetricFamily(names.LOG_FLUSH_TIME, [((), summary_of(shared.doors.flush_times))])
