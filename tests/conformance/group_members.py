@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,18 @@ class OffsetWatch:
         assert not self.went_back
 
 
+@contextmanager
+def group_broker(kind: str, directory: Path) -> Iterator[str]:
+    """A started broker of `kind` (barnabas or kafka) with these settings; its address."""
+    made = KafkaProcess if kind == "kafka" else BrokerProcess
+    process = made(directory, SETTINGS)
+    process.start()
+    try:
+        yield process.bootstrap
+    finally:
+        process.kill()
+
+
 @pytest.fixture(scope="module")
 def group_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker whose groups do not wait for members at first, and allow short sessions."""
@@ -236,10 +249,8 @@ def group_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given and given != "kafka":
         yield given
         return
-    directory = tmp_path_factory.mktemp("groups")
-    kind = KafkaProcess if given else BrokerProcess
-    with kind(directory, SETTINGS) as process:
-        yield process.bootstrap
+    with group_broker(given or "barnabas", tmp_path_factory.mktemp("groups")) as bootstrap:
+        yield bootstrap
 
 
 @pytest.fixture

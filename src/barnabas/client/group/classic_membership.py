@@ -10,6 +10,7 @@ KIP-568 (rejoin on demand), KIP-800, KIP-814, KIP-881.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
 __all__ = ["ClassicMembership"]
+
+_log = logging.getLogger(__name__)
 
 # From this version on LeaveGroup lists members.
 _LEAVE_LISTS_FROM = 3
@@ -354,6 +357,11 @@ class ClassicMembership:
             # The result stays, and is taken over again: only then the callback has seen it.
             self._failure = error
             return
+        _log.info(
+            "joined group %s as %s: generation %d, %d partitions",
+            *(self._group_id, self._status.member_id, self._status.generation_id),
+            len(self._host.owned_partitions),
+        )
         self._rebalance = None
         self._status.needs_prepare = True
         self._pattern_is_fresh = False
@@ -400,12 +408,21 @@ class ClassicMembership:
             self._host.wake()
 
     def _on_thrown_out(self, code: ErrorCode, api: str) -> None:
+        _log.warning(
+            "group %s went on without this member: %s (%s)", self._group_id, code.name, api
+        )
         self._heartbeat.stop()
         self._leader.resign()
         keep = code is ErrorCode.ILLEGAL_GENERATION
         self._status.reset(f"encountered {code.name} from {api} response", keep_member_id=keep)
 
     def _on_poll_missed(self) -> None:
+        _log.warning(
+            "no poll for max.poll.interval.ms=%d: leaving group %s. Handle fewer records per poll "
+            "(max.poll.records), or allow more time",
+            self._config.max_poll_interval_ms,
+            self._group_id,
+        )
         self._leave_group("consumer poll timeout has expired.", lambda: None)
         self._leader.resign()
         self._status.reset("consumer pro-actively leaving the group")

@@ -1,0 +1,267 @@
+"""Members by the classic protocol in groups of real brokers, alone and beside librdkafka's."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.runtime.stepper import LoopStepper
+from conformance.conftest import await_leaders
+from conformance.group_members import ConfluentMember, eventually, group_broker
+from unit.client.group.group_host import GroupHost
+
+pytestmark = pytest.mark.conformance
+
+PARTITIONS = 6
+WAIT_MS = 30_000
+STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
+_names = itertools.count(1)
+
+
+class Group:
+    """Members of one group on one loop."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.name = f"classic-{os.getpid()}-{next(_names)}"
+        self.topic = self.name
+        self.stepper = LoopStepper()
+        self.members: list[GroupHost] = []
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(10)
+        await_leaders(admin, self.topic, PARTITIONS)
+
+    def join(self, **keys: object) -> GroupHost:
+        given: dict[str, object] = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": self.name,
+            "session.timeout.ms": 3_000,
+            "heartbeat.interval.ms": 200,
+        }
+        config = ClientConfig.parse(given | keys)
+        host = GroupHost(Cluster(self.stepper.runtime, config), [self.topic])
+        self.members.append(host)
+        host.poll_on()
+        return host
+
+    def until(self, predicate: Callable[[], bool]) -> None:
+        assert self.stepper.run_until(predicate, WAIT_MS), [
+            (each.told, each.raised, each.membership.generation) for each in self.members
+        ]
+
+    def run(self, duration_ms: float) -> None:
+        self.stepper.run_until(lambda: False, duration_ms)
+
+    def is_shared(self) -> bool:
+        """Whether every partition has one owner, and every member some."""
+        polling = [each for each in self.members if each.polls]
+        owned = sorted(number for each in polling for number in each.owned)
+        stable = all(each.membership.is_stable for each in polling)
+        return stable and owned == list(range(PARTITIONS)) and all(each.owned for each in polling)
+
+    def die(self, host: GroupHost) -> None:
+        """As by kill -9."""
+        host.polls = False
+        host.membership.stop()
+        host.cluster.close()
+        self.members.remove(host)
+
+    def commit(
+        self, host: GroupHost, spoken_by: GroupGeneration, offset: int
+    ) -> ClientError | None:
+        """What a commit of partition 0 ends with."""
+        ended: list[ClientError | None] = []
+        offsets = GroupOffsets(host.cluster, host.coordinators)
+        wanted = {TopicPartition(self.topic, 0): CommittedOffset(offset, -1, "mine")}
+        offsets.commit(spoken_by, wanted, 10_000, lambda _done, error: ended.append(error))
+        self.until(lambda: bool(ended))
+        return ended[0]
+
+    def committed(self, host: GroupHost) -> CommittedOffset:
+        ended: list[Any] = []
+        offsets = GroupOffsets(host.cluster, host.coordinators)
+        tp = TopicPartition(self.topic, 0)
+        offsets.committed(
+            host.membership.generation, [tp], 10_000, lambda found, _error: ended.append(found)
+        )
+        self.until(lambda: bool(ended))
+        found: CommittedOffset = ended[0][tp]
+        return found
+
+    def close(self) -> None:
+        for each in list(self.members):
+            self.die(each)
+        self.stepper.close()
+
+
+@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    with group_broker(request.param, tmp_path_factory.mktemp(request.param)) as address:
+        yield address
+
+
+@pytest.fixture
+def group(bootstrap: str) -> Iterator[Group]:
+    made = Group(bootstrap)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_members_come_die_and_leave(group: Group, strategy: str) -> None:
+    keys = {"partition_assignment_strategy": strategy}
+    first = group.join(**keys)
+    group.until(group.is_shared)
+    second = group.join(**keys)
+    group.until(group.is_shared)
+    third = group.join(**keys)
+    group.until(group.is_shared)
+    group.die(second)
+    group.until(group.is_shared)
+    first.leave()
+    group.until(lambda: "left" in first.names)
+    group.until(group.is_shared)
+    assert third.owned == list(range(PARTITIONS))
+    assert not third.raised
+    assert ("lose" in third.names) is False
+
+
+def test_cooperative_members_give_up_only_what_moves(group: Group) -> None:
+    keys = {"partition_assignment_strategy": "cooperative-sticky"}
+    first = group.join(**keys)
+    group.until(group.is_shared)
+    group.join(**keys)
+    group.until(group.is_shared)
+    revoked = [numbers for name, numbers in first.told if name == "revoke"]
+    assert len(revoked) == 1
+    assert len(revoked[0]) == PARTITIONS // 2
+
+
+def test_a_static_member_that_returns_has_its_partitions_without_a_rebalance(
+    group: Group,
+) -> None:
+    static = group.join(group_instance_id="i")
+    other = group.join()
+    group.until(group.is_shared)
+    had = static.owned
+    generation = other.membership.generation.generation_id
+    group.die(static)
+    returned = group.join(group_instance_id="i")
+    group.until(group.is_shared)
+    assert returned.owned == had
+    assert other.membership.generation.generation_id == generation
+
+
+def test_a_static_member_whose_name_another_took_is_fenced(group: Group) -> None:
+    first = group.join(group_instance_id="i")
+    group.until(group.is_shared)
+    spoken_by = first.membership.generation
+    first.polls = False
+    group.join(group_instance_id="i")
+    group.until(group.is_shared)
+    error = group.commit(group.members[1], spoken_by, 1)
+    assert isinstance(error, BrokerError)
+    assert error.error_code is ErrorCode.FENCED_INSTANCE_ID
+    first.polls = True
+    group.until(lambda: bool(first.raised))
+    assert getattr(first.raised[0], "error_code", None) is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_user_that_does_not_poll_is_out_of_the_group_and_comes_back(group: Group) -> None:
+    sleepy = group.join(max_poll_interval_ms=1_000)
+    other = group.join()
+    group.until(group.is_shared)
+    sleepy.polls = False
+    group.until(lambda: other.owned == list(range(PARTITIONS)))
+    sleepy.polls = True
+    group.until(group.is_shared)
+    assert "lose" in sleepy.names
+
+
+def test_commits_are_taken_of_the_generation_that_is(group: Group) -> None:
+    first = group.join()
+    group.until(group.is_shared)
+    old = first.membership.generation
+    assert group.commit(first, old, 7) is None
+    assert group.committed(first) == CommittedOffset(7, -1, "mine")
+    group.join()
+    group.until(group.is_shared)
+    error = group.commit(first, old, 3)
+    assert isinstance(error, BrokerError)
+    assert error.error_code is ErrorCode.ILLEGAL_GENERATION
+    stranger = old._replace(member_id="nobody")
+    error = group.commit(first, stranger, 3)
+    assert isinstance(error, BrokerError)
+    assert error.error_code is ErrorCode.UNKNOWN_MEMBER_ID
+    # Who is no member of a group that has some.
+    error = group.commit(first, GroupGeneration(group.name), 3)
+    assert isinstance(error, BrokerError)
+    assert error.error_code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.committed(first).offset == 7
+
+
+def test_a_commit_as_partitions_are_given_up_is_taken(group: Group) -> None:
+    first = group.join()
+    group.until(group.is_shared)
+    first.holds = {"commit"}
+    group.join()
+    group.until(lambda: "commit" in first.held)
+    assert group.commit(first, first.membership.generation, 5) is None
+    first.holds.clear()
+    first.held["commit"]()
+    group.until(group.is_shared)
+    assert group.committed(group.members[1]).offset == 5
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize("leader", ["barnabas", "librdkafka"])
+def test_a_group_may_have_members_of_other_clients_whoever_leads(
+    group: Group, strategy: str, leader: str
+) -> None:
+    def confluent() -> ConfluentMember:
+        options = {"partition.assignment.strategy": strategy, "session.timeout.ms": "3000"}
+        return ConfluentMember(group.bootstrap, group.name, group.topic, **options)
+
+    def is_shared() -> bool:
+        group.run(50)
+        ours = {number for each in group.members for number in each.owned}
+        owned = [*ours, *theirs.owned]
+        return bool(ours) and bool(theirs.owned) and sorted(owned) == list(range(PARTITIONS))
+
+    keys = {"partition_assignment_strategy": strategy}
+    if leader == "barnabas":
+        group.join(**keys)
+        group.until(group.is_shared)
+        theirs = confluent()
+    else:
+        theirs = confluent()
+        eventually(lambda: len(theirs.owned) == PARTITIONS, "librdkafka's member alone")
+        group.join(**keys)
+    try:
+        eventually(is_shared, "partitions shared")
+        producer = Producer({"bootstrap.servers": group.bootstrap})
+        for number in range(PARTITIONS):
+            producer.produce(group.topic, str(number).encode(), partition=number)
+        producer.flush(10)
+        wanted = {str(number).encode() for number in theirs.owned}
+        eventually(lambda: group.run(20) or set(theirs.values) == wanted, "its records alone")
+    finally:
+        theirs.stop_polling()
+        theirs.consumer.close()
+    group.until(group.is_shared)
+    assert not group.members[0].raised
