@@ -93,14 +93,23 @@ class GroupHost:
 
         self._cluster.refresh(None, on_refreshed)
 
-    def commit_before_revoke(self, on_done: OnHostDone) -> None:
+    def commit_before_revoke(
+        self, leaving: Collection[TopicPartition], on_done: OnHostDone
+    ) -> None:
         """Commit what earlier polls returned, if auto commit is on."""
         commits = self._parts.commits
         if not commits.is_auto or not self._subscription.assignment:
             on_done(None)
             return
+        self._mark_revoking(leaving)
         timeout_ms = self._cluster.config.default_api_timeout_ms
         commits.commit_before(timeout_ms, lambda: self._end(on_done, None))
+
+    def _mark_revoking(self, partitions: Collection[TopicPartition]) -> None:
+        assignment = self._subscription.assignment
+        for tp in partitions:
+            if tp in assignment:
+                assignment[tp].is_revoking = True
 
     def revoke(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
         """Give these up, in good order."""
@@ -120,10 +129,7 @@ class GroupHost:
         call: Callable[[], object] | None,
         on_done: OnHostDone,
     ) -> None:
-        assignment = self._subscription.assignment
-        for tp in partitions:
-            if tp in assignment:
-                assignment[tp].is_revoking = True
+        self._mark_revoking(partitions)
 
         def on_called(error: BaseException | None) -> None:
             gone = set(partitions)
@@ -140,6 +146,9 @@ class GroupHost:
     ) -> None:
         """Take these as the whole assignment."""
         self._take(partitions)
+        for position in self._subscription.assignment.values():
+            # It was to be given up, and then it was not.
+            position.is_revoking = False
         listener = self._subscription.listener
         call = None if listener is None else partial(listener.on_partitions_assigned, added)
         self._run(call, partial(self._settle, on_done))

@@ -109,8 +109,13 @@ class ConsumerProtocolMembership:
         """Member and epoch; of nobody while it is not a member."""
         if not self._state.is_member or self._epoch <= 0:
             return GroupGeneration(self._group_id)
-        instance_id = self._config.group_instance_id
-        return GroupGeneration(self._group_id, self._epoch, self._requests.member_id, instance_id)
+        return GroupGeneration(
+            self._group_id,
+            self._epoch,
+            self._requests.member_id,
+            self._config.group_instance_id,
+            is_epoch=True,
+        )
 
     @property
     def is_stable(self) -> bool:

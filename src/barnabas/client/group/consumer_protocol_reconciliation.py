@@ -56,10 +56,11 @@ class Reconciliation:
 
         match self._step:
             case _Step.COMMIT:
-                self._host.commit_before_revoke(lambda _error: done(None, _Step.REVOKE))
+                self._host.commit_before_revoke(
+                    self._revoked(), lambda _error: done(None, _Step.REVOKE)
+                )
             case _Step.REVOKE:
-                wanted = set(self._assigned)
-                revoked = sorted(tp for tp in self._host.owned_partitions if tp not in wanted)
+                revoked = self._revoked()
                 if revoked:
                     self._host.revoke(revoked, lambda error: done(error, _Step.ASSIGN))
                 else:
@@ -70,3 +71,7 @@ class Reconciliation:
                 self._host.assign(self._assigned, added, lambda error: done(error, _Step.DONE))
             case _Step.DONE:
                 raise AssertionError("a reconciliation that is done has no next step")
+
+    def _revoked(self) -> list[TopicPartition]:
+        wanted = set(self._assigned)
+        return sorted(tp for tp in self._host.owned_partitions if tp not in wanted)

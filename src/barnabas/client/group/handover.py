@@ -46,7 +46,7 @@ class Handover:
             self._lose(done)
         else:
             # How the commit ended is the host's to tell: the join goes on either way.
-            self._host.commit_before_revoke(lambda _error: self._give_up(done))
+            self._host.commit_before_revoke(self._leaving(), lambda _error: self._give_up(done))
 
     def leave(self, done: OnHostDone) -> None:
         """Give up everything, for good; nothing else goes on."""
@@ -105,15 +105,20 @@ class Handover:
             # Thrown out while the commit was under way.
             self._lose(done)
             return
-        owned = sorted(self._host.owned_partitions)
-        if self._is_cooperative:
-            subscribed = set(self._host.subscribed_topics)
-            owned = [tp for tp in owned if tp.topic not in subscribed]
-            if not owned:
-                done(None)
-                return
+        leaving = self._leaving()
         # Eager members hear of every rebalance, even when they own nothing.
-        self._host.revoke(owned, done)
+        if self._is_cooperative and not leaving:
+            done(None)
+        else:
+            self._host.revoke(leaving, done)
+
+    def _leaving(self) -> list[TopicPartition]:
+        """What is given up before a join: everything, or what is not subscribed to any more."""
+        owned = sorted(self._host.owned_partitions)
+        if not self._is_cooperative:
+            return owned
+        subscribed = set(self._host.subscribed_topics)
+        return [tp for tp in owned if tp.topic not in subscribed]
 
     def _lose(self, done: OnHostDone) -> None:
         owned = sorted(self._host.owned_partitions)

@@ -54,8 +54,14 @@ class MembershipHost(Protocol):
         """Match the pattern against fresh metadata, before a join; at once without a pattern."""
         ...
 
-    def commit_before_revoke(self, on_done: OnHostDone) -> None:
-        """Commit what earlier polls returned, if auto commit is on."""
+    def commit_before_revoke(
+        self, leaving: Collection[TopicPartition], on_done: OnHostDone
+    ) -> None:
+        """Commit what earlier polls returned, if auto commit is on.
+
+        Nothing more of `leaving`, which are given up next, is handed out: it would come again to
+        their next owner.
+        """
         ...
 
     def revoke(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:

@@ -78,7 +78,9 @@ class GroupHost:
     def refresh_pattern(self, on_done: OnHostDone) -> None:
         self._step("pattern", (), on_done)
 
-    def commit_before_revoke(self, on_done: OnHostDone) -> None:
+    def commit_before_revoke(
+        self, leaving: Collection[TopicPartition], on_done: OnHostDone
+    ) -> None:
         self._step("commit", (), on_done)
 
     def revoke(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:

@@ -34,8 +34,10 @@ class ScriptedHost:
     def refresh_pattern(self, on_done: OnHostDone) -> None:
         self._end("match", on_done)
 
-    def commit_before_revoke(self, on_done: OnHostDone) -> None:
-        self.done.append("commit")
+    def commit_before_revoke(
+        self, leaving: Collection[TopicPartition], on_done: OnHostDone
+    ) -> None:
+        self.done.append("commit" + _words(leaving, "-"))
         self._end("commit", on_done)
 
     def revoke(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:

@@ -44,7 +44,9 @@ def test_an_assignment_is_taken_and_acknowledged_at_once() -> None:
     assert acknowledged.subscribed_topic_names is None
     assert acknowledged.rebalance_timeout_ms == -1
     assert group.member.is_reconciled
-    assert group.member.generation == GroupGeneration("g", 1, acknowledged.member_id, None)
+    assert group.member.generation == GroupGeneration(
+        "g", 1, acknowledged.member_id, None, is_epoch=True
+    )
 
 
 def test_heartbeats_go_on_without_polls_at_the_coordinators_interval_and_say_only_who_speaks() -> (
@@ -64,7 +66,7 @@ def test_heartbeats_go_on_without_polls_at_the_coordinators_interval_and_say_onl
 def test_what_is_given_back_is_committed_first_and_told_before_anything_new_comes() -> None:
     group = Group().joined()
     group.give({T: [1, 2]})
-    assert group.host.done == ["commit", "revoke t-0", "assign t-1 t-2 +t-2"]
+    assert group.host.done == ["commit -t-0", "revoke t-0", "assign t-1 t-2 +t-2"]
     assert [owned(request) for request in group.heard] == [None, {T: [1, 2]}]
 
 
@@ -76,7 +78,7 @@ def test_nothing_is_reconciled_while_the_user_does_not_poll() -> None:
     assert not group.member.is_reconciled
     assert [owned(request) for request in group.heard] == [None] * 3
     group.run()
-    assert group.host.done == ["commit", "revoke t-1", "assign t-0"]
+    assert group.host.done == ["commit -t-1", "revoke t-1", "assign t-0"]
 
 
 def test_a_first_assignment_of_nothing_is_told_too() -> None:
@@ -100,7 +102,7 @@ def test_a_newer_target_waits_until_the_reconciliation_under_way_is_done() -> No
     group.host.slow.add("revoke")
     group.give({T: [0]})
     group.give({T: [0, 3]})
-    assert group.host.done == ["commit", "revoke t-1"]
+    assert group.host.done == ["commit -t-1", "revoke t-1"]
     group.host.slow.clear()
     group.host.finish()
     group.run()
@@ -114,13 +116,13 @@ def test_a_commit_that_takes_long_holds_the_revocation_up_but_not_the_heartbeats
     group.host.slow.add("commit")
     group.give({T: []})
     group.run(2 * INTERVAL_MS)
-    assert group.host.done == ["commit"]
+    assert group.host.done == ["commit -t-0 -t-1"]
     assert len(group.heard) >= 3
     wakes = group.host.wakes
     group.host.finish()
     assert group.host.wakes > wakes
     group.run()
-    assert group.host.done == ["commit", "revoke t-0 t-1", "assign"]
+    assert group.host.done == ["commit -t-0 -t-1", "revoke t-0 t-1", "assign"]
 
 
 @pytest.mark.parametrize("step", ["revoke", "assign"])
@@ -131,7 +133,7 @@ def test_a_callback_that_raises_is_told_by_one_poll_and_not_called_again(step: s
     with pytest.raises(ZeroDivisionError):
         group.run(2 * INTERVAL_MS)
     group.run()
-    assert group.host.done == ["commit", "revoke t-0", "assign t-1 t-2 +t-2"]
+    assert group.host.done == ["commit -t-0", "revoke t-0", "assign t-1 t-2 +t-2"]
     assert owned(group.heard[-1]) == {T: [1, 2]}
     assert group.member.is_reconciled
 
@@ -163,7 +165,7 @@ def test_who_is_fenced_in_the_middle_of_a_reconciliation_does_not_end_it() -> No
     group.target = {T: [2]}
     group.host.finish()
     group.run()
-    assert group.host.done == ["commit", "revoke t-1", "lose t-0", "commit", "assign t-2 +t-2"]
+    assert group.host.done == ["commit -t-1", "revoke t-1", "lose t-0", "commit", "assign t-2 +t-2"]
 
 
 def test_an_answer_that_never_came_is_followed_by_all_there_is_to_say() -> None:
@@ -330,7 +332,7 @@ def test_a_deleted_topic_is_given_back_by_its_name() -> None:
     group.cluster.metadata.topics.clear()
     del group.broker.topics["u"]
     group.give({T: [0]})
-    assert group.host.done == ["commit", "revoke u-0", "assign t-0"]
+    assert group.host.done == ["commit -u-0", "revoke u-0", "assign t-0"]
 
 
 def test_who_does_not_poll_in_time_leaves_by_itself_and_comes_back_with_the_next_poll() -> None:
