@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer
 
+import barnabas
 from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.group_members import MemberToRemove
 from barnabas.client.admin.partitions import ElectionType
+from barnabas.client.admin.topics import NewPartitions, NewTopic
 from barnabas.client.errors import BrokerError, UnknownTopicError
 from barnabas.client.facade import Client
+from barnabas.client.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
@@ -113,3 +120,109 @@ def test_configs_of_several_resources_in_one_call(client: Client) -> None:
     assert entry.documentation
     assert isinstance(found[resources[1]], list)
     assert isinstance(found[resources[2]], BrokerError)
+
+
+def test_committed_offsets_are_set_and_listed_for_many_groups(
+    client: Client, partition: TopicPartition
+) -> None:
+    names = [f"{partition.topic}-offsets-{number}" for number in range(3)]
+    for number, name in enumerate(names):
+        client.admin.alter_group_offsets(name, {partition: CommittedOffset(number, -1, "note")})
+    found = client.admin.list_group_offsets([*names, "no-such-group"])
+    assert [found[name] for name in names] == [
+        {partition: CommittedOffset(number, -1, "note")} for number in range(3)
+    ]
+    assert found["no-such-group"] == {}
+
+
+def test_members_are_removed_from_a_group(client: Client, partition: TopicPartition) -> None:
+    group = f"{partition.topic}-members"
+    servers = ",".join(f"{host}:{port}" for host, port in client.config.bootstrap_servers)
+    consumer = Consumer({
+        "bootstrap.servers": servers,
+        "group.id": group,
+        "group.instance.id": "static-1",
+        "session.timeout.ms": 6000,
+    })  # fmt: skip
+    try:
+        consumer.subscribe([partition.topic])
+        deadline = time.monotonic() + 30
+        while not consumer.assignment():
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+        absent = MemberToRemove(instance_id="nobody")
+        refused = client.admin.remove_members(group, [absent])[absent]
+        assert isinstance(refused, BrokerError)
+        assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        removed = client.admin.remove_members(group)
+        assert [(each.instance_id, error) for each, error in removed.items()] == [
+            ("static-1", None)
+        ]
+        described = client.admin.describe_groups([group])[group]
+        assert getattr(described, "members", None) == ()
+    finally:
+        consumer.close()
+
+
+def test_configs_that_are_lists_are_changed_in_part_and_all_are_replaced(
+    client: Client, partition: TopicPartition
+) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, partition.topic)
+
+    def overridden() -> dict[str, str | None]:
+        entries = client.admin.describe_configs([resource])[resource]
+        assert isinstance(entries, list)
+        return {each.name: each.value for each in entries if each.source == "topic"}
+
+    client.admin.alter_configs(resource, {"cleanup.policy": "delete", "retention.ms": "1000"})
+    client.admin.change_config_list(resource, append={"cleanup.policy": "compact"})
+    assert overridden() == {"cleanup.policy": "delete,compact", "retention.ms": "1000"}
+    client.admin.change_config_list(resource, subtract={"cleanup.policy": "delete"})
+    assert overridden()["cleanup.policy"] == "compact"
+    client.admin.replace_configs(resource, {"segment.bytes": "2000000"}, validate_only=True)
+    client.admin.replace_configs(resource, {"segment.bytes": "1500000"})
+    assert overridden() == {"segment.bytes": "1500000"}
+
+
+def test_offsets_of_all_kinds(client: Client, partition: TopicPartition) -> None:
+    specs = ("earliest", "latest", "max-timestamp", "earliest-local", "latest-tiered")
+    found = [client.admin.list_offsets({partition: spec})[partition] for spec in specs]
+    offsets = [getattr(each, "offset", each) for each in found]
+    # The ten records are of one millisecond: the first of those is the greatest.
+    assert offsets[:2] == [0, RECORDS]
+    assert isinstance(offsets[2], int)
+    assert offsets[3:] == [0, -1]
+
+
+def test_partitions_are_added_where_they_are_to_lie(
+    client: Client, partition: TopicPartition
+) -> None:
+    wider = {partition.topic: NewPartitions(3, [[1], [1]])}
+    assert client.admin.create_partitions(wider, validate_only=True) == {partition.topic: None}
+    assert client.partitions_for([partition.topic]) == {partition.topic: [0]}
+    assert client.admin.create_partitions(wider) == {partition.topic: None}
+    nowhere = {partition.topic: NewPartitions(4, [[99]])}
+    assert client.admin.create_partitions(nowhere)[partition.topic] is not None
+
+
+def test_the_asyncio_admin_client(broker: BrokerProcess | KafkaProcess) -> None:
+    name = f"aio-{uuid.uuid4().hex[:8]}"
+
+    async def administer() -> None:
+        async with barnabas.aio.Admin(bootstrap_servers=broker.bootstrap) as admin:
+            assert (await admin.create_topics([NewTopic(name, 2)]))[name] is None
+            described = await admin.describe_cluster()
+            assert [each.id for each in described.brokers] == [1]
+            tp = TopicPartition(name, 0)
+            await admin.alter_group_offsets(name, {tp: 0})
+            groups, offsets = await asyncio.gather(
+                admin.list_groups(), admin.list_group_offsets([name])
+            )
+            assert name in [each.group_id for each in groups]
+            assert offsets == {name: {tp: CommittedOffset(0)}}
+            assert await admin.delete_groups([name]) == {name: True}
+            with pytest.raises(BrokerError):
+                await admin.describe_versions(99)
+            assert (await admin.delete_topics([name]))[name] is None
+
+    asyncio.run(administer())

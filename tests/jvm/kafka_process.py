@@ -49,7 +49,7 @@ class KafkaProcess:
         self.log_file = directory / "kafka.log"
         self._properties = directory / "server.properties"
         self.host = "127.0.0.1"
-        self.port, self._controller_port = _free_ports(2)
+        self.port, self._controller_port = free_ports(2)
         self._java = java_command(jars, log_level="INFO", machine=machine)
         self._settings = dict(settings or {})
         self._features = dict(features or {})
@@ -185,7 +185,7 @@ class KafkaProcess:
         return status
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free now, all different. KRaft's voters need theirs known before it starts."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]

@@ -29,6 +29,7 @@ from barnabas.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,6 +73,8 @@ def create_token(
         if version >= _OWNER_FROM:
             kind, name = _split(owner) if owner is not None else (None, None)
             request.owner_principal_type, request.owner_principal_name = kind, name
+        elif owner is not None:
+            raise ProtocolError("a broker before 3.3 makes no tokens for others")
         return request
 
     def read(response: Message) -> DelegationToken:

@@ -88,7 +88,7 @@ def abort_transaction(sender: AdminSender, given: transactions.AbortableTransact
 
 
 def terminate_transaction(sender: AdminSender, transactional_id: str) -> Plan[None]:
-    """Abort what a transactional id has open, by fencing its producer (KIP-939)."""
+    """Abort what a transactional id has open, by fencing its producer."""
     found = (yield from fence_producers(sender, [transactional_id]))[transactional_id]
     if isinstance(found, ClientError):
         raise found

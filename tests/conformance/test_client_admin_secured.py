@@ -1,0 +1,492 @@
+"""Admin calls that our broker does not serve yet, against an Apache Kafka that is set up for them.
+
+It has an authorizer, SASL beside the open listener, two log directories and delegation tokens.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient as ConfluentAdmin
+
+import barnabas
+from barnabas.client.admin import tokens
+from barnabas.client.admin.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+)
+from barnabas.client.admin.call import AdminCall
+from barnabas.client.admin.features import UpgradeType
+from barnabas.client.admin.groups import GroupDescription
+from barnabas.client.admin.log_dirs import ReplicaDirectories
+from barnabas.client.admin.scram import (
+    ScramCredential,
+    ScramDeletion,
+    ScramMechanism,
+    ScramUpsertion,
+)
+from barnabas.client.admin.share_groups import ShareOffset
+from barnabas.client.admin.streams_groups import StreamsGroupDescription
+from barnabas.client.admin.topics import NewTopic
+from barnabas.client.admin.transactions import AbortableTransaction, TransactionDescription
+from barnabas.client.errors import BrokerError, ProducerFencedError
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from barnabas.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from barnabas.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    Topology,
+)
+from conformance.raw_client import RawClient
+from jvm.kafka_process import KafkaProcess, free_ports
+
+pytestmark = pytest.mark.conformance
+
+SECONDS = 30
+
+
+class SecuredKafka(KafkaProcess):
+    """One with all that; its open listener's user may do everything."""
+
+    def __init__(self, directory: Any) -> None:
+        super().__init__(directory)
+        (self.sasl_port,) = free_ports(1)
+        self.directories = [str(directory / "data"), str(directory / "data-2")]
+
+    def settings(self) -> dict[str, str]:
+        usual = super().settings()
+        sasl = f",SASL_PLAINTEXT://127.0.0.1:{self.sasl_port}"
+        plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        prefix = "listener.name.sasl_plaintext"
+        return {
+            **usual,
+            "listeners": usual["listeners"] + sasl,
+            "advertised.listeners": usual["advertised.listeners"] + sasl,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+            "SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            f"{prefix}.plain.sasl.jaas.config": f'{plain} required user_admin="secret";',
+            f"{prefix}.scram-sha-256.sasl.jaas.config": f"{scram} required;",
+            f"{prefix}.scram-sha-512.sasl.jaas.config": f"{scram} required;",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:admin",
+            "log.dirs": ",".join(self.directories),
+            "delegation.token.secret.key": "a secret of the brokers",
+            "transaction.state.log.num.partitions": "3",
+        }
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    made = SecuredKafka(tmp_path_factory.mktemp("secured"))
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture(scope="module")
+def admin(kafka: SecuredKafka) -> Iterator[barnabas.Admin]:
+    with barnabas.Admin(kafka.bootstrap) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(kafka: SecuredKafka) -> str:
+    name = f"secured-{uuid.uuid4().hex[:8]}"
+    with barnabas.Client(kafka.bootstrap) as client:
+        client.create_topic(name, 1, 1)
+    return name
+
+
+def eventually(look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_acls_are_created_found_and_deleted(admin: barnabas.Admin) -> None:
+    user = f"User:{uuid.uuid4().hex[:8]}"
+    reads = Acl(AclResourceType.TOPIC, "orders", user, AclOperation.READ)
+    denied = Acl(
+        AclResourceType.GROUP,
+        "g-",
+        user,
+        AclOperation.ALL,
+        AclPermission.DENY,
+        "10.0.0.1",
+        PatternType.PREFIXED,
+    )
+    bad = Acl(AclResourceType.CLUSTER, "not-the-cluster", user, AclOperation.ALTER)
+    found = admin.create_acls([reads, denied, bad])
+    assert found[reads] is None
+    assert found[denied] is None
+    assert isinstance(found[bad], BrokerError)
+    ours = AclFilter(principal=user)
+    eventually(lambda: set(admin.describe_acls(ours)) == {reads, denied})
+    matching = AclFilter(
+        AclResourceType.GROUP, "g-1", principal=user, pattern_type=PatternType.MATCH
+    )
+    assert admin.describe_acls(matching) == [denied]
+    nobody = AclFilter(principal="User:nobody-at-all")
+    deleted = admin.delete_acls([ours, nobody])
+    assert not isinstance(deleted[ours], BrokerError)
+    assert set(deleted[ours].acls) == {reads, denied}
+    assert not isinstance(deleted[nobody], BrokerError)
+    assert deleted[nobody].acls == ()
+    eventually(lambda: admin.describe_acls(ours) == [])
+
+
+def can_log_in(kafka: SecuredKafka, user: str, password: str, mechanism: str) -> bool:
+    client = ConfluentAdmin({
+        "bootstrap.servers": f"127.0.0.1:{kafka.sasl_port}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+        "log_level": 0,
+    })  # fmt: skip
+    try:
+        client.list_topics(timeout=2)
+    except KafkaException:
+        return False
+    return True
+
+
+def test_scram_users_can_log_in_until_their_password_is_deleted(
+    kafka: SecuredKafka, admin: barnabas.Admin
+) -> None:
+    user = uuid.uuid4().hex[:8]
+    short, long = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
+    found = admin.alter_scram_credentials(
+        [ScramUpsertion(user, short, "päss"), ScramUpsertion(f"{user}-2", long, "two", 4096)]
+    )
+    assert found == {user: None, f"{user}-2": None}
+    eventually(lambda: can_log_in(kafka, user, "päss", "SCRAM-SHA-256"))
+    eventually(lambda: can_log_in(kafka, f"{user}-2", "two", "SCRAM-SHA-512"))
+    assert not can_log_in(kafka, user, "wrong", "SCRAM-SHA-256")
+    described = admin.describe_scram_credentials([user, f"{user}-2", "nobody"])
+    assert described[user] == [ScramCredential(short, 8192)]
+    assert described[f"{user}-2"] == [ScramCredential(long, 4096)]
+    absent = described["nobody"]
+    assert isinstance(absent, BrokerError)
+    assert absent.error_code == ErrorCode.RESOURCE_NOT_FOUND
+    refused = admin.alter_scram_credentials([ScramUpsertion("few", short, "x", iterations=1)])
+    assert isinstance(refused["few"], BrokerError)
+    assert admin.alter_scram_credentials(deletions=[ScramDeletion(user, short)]) == {user: None}
+    eventually(lambda: user not in admin.describe_scram_credentials())
+
+
+def test_tokens_are_refused_to_who_is_not_authenticated(admin: barnabas.Admin) -> None:
+    calls: list[Callable[[], object]] = [
+        admin.create_delegation_token,
+        admin.describe_delegation_tokens,
+        lambda: admin.renew_delegation_token(b"x"),
+        lambda: admin.expire_delegation_token(b"x"),
+    ]
+    for call in calls:
+        with pytest.raises(BrokerError) as caught:
+            call()
+        assert caught.value.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+def test_tokens_are_made_prolonged_listed_and_ended(kafka: SecuredKafka) -> None:
+    """Our requests over a connection that is authenticated, which our client makes none of yet."""
+    raw = RawClient(f"127.0.0.1:{kafka.sasl_port}")
+    try:
+        shaken = raw.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert isinstance(shaken, SaslHandshakeResponse)
+        assert shaken.error_code == 0
+        done = raw.ask(SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), 2)
+        assert isinstance(done, SaslAuthenticateResponse)
+        assert done.error_code == 0
+
+        def ask(call: AdminCall[Any], version: int) -> Any:
+            return call.read(raw.ask(call.build(version), version))
+
+        made = ask(tokens.create_token("User:owner", ["User:helper"], 3_600_000), 3)
+        assert (made.owner, made.requester, made.renewers) == (
+            "User:owner",
+            "User:admin",
+            ("User:helper",),
+        )
+        assert made.max_timestamp - made.issue_timestamp == 3_600_000
+        eventually(lambda: ask(tokens.describe_tokens(["User:owner"]), 3) == [made])
+        assert made in ask(tokens.describe_tokens(None), 3)
+        with pytest.raises(BrokerError) as caught:
+            ask(tokens.renew_token(b"no such token", -1), 2)
+        assert caught.value.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+        own = ask(tokens.create_token(None, [], -1), 3)
+        eventually(lambda: own in ask(tokens.describe_tokens(None), 3))
+        assert own.owner == "User:admin"
+        assert ask(tokens.renew_token(own.hmac, 1_000_000), 2) > own.issue_timestamp
+        ask(tokens.expire_token(own.hmac, -1), 2)
+        eventually(lambda: [made] == ask(tokens.describe_tokens(None), 3))
+    finally:
+        raw.close()
+
+
+def test_features_are_finalised_or_refused(admin: barnabas.Admin) -> None:
+    before = admin.describe_versions().finalized_features
+    assert before["group.version"] == 1
+    admin.update_features({"group.version": 0}, kind=UpgradeType.SAFE_DOWNGRADE, validate_only=True)
+    assert admin.describe_versions().finalized_features == before
+    with pytest.raises(BrokerError, match=r"no\.such\.feature"):
+        admin.update_features({"no.such.feature": 1})
+    lower, kind = {"streams.version": 0}, UpgradeType.SAFE_DOWNGRADE
+    admin.update_features(lower, kind=kind)
+    eventually(lambda: "streams.version" not in admin.describe_versions().finalized_features)
+    admin.update_features({"streams.version": 1})
+    eventually(lambda: admin.describe_versions().finalized_features == before)
+
+
+def test_who_is_not_registered_cannot_be_unregistered(admin: barnabas.Admin) -> None:
+    with pytest.raises(BrokerError) as caught:
+        admin.unregister_broker(77)
+    assert caught.value.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    with pytest.raises(BrokerError):
+        admin.unregister_controller(77)
+
+
+def test_a_replica_is_moved_to_another_log_directory(
+    kafka: SecuredKafka, admin: barnabas.Admin, topic: str
+) -> None:
+    replica = (1, TopicPartition(topic, 0))
+
+    def place() -> ReplicaDirectories:
+        found = admin.describe_replica_log_dirs([replica])[replica]
+        assert isinstance(found, ReplicaDirectories)
+        return found
+
+    before = place().path
+    (target,) = (path for path in kafka.directories if path != before)
+    assert admin.alter_replica_log_dirs({replica: target}) == {replica: None}
+    eventually(lambda: place().path == target)
+    assert place().future_path is None
+    absent = (1, TopicPartition(topic, 9))
+    found = admin.describe_replica_log_dirs([absent])[absent]
+    assert found == ReplicaDirectories()
+    refused = admin.alter_replica_log_dirs({replica: "/not/a/log/directory"})[replica]
+    assert isinstance(refused, BrokerError)
+    assert refused.error_code == ErrorCode.LOG_DIR_NOT_FOUND
+
+
+def test_transactions_are_listed_described_and_taken_from_their_producers(
+    kafka: SecuredKafka, admin: barnabas.Admin, topic: str
+) -> None:
+    name = f"id-{topic}"
+    with barnabas.Producer(kafka.bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x", partition=0)
+        producer.flush()
+        (listed,) = admin.list_transactions(states=["Ongoing"], pattern=f"id-{topic}.*")
+        assert (listed.transactional_id, listed.state) == (name, "Ongoing")
+        assert admin.list_transactions([listed.producer_id]) == [listed]
+        assert admin.list_transactions(duration_ms=600_000, pattern=name) == []
+        described = admin.describe_transactions([name, "nobody"])
+        one = described[name]
+        assert isinstance(one, TransactionDescription)
+        assert (one.state, one.producer_id, one.coordinator_id) == (
+            "Ongoing",
+            listed.producer_id,
+            1,
+        )
+        assert one.partitions == (TopicPartition(topic, 0),)
+        absent = described["nobody"]
+        assert isinstance(absent, BrokerError)
+        assert absent.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        fenced = admin.fence_producers([name])[name]
+        assert not isinstance(fenced, Exception)
+        assert fenced.producer_id == one.producer_id
+        assert fenced.producer_epoch > one.producer_epoch
+        with pytest.raises(ProducerFencedError):
+            producer.commit_transaction()
+
+
+def test_an_open_transaction_is_terminated(
+    kafka: SecuredKafka, admin: barnabas.Admin, topic: str
+) -> None:
+    name = f"id-{topic}"
+    with barnabas.Producer(kafka.bootstrap, transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x", partition=0)
+        producer.flush()
+        admin.terminate_transaction(name)
+        with pytest.raises(ProducerFencedError):
+            producer.commit_transaction()
+    eventually(lambda: admin.list_transactions(states=["Ongoing"], pattern=name) == [])
+
+
+def test_a_transaction_that_hangs_is_aborted_in_its_partition(
+    kafka: SecuredKafka, admin: barnabas.Admin, topic: str
+) -> None:
+    tp = TopicPartition(topic, 0)
+    with barnabas.Producer(kafka.bootstrap, transactional_id=f"id-{topic}") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x", partition=0)
+        producer.flush()
+        active = admin.describe_producers([tp])[tp]
+        assert isinstance(active, list)
+        (one,) = active
+        assert one.current_transaction_start_offset == 0
+        hanging = AbortableTransaction(tp, one.producer_id, one.producer_epoch)
+        admin.abort_transaction(hanging)
+        found = admin.describe_producers([tp])[tp]
+        assert isinstance(found, list)
+        assert [each.current_transaction_start_offset for each in found] == [-1]
+        producer.abort_transaction()
+
+
+def test_a_share_group_is_described_moved_and_emptied(
+    kafka: SecuredKafka, admin: barnabas.Admin, topic: str
+) -> None:
+    group, member = f"share-{topic}", "AAAAAAAAAAAAAAAAAAAAAQ"
+    tp = TopicPartition(topic, 0)
+    with barnabas.Producer(kafka.bootstrap) as producer:
+        producer.send_batch(topic, [(None, b"x", (), None)] * 10, 0)
+    raw = RawClient(kafka.bootstrap)
+
+    def beat(epoch: int) -> bool:
+        answer = raw.ask(
+            ShareGroupHeartbeatRequest(
+                group_id=group,
+                member_id=member,
+                member_epoch=epoch,
+                subscribed_topic_names=[topic] if epoch == 0 else None,
+            ),
+            1,
+        )
+        assert isinstance(answer, ShareGroupHeartbeatResponse)
+        return answer.error_code == 0
+
+    try:
+        eventually(lambda: admin.coordinators([group])[group] == 1 and beat(0))
+        described = admin.describe_share_groups([group])[group]
+        assert isinstance(described, GroupDescription)
+        (found,) = described.members
+        assert (described.type, found.member_id, found.topics) == ("share", member, (topic,))
+        assert [each.type for each in admin.list_groups() if each.group_id == group] == ["share"]
+        refused = admin.delete_groups([group])[group]
+        assert isinstance(refused, BrokerError)
+        assert beat(-1)
+    finally:
+        raw.close()
+    assert admin.alter_share_group_offsets(group, {tp: 4}) == {tp: None}
+
+    def offset() -> object:
+        offsets = admin.describe_share_group_offsets([group])[group]
+        assert not isinstance(offsets, BrokerError)
+        assert isinstance(offsets, dict)
+        return offsets.get(tp)
+
+    found_offset = offset()
+    assert isinstance(found_offset, ShareOffset)
+    assert (found_offset.start_offset, found_offset.lag) == (4, 6)
+    assert admin.delete_share_group_offsets(group, [topic]) == {topic: None}
+    eventually(lambda: not isinstance(offset(), ShareOffset))
+    assert admin.delete_groups([group]) == {group: True}
+
+
+def test_a_streams_group_is_described(
+    kafka: SecuredKafka, admin: barnabas.Admin, topic: str
+) -> None:
+    group, member = f"streams-{topic}", "AAAAAAAAAAAAAAAAAAAAAg"
+    raw = RawClient(kafka.bootstrap)
+    try:
+        request = StreamsGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=0,
+            endpoint_information_epoch=0,
+            rebalance_timeout_ms=30_000,
+            topology=Topology(
+                epoch=1,
+                subtopologies=[
+                    Subtopology(
+                        subtopology_id="sub-0",
+                        source_topics=[topic],
+                        source_topic_regex=[],
+                        state_changelog_topics=[],
+                        repartition_sink_topics=[],
+                        repartition_source_topics=[],
+                        copartition_groups=[],
+                    )
+                ],
+            ),
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+            process_id="process-1",
+            client_tags=[],
+        )
+
+        def beat() -> bool:
+            answer = raw.ask(request, 0)
+            assert isinstance(answer, StreamsGroupHeartbeatResponse)
+            if answer.error_code:
+                return False
+            # From now on only what changed is told: nothing.
+            request.member_epoch = answer.member_epoch
+            request.topology = request.process_id = request.client_tags = None
+            request.active_tasks = request.standby_tasks = request.warmup_tasks = None
+            request.rebalance_timeout_ms = -1
+            return True
+
+        eventually(lambda: admin.coordinators([group])[group] == 1 and beat())
+        described = admin.describe_streams_groups([group, "nobody"])
+        found = described[group]
+        assert isinstance(found, StreamsGroupDescription)
+        (one,) = found.members
+        assert (one.member_id, one.process_id) == (member, "process-1")
+        assert [each.source_topics for each in found.subtopologies] == [(topic,)]
+        eventually(lambda: beat() and active(admin, group) == (("sub-0", 0),))
+        absent = described["nobody"]
+        assert isinstance(absent, BrokerError)
+        assert absent.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    finally:
+        raw.close()
+
+
+def active(admin: barnabas.Admin, group: str) -> object:
+    found = admin.describe_streams_groups([group])[group]
+    assert isinstance(found, StreamsGroupDescription)
+    return found.members[0].target.active
+
+
+def test_topics_are_made_of_assignments_and_deleted_by_id(admin: barnabas.Admin) -> None:
+    name = f"assigned-{uuid.uuid4().hex[:8]}"
+    assert admin.create_topics([NewTopic(name, assignments={0: [1], 1: [1]})]) == {name: None}
+    eventually(lambda: name in admin.describe_topic_partitions())
+    described = admin.describe_topic_partitions([name])[name]
+    assert not isinstance(described, Exception)
+    assert sorted(described.partitions) == [0, 1]
+    assert admin.delete_topics_by_id([described.topic_id]) == {described.topic_id: None}
+    eventually(lambda: name not in admin.describe_topic_partitions())
+    again = admin.delete_topics_by_id([described.topic_id])[described.topic_id]
+    assert isinstance(again, BrokerError)
+    assert again.error_code == ErrorCode.UNKNOWN_TOPIC_ID
