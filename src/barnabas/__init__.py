@@ -9,10 +9,28 @@ if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.client.admin.admin import Admin
     from barnabas.client.consumer.consumer import Consumer
+    from barnabas.client.consumer.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.rebalance_listener import RebalanceListener
+    from barnabas.client.consumer.subscription import SubscriptionPattern
     from barnabas.client.facade import Client
+    from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.producer import Producer
+    from barnabas.client.record_decoding import ConsumerRecord
+    from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["Admin", "Client", "Consumer", "Producer", "aio"]
+__all__ = [
+    "Admin",
+    "Client",
+    "CommittedOffset",
+    "Consumer",
+    "ConsumerRecord",
+    "ConsumerRecords",
+    "Producer",
+    "RebalanceListener",
+    "SubscriptionPattern",
+    "TopicPartition",
+    "aio",
+]
 __version__ = "0.1.0"
 
 
@@ -20,8 +38,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "Admin": "barnabas.client.admin.admin",
     "Client": "barnabas.client.facade",
+    "CommittedOffset": "barnabas.client.group_offsets",
     "Consumer": "barnabas.client.consumer.consumer",
+    "ConsumerRecord": "barnabas.client.record_decoding",
+    "ConsumerRecords": "barnabas.client.consumer.consumer_records",
     "Producer": "barnabas.client.producer",
+    "RebalanceListener": "barnabas.client.consumer.rebalance_listener",
+    "SubscriptionPattern": "barnabas.client.consumer.subscription",
+    "TopicPartition": "barnabas.client.topic_partition",
 }
 
 

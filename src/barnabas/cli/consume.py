@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from barnabas.client.facade import Client
-    from barnabas.client.record_decoding import ConsumedRecord
+    from barnabas.client.record_decoding import ConsumerRecord
     from barnabas.client.record_stream import RecordStream
 
 EXAMPLES = """\b
@@ -153,7 +153,7 @@ class _Printer:
         client: Client,
         stream: RecordStream,
         group: str | None,
-        show: Callable[[ConsumedRecord], bytes],
+        show: Callable[[ConsumerRecord], bytes],
     ) -> None:
         self._client = client
         self._stream = stream
@@ -296,13 +296,13 @@ def _all(wanted: Sequence[TopicPartition], spec: str | int) -> dict[TopicPartiti
 # How to print
 
 
-def compile_template(template: str) -> Callable[[ConsumedRecord], bytes]:
+def compile_template(template: str) -> Callable[[ConsumerRecord], bytes]:
     """A function that prints a record as kcat's templates say.
 
     Raises:
         click.UsageError: an unknown % letter.
     """
-    pieces: list[bytes | Callable[[ConsumedRecord], bytes]] = []
+    pieces: list[bytes | Callable[[ConsumerRecord], bytes]] = []
     for token in re.findall(r"%.|\\.|[^%\\]+|[%\\]", template, re.DOTALL):
         if token.startswith("%"):
             piece = _PIECES.get(token)
@@ -314,7 +314,7 @@ def compile_template(template: str) -> Callable[[ConsumedRecord], bytes]:
     if len(pieces) == 2 and pieces[0] is _PIECES["%s"] and pieces[1] == b"\n":
         return lambda record: (record.value or b"") + b"\n"
 
-    def show(record: ConsumedRecord) -> bytes:
+    def show(record: ConsumerRecord) -> bytes:
         return b"".join(piece if isinstance(piece, bytes) else piece(record) for piece in pieces)
 
     return show
@@ -324,7 +324,7 @@ def _length(data: bytes | None) -> bytes:
     return b"%d" % (-1 if data is None else len(data))
 
 
-def _headers(record: ConsumedRecord) -> bytes:
+def _headers(record: ConsumerRecord) -> bytes:
     return b",".join(
         name.encode() + b"=" + (b"NULL" if value is None else value)
         for name, value in record.headers
@@ -332,7 +332,7 @@ def _headers(record: ConsumedRecord) -> bytes:
 
 
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
-_PIECES: dict[str, bytes | Callable[[ConsumedRecord], bytes]] = {
+_PIECES: dict[str, bytes | Callable[[ConsumerRecord], bytes]] = {
     "%t": lambda record: record.topic.encode(),
     "%p": lambda record: b"%d" % record.partition,
     "%o": lambda record: b"%d" % record.offset,
@@ -346,7 +346,7 @@ _PIECES: dict[str, bytes | Callable[[ConsumedRecord], bytes]] = {
 }
 
 
-def _json_line(record: ConsumedRecord) -> bytes:
+def _json_line(record: ConsumerRecord) -> bytes:
     fields: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,

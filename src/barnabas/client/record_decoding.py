@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.record.compiled import CompiledRecord
 
 __all__ = [
-    "ConsumedRecord",
+    "ConsumerRecord",
     "decode_record_set",
     "read_records",
     "span_records",
@@ -25,7 +25,7 @@ __all__ = [
 _ABORT_KEY = b"\x00\x00\x00\x00"
 
 
-class ConsumedRecord(NamedTuple):
+class ConsumerRecord(NamedTuple):
     """One record as users get it."""
 
     topic: str
@@ -56,10 +56,10 @@ def read_records(records: RecordSet) -> list[CompiledRecord]:
     return found
 
 
-def decode_record_set(records: RecordSet) -> list[ConsumedRecord]:
+def decode_record_set(records: RecordSet) -> list[ConsumerRecord]:
     """The same as named tuples that know their topic and partition."""
     topic, partition = records.topic, records.partition
-    make = ConsumedRecord._make
+    make = ConsumerRecord._make
     return [
         make((topic, partition, r.offset, r.timestamp, r.timestamp_type, r.key, r.value, r.headers))
         for r in read_records(records)

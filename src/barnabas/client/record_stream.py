@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from barnabas.client.errors import RangeStalledError
 from barnabas.client.fetcher import Fetcher, FetchFailure, RecordSet
-from barnabas.client.record_decoding import ConsumedRecord, decode_record_set
+from barnabas.client.record_decoding import ConsumerRecord, decode_record_set
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
 
@@ -118,7 +118,7 @@ class RecordStream:
         self._positions[TopicPartition(item.topic, item.partition)] = item.end_offset
         return item
 
-    def partition_of(self, record: ConsumedRecord) -> TopicPartition:
+    def partition_of(self, record: ConsumerRecord) -> TopicPartition:
         """The partition that a record is from."""
         return TopicPartition(record.topic, record.partition)
 
@@ -142,12 +142,12 @@ class RecordStream:
                 assert end is not None
                 raise RangeStalledError(tp, position, end, timeout_ms / 1000)
 
-    def records(self) -> Iterator[ConsumedRecord]:
+    def records(self) -> Iterator[ConsumerRecord]:
         """Records, one by one, until every partition is at its end."""
         for item in self.sets():
             yield from decode_record_set(item)
 
-    def poll_records(self, timeout_ms: float) -> list[ConsumedRecord]:
+    def poll_records(self, timeout_ms: float) -> list[ConsumerRecord]:
         """The records of the next record set; empty if none came in time."""
         item = self.poll(timeout_ms)
         return [] if item is None else decode_record_set(item)

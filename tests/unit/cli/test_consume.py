@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.consume import _check_reader, compile_template, consume
-from barnabas.client.record_decoding import ConsumedRecord
+from barnabas.client.record_decoding import ConsumerRecord
 
-RECORD = ConsumedRecord("t", 3, 42, 1000, 0, b"key", b"value", [("a", b"b"), ("c", None)])
+RECORD = ConsumerRecord("t", 3, 42, 1000, 0, b"key", b"value", [("a", b"b"), ("c", None)])
 
 
 @pytest.mark.parametrize(

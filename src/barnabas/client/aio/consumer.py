@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.list_offsets import ListedOffset
     from barnabas.client.metadata_cache import PartitionInfo
-    from barnabas.client.record_decoding import ConsumedRecord
+    from barnabas.client.record_decoding import ConsumerRecord
 
     Partition = tuple[str, int]
     Partitions = Partition | Iterable[Partition]
@@ -160,7 +160,7 @@ class Consumer(ConsumerFace):
             self._turned_ms = now_ms
             await asyncio.sleep(0)
 
-    async def __aiter__(self) -> AsyncIterator[ConsumedRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record by record; waits for them, for ever unless `consumer_timeout_ms` is set.
 
         The position moves record by record: what is committed in between is what was iterated.

@@ -64,6 +64,8 @@ class CommitParts(NamedTuple):
     subscription: Subscription
     # Who speaks at this moment.
     speaker: Callable[[], GroupGeneration]
+    # Why nobody can commit at this moment, None if somebody can.
+    refusal: Callable[[], ClientError | None]
     # Told of refused commits: the membership's.
     on_error: Callable[[ClientError, GroupGeneration], None]
     # Told of what was committed: the interceptors', and metrics.
@@ -130,6 +132,10 @@ class Commits:
         if not offsets:
             on_done(True, None)
             return
+        refusal = self._parts.refusal()
+        if refusal is not None:
+            on_done(None, refusal)
+            return
         began_ms = self._clock.monotonic_ms()
         spoken_by = self._parts.speaker()
 
@@ -186,6 +192,8 @@ class Commits:
             return
         self._next_auto_ms = now_ms + self._auto_interval_ms
         if self._auto_is_under_way or not self._parts.subscription.assignment:
+            return
+        if self._parts.refusal() is not None:
             return
         self._auto_is_under_way = True
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.list_offsets import ListedOffset
     from barnabas.client.metadata_cache import PartitionInfo
-    from barnabas.client.record_decoding import ConsumedRecord
+    from barnabas.client.record_decoding import ConsumerRecord
 
     Partition = tuple[str, int]
     Partitions = Partition | Iterable[Partition]
@@ -153,20 +153,20 @@ class Consumer(ConsumerFace):
             self._core.give_back({tp: len(part) for tp, part in records.items()})
             raise
 
-    def __iter__(self) -> Iterator[ConsumedRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record by record; waits for them, for ever unless `consumer_timeout_ms` is set.
 
         The position moves record by record: what is committed in between is what was iterated.
         """
         return chain.from_iterable(self._polled())
 
-    def __next__(self) -> ConsumedRecord:
+    def __next__(self) -> ConsumerRecord:
         """The next record, as in an iteration."""
         for record in self:
             return record
         raise StopIteration
 
-    def _polled(self) -> Iterator[Iterator[ConsumedRecord]]:
+    def _polled(self) -> Iterator[Iterator[ConsumerRecord]]:
         limit_ms = self.config.consumer_timeout_ms
         timeout = _CLOSE_S if limit_ms < 0 else limit_ms / _MS_PER_S
         iterator = self._iterator

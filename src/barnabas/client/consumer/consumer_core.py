@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 from barnabas.client.consumer.commits import CommitParts, Commits
 from barnabas.client.consumer.consumer_metrics import ConsumerMetrics
 from barnabas.client.consumer.consumer_records import ConsumerRecords
-from barnabas.client.consumer.errors import InvalidGroupIdError, SubscriptionError, WakeupError
+from barnabas.client.consumer.errors import (
+    CommitFailedError,
+    InvalidGroupIdError,
+    SubscriptionError,
+    WakeupError,
+)
 from barnabas.client.consumer.group_host import GroupHost, HostParts
 from barnabas.client.consumer.group_members import make_membership
 from barnabas.client.consumer.offset_reset import OffsetReset
@@ -22,9 +27,11 @@ from barnabas.client.consumer.positions import PositionParts, Positions
 from barnabas.client.consumer.record_buffer import RecordBuffer, Taken
 from barnabas.client.consumer.subscribed_topics import SubscribedTopics
 from barnabas.client.consumer.subscription import Subscription, SubscriptionKind
+from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.fetcher import Fetcher, ReaderOptions
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
+from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +43,6 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.consumer.subscription import Topics
     from barnabas.client.coordinators import Coordinators
-    from barnabas.client.errors import ClientError
     from barnabas.client.group.membership import Membership, OnHostDone
     from barnabas.client.topic_partition import TopicPartition
 
@@ -77,8 +83,6 @@ class ConsumerCore:
         self._fetches_seen = 0
         self.subscription = Subscription(exclude_internal=config.exclude_internal_topics)
         self.membership: Membership | None = None
-        # The membership is being ended; it is not polled any more.
-        self._is_leaving = False
         options = ReaderOptions(
             config.client_rack or "", True, self._on_leader_changed, self.metrics.on_fetch
         )
@@ -116,6 +120,7 @@ class ConsumerCore:
         parts = CommitParts(
             self.subscription,
             lambda: self.generation,
+            self._commit_refusal,
             self._on_commit_error,
             self._on_committed,
             self.wake,
@@ -137,6 +142,18 @@ class ConsumerCore:
         if self.membership is not None:
             self.membership.on_subscription_changed()
         self.wake()
+
+    def _commit_refusal(self) -> ClientError | None:
+        """A member that lost its place must not commit as if the group had no members."""
+        membership = self.membership
+        if membership is None:
+            return None
+        subject = f"commit of group {self.group_id}"
+        if membership.generation.generation_id < 0:
+            return CommitFailedError(ErrorCode.UNKNOWN_MEMBER_ID, subject)
+        if self.config.group_protocol == "classic" and not membership.is_stable:
+            return broker_error(ErrorCode.REBALANCE_IN_PROGRESS, subject)
+        return None
 
     def _on_commit_error(self, error: ClientError, spoken_by: GroupGeneration) -> None:
         if self.membership is not None:
@@ -237,7 +254,7 @@ class ConsumerCore:
             on_left()
         else:
             # It still speaks for the group: callbacks that run now may commit.
-            self._is_leaving = True
+            self.host.is_leaving = True
             membership.leave(reason, on_left)
 
     def end_subscription(self) -> None:
@@ -245,7 +262,7 @@ class ConsumerCore:
         if self.membership is not None:
             self.membership.stop()
             self.membership = None
-        self._is_leaving = False
+        self.host.is_leaving = False
         for tp in self.subscription.unsubscribe():
             self.buffer.drop(tp)
         self.topics.track()
@@ -277,7 +294,7 @@ class ConsumerCore:
         self.topics.maybe_refresh()
         self.commits.run_callbacks()
         self.host.go_on()
-        if self.membership is not None and not self._is_leaving:
+        if self.membership is not None and not self.host.is_leaving:
             self.membership.poll()
         self.positions.update()
         self.commits.maybe_auto_commit()

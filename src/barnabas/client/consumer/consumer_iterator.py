@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.consumer.consumer_records import ConsumerRecords
-    from barnabas.client.record_decoding import ConsumedRecord
+    from barnabas.client.record_decoding import ConsumerRecord
 
 __all__ = ["ConsumerIterator"]
 
@@ -32,7 +32,7 @@ class ConsumerIterator:
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
         self._records: ConsumerRecords | None = None
-        self.rows: Iterator[ConsumedRecord] = iter([])
+        self.rows: Iterator[ConsumerRecord] = iter([])
 
     def begin(self, records: ConsumerRecords) -> None:
         """Go on with the records of a poll."""

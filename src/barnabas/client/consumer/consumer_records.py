@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from barnabas.client.group_offsets import CommittedOffset
-    from barnabas.client.record_decoding import ConsumedRecord
+    from barnabas.client.record_decoding import ConsumerRecord
 
 __all__ = ["ConsumerRecords"]
 
@@ -48,7 +48,7 @@ class ConsumerRecords:
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def __iter__(self) -> Iterator[ConsumedRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record by record."""
         return chain.from_iterable(self._parts.values())
 
@@ -78,7 +78,7 @@ class ConsumerRecords:
         """The records partition by partition: to read as columns."""
         return iter(self._parts.values())
 
-    def of_topic(self, topic: str) -> Iterator[ConsumedRecord]:
+    def of_topic(self, topic: str) -> Iterator[ConsumerRecord]:
         """The records of a topic, of all of its partitions."""
         return chain.from_iterable(p for tp, p in self._parts.items() if tp.topic == topic)
 

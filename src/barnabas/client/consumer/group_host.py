@@ -48,7 +48,9 @@ class GroupHost:
         self._subscription = parts.subscription
         # Steps that have ended and go on in the next round.
         self._ended: deque[Callable[[], None]] = deque()
-        # The first error of a callback since it was last taken.
+        # The membership is being ended, whose errors of callbacks nobody else raises.
+        self.is_leaving = False
+        # The first of them.
         self.callback_error: BaseException | None = None
 
     @property
@@ -165,7 +167,7 @@ class GroupHost:
             self._parts.run_callback(call, on_called)
 
     def _settle(self, on_done: OnHostDone, error: BaseException | None) -> None:
-        if error is not None and self.callback_error is None:
+        if self.is_leaving and self.callback_error is None:
             self.callback_error = error
         on_done(error)
         self._parts.wake()

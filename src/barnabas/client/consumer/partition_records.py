@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, overload
 
-from barnabas.client.record_decoding import ConsumedRecord
+from barnabas.client.record_decoding import ConsumerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionRecords"]
 
-_make = partial(tuple.__new__, ConsumedRecord)
+_make = partial(tuple.__new__, ConsumerRecord)
 
 
-class PartitionRecords(Sequence[ConsumedRecord]):
+class PartitionRecords(Sequence[ConsumerRecord]):
     """Records of one partition, in order of their offsets.
 
     The columns `offsets`, `timestamps`, `keys`, `values` and `headers` are lists of one length:
@@ -58,7 +58,7 @@ class PartitionRecords(Sequence[ConsumedRecord]):
     def __len__(self) -> int:
         return sum(piece.stop - piece.start for piece in self.pieces)
 
-    def __iter__(self) -> Iterator[ConsumedRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord]:
         records = self._records()
         topic, partition = self.topic_partition
         return map(
@@ -77,16 +77,16 @@ class PartitionRecords(Sequence[ConsumedRecord]):
         )
 
     @overload
-    def __getitem__(self, index: int) -> ConsumedRecord: ...
+    def __getitem__(self, index: int) -> ConsumerRecord: ...
     @overload
-    def __getitem__(self, index: slice) -> list[ConsumedRecord]: ...
-    def __getitem__(self, index: int | slice) -> ConsumedRecord | list[ConsumedRecord]:
+    def __getitem__(self, index: slice) -> list[ConsumerRecord]: ...
+    def __getitem__(self, index: int | slice) -> ConsumerRecord | list[ConsumerRecord]:
         if isinstance(index, slice):
             return list(self)[index]
         record = self._records()[index]
         key = record.key if self._keys is None else self._keys[index]
         value = record.value if self._values is None else self._values[index]
-        return ConsumedRecord(
+        return ConsumerRecord(
             *self.topic_partition,
             record.offset,
             record.timestamp,

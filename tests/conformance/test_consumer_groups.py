@@ -1,0 +1,357 @@
+"""The consumer in a group: rebalances, commits and callbacks, by both protocols.
+
+Against our broker and Apache Kafka by the classic protocol, and against Apache Kafka by KIP-848.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+import barnabas
+from barnabas import RebalanceListener, TopicPartition
+from barnabas.client.consumer.errors import CommitFailedError
+from barnabas.client.errors import ClientError
+from barnabas.testing.broker_process import BrokerProcess
+from jvm.kafka_process import KafkaProcess
+
+pytestmark = pytest.mark.conformance
+
+PATIENCE_S = 30.0
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.min.session.timeout.ms": "1000",
+}
+
+
+@dataclass
+class Group:
+    """A broker, and how its groups are joined."""
+
+    bootstrap: str
+    protocol: str
+
+    def consumer(self, group_id: str, **keys: object) -> barnabas.Consumer:
+        config: dict[str, object] = {
+            "group_id": group_id,
+            "group_protocol": self.protocol,
+            "auto_offset_reset": "earliest",
+            **keys,
+        }
+        if self.protocol == "classic":
+            config.setdefault("heartbeat_interval_ms", 200)
+            config.setdefault("session_timeout_ms", 6_000)
+        return barnabas.Consumer(bootstrap_servers=self.bootstrap, **config)
+
+
+Broker = BrokerProcess | KafkaProcess
+
+
+@pytest.fixture(scope="module")
+def start_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Broker]]:
+    """Starts a broker of a kind when it is first asked for."""
+    started: dict[str, Broker] = {}
+
+    def start(kind: str) -> Broker:
+        if kind not in started:
+            directory = tmp_path_factory.mktemp(kind)
+            make = KafkaProcess if kind == "kafka" else BrokerProcess
+            started[kind] = make(directory, SETTINGS)
+            started[kind].start()
+        return started[kind]
+
+    try:
+        yield start
+    finally:
+        for broker in started.values():
+            broker.kill()
+
+
+@pytest.fixture(params=["barnabas-classic", "kafka-classic", "kafka-consumer"])
+def group(request: pytest.FixtureRequest, start_broker: Callable[[str], Broker]) -> Group:
+    """Our broker serves the classic protocol only."""
+    kind, protocol = request.param.split("-")
+    return Group(start_broker(kind).bootstrap, protocol)
+
+
+@pytest.fixture
+def topic(group: Group) -> str:
+    """A topic of four partitions with ten records each."""
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    with barnabas.Client(group.bootstrap) as client:
+        client.create_topic(name, partitions=4, replication_factor=1)
+    write(group, name, 0, 10)
+    return name
+
+
+def write(group: Group, topic: str, start: int, stop: int) -> None:
+    with barnabas.Client(group.bootstrap) as client, client.producer() as producer:
+        for number in range(start, stop):
+            for partition in range(4):
+                producer.send(topic, b"%d-%d" % (partition, number), partition=partition)
+
+
+def until(condition: Callable[[], object], *consumers: barnabas.Consumer) -> list[bytes]:
+    """Poll these in turn until the condition holds; the values read meanwhile."""
+    seen: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "too slow"
+        for consumer in consumers:
+            seen += [record.value for record in consumer.poll(0.05)]
+    return seen
+
+
+def read(consumer: barnabas.Consumer, count: int) -> list[bytes]:
+    seen: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(seen) < count:
+        assert time.monotonic() < deadline, seen
+        seen += [record.value for record in consumer.poll(1.0)]
+    return seen
+
+
+def everything(start: int, stop: int) -> list[bytes]:
+    return sorted(b"%d-%d" % (p, number) for p in range(4) for number in range(start, stop))
+
+
+class Story(RebalanceListener):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.owned: set[TopicPartition] = set()
+        self.lines: list[str] = []
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        assert set(revoked) <= self.owned
+        self.owned -= set(revoked)
+        self.lines.append("revoked")
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        assert not self.owned & set(assigned)
+        self.owned |= set(assigned)
+        self.lines.append("assigned")
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self.owned -= set(lost)
+        self.lines.append("lost")
+
+
+def test_members_share_the_partitions_and_read_each_record_once(group: Group, topic: str) -> None:
+    first_story, second_story = Story(), Story()
+    with group.consumer("sharing-" + topic) as first:
+        first.subscribe([topic], first_story)
+        seen = read(first, 40)
+        assert len(first_story.owned) == 4
+        with group.consumer("sharing-" + topic) as second:
+            second.subscribe([topic], second_story)
+            seen += until(
+                lambda: len(first_story.owned) == 2 and len(second_story.owned) == 2,
+                first,
+                second,
+            )
+            assert first.assignment() == first_story.owned
+            assert not first_story.owned & second_story.owned
+            write(group, topic, 10, 20)
+            deadline = time.monotonic() + PATIENCE_S
+            while len(seen) < 80:
+                assert time.monotonic() < deadline, seen
+                seen += [record.value for each in (first, second) for record in each.poll(0.2)]
+        assert second_story.owned == set()
+        assert second_story.lines[-1] == "revoked"
+        seen += until(lambda: len(first_story.owned) == 4, first)
+        assert sorted(seen) == sorted(everything(0, 20))
+    assert first_story.lines[-1] == "revoked"
+
+
+def test_what_was_read_is_committed_on_close(group: Group, topic: str) -> None:
+    with group.consumer("closing-" + topic, max_poll_records=15) as consumer:
+        consumer.subscribe([topic])
+        seen = read(consumer, 15)
+        assert len(seen) < 30
+    with group.consumer("closing-" + topic) as consumer:
+        consumer.subscribe([topic])
+        seen += read(consumer, 40 - len(seen))
+        assert not consumer.poll(0.3)
+    assert sorted(seen) == everything(0, 10)
+
+
+def test_offsets_are_committed_now_and_then(group: Group, topic: str) -> None:
+    partitions = [TopicPartition(topic, number) for number in range(4)]
+    with group.consumer("auto-" + topic, auto_commit_interval_ms=100) as consumer:
+        consumer.subscribe([topic])
+        read(consumer, 40)
+
+        def committed() -> bool:
+            found = consumer.committed(partitions)
+            return all(at is not None and at.offset == 10 for at in found.values())
+
+        until(committed, consumer)
+
+
+def test_commits_of_ones_own_say_where_the_next_member_begins(group: Group, topic: str) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    outcomes: list[tuple[int, ClientError | None]] = []
+    with group.consumer("own-" + topic, enable_auto_commit=False) as consumer:
+        consumer.subscribe([topic])
+        read(consumer, 40)
+        consumer.commit({first: 3})
+        for offset in (4, 5, 6):
+            consumer.commit_async(
+                {second: offset},
+                lambda offsets, error: outcomes.append((offsets[second].offset, error)),
+            )
+        until(lambda: len(outcomes) == 3, consumer)
+        assert outcomes == [(4, None), (5, None), (6, None)]
+        found = consumer.committed([first, second, (topic, 2)])
+        assert [at and at.offset for at in found.values()] == [3, 6, None]
+    with group.consumer("own-" + topic) as consumer:
+        consumer.subscribe([topic])
+        assert len(read(consumer, 31)) == 7 + 4 + 10 + 10
+        consumer.commit({first: barnabas.CommittedOffset(7, metadata="why")})
+        assert consumer.committed([first])[first] == barnabas.CommittedOffset(7, metadata="why")
+
+
+def test_iterating_and_committing_goes_record_by_record(group: Group, topic: str) -> None:
+    with group.consumer("loop-" + topic, enable_auto_commit=False) as consumer:
+        consumer.subscribe([topic])
+        for count, record in enumerate(consumer, 1):
+            consumer.commit()
+            at = consumer.committed([(record.topic, record.partition)])
+            assert [found and found.offset for found in at.values()] == [record.offset + 1]
+            if count == 13:
+                break
+    with group.consumer("loop-" + topic) as consumer:
+        consumer.subscribe([topic])
+        assert len(read(consumer, 27)) == 27
+
+
+def test_a_member_whose_user_is_away_stays_alive(group: Group, topic: str) -> None:
+    with (
+        group.consumer("away-" + topic, session_timeout_ms=1_000)
+        if (group.protocol == "classic")
+        else group.consumer("away-" + topic) as consumer
+    ):
+        consumer.subscribe([topic])
+        read(consumer, 40)
+        before = consumer.group_metadata()
+        # No call for longer than the session lasts: only the keeper is heard of.
+        away = threading.Event()
+        away.wait(2.5)
+        consumer.poll(0.3)
+        assert consumer.group_metadata() == before
+        consumer.commit()
+
+
+def test_a_member_that_polls_too_seldom_is_out_and_is_told(group: Group, topic: str) -> None:
+    story = Story()
+    with group.consumer(
+        "late-" + topic, max_poll_interval_ms=1_000, enable_auto_commit=False
+    ) as consumer:
+        consumer.subscribe([topic], story)
+        read(consumer, 40)
+        threading.Event().wait(2.0)
+        with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
+            consumer.commit()
+        assert len(read(consumer, 40)) == 40
+        assert "lost" in story.lines
+
+
+def test_a_pattern_finds_topics_that_come_later(group: Group) -> None:
+    prefix = f"pattern-{uuid.uuid4().hex[:8]}"
+    with barnabas.Client(group.bootstrap) as client:
+        client.create_topic(f"{prefix}-a", partitions=1, replication_factor=1)
+        with group.consumer(prefix, metadata_max_age_ms=300) as consumer:
+            consumer.subscribe(re.compile(f"{prefix}-.*"))
+            until(lambda: consumer.subscription() == {f"{prefix}-a"}, consumer)
+            until(lambda: len(consumer.assignment()) == 1, consumer)
+            client.create_topic(f"{prefix}-b", partitions=1, replication_factor=1)
+            client.create_topic(f"no-{prefix}-c", partitions=1, replication_factor=1)
+            until(lambda: len(consumer.assignment()) == 2, consumer)
+            assert consumer.subscription() == {f"{prefix}-a", f"{prefix}-b"}
+
+
+def test_a_listener_may_seek_and_what_it_raises_comes_out_of_poll(group: Group, topic: str) -> None:
+    class Seeking(RebalanceListener):
+        def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            for tp in assigned:
+                consumer.seek(tp, 8)
+
+    class Raising(RebalanceListener):
+        def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            raise RuntimeError("not today")
+
+    with group.consumer("seeking-" + topic) as consumer:
+        consumer.subscribe([topic], Seeking())
+        assert sorted(read(consumer, 8)) == everything(8, 10)
+    with group.consumer("raising-" + topic) as consumer:
+        consumer.subscribe([topic], Raising())
+        with pytest.raises(RuntimeError, match="not today"):
+            read(consumer, 1)
+
+
+def test_unsubscribing_leaves_and_other_topics_may_follow(group: Group, topic: str) -> None:
+    story = Story()
+    other = topic + "-other"
+    with barnabas.Client(group.bootstrap) as client:
+        client.create_topic(other, partitions=4, replication_factor=1)
+    write(group, other, 90, 92)
+    with group.consumer("moving-" + topic) as consumer:
+        consumer.subscribe([topic], story)
+        read(consumer, 40)
+        # As with Kafka's consumer, unsubscribing commits nothing by itself.
+        consumer.commit()
+        consumer.unsubscribe()
+        assert story.lines == ["assigned", "revoked"]
+        assert consumer.assignment() == set()
+        consumer.subscribe([topic])
+        write(group, topic, 10, 11)
+        assert sorted(read(consumer, 4)) == everything(10, 11)
+        consumer.subscribe([other])
+        assert sorted(read(consumer, 8)) == everything(90, 92)
+        assert {tp.topic for tp in consumer.assignment()} == {other}
+
+
+def test_the_asyncio_consumer_awaits_its_listener(group: Group, topic: str) -> None:
+    lines: list[str] = []
+
+    async def main() -> list[bytes]:
+        class Committing(RebalanceListener):
+            async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+                found = await consumer.committed(assigned)
+                lines.append(f"assigned {len(found)}")
+
+            async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+                await consumer.commit()
+                lines.append(f"revoked {len(revoked)}")
+
+        async with barnabas.aio.Consumer(
+            bootstrap_servers=group.bootstrap,
+            group_id="aio-" + topic,
+            group_protocol=group.protocol,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            consumer.subscribe([topic], Committing())
+            seen = []
+            async for record in consumer:
+                seen.append(record.value)
+                if len(seen) == 25:
+                    break
+        return seen
+
+    seen = asyncio.run(main())
+    assert lines == ["assigned 4", "revoked 4"]
+    with group.consumer("aio-" + topic) as consumer:
+        consumer.subscribe([topic])
+        seen += read(consumer, 15)
+    assert sorted(seen) == everything(0, 10)
