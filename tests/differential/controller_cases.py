@@ -109,6 +109,21 @@ def registration_of_two_lives_without_a_heartbeat(scene: Scene) -> None:
 
 
 @case
+def registration_in_a_version_that_cannot_say_how_the_former_life_ended(scene: Scene) -> None:
+    """Before v3 nothing is said of the former epoch, before v2 nothing of directories either."""
+    scene.brokers(1, 2, 3)
+    scene.create("t", [1, 2, 3], [2, 3, 1], [3, 1, 2])
+    for broker in (1, 2, 3):
+        scene.beat(broker, shut_down=True)
+        scene.beat(broker, shut_down=True)
+    scene.wait_for_sessions_to_end()
+    for broker, version in ((1, 2), (3, 2), (2, 3)):
+        scene.register(broker, life=2, version=version)
+    for version in (0, 1):
+        scene.register(3, life=3 + version, version=version)
+
+
+@case
 def registration_of_a_second_life_beside_the_first(scene: Scene) -> None:
     scene.register(1)
     scene.beat(1, offset=0)

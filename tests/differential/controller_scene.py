@@ -224,7 +224,7 @@ class Scene:
     # -- requests ---------------------------------------------------------------------------------
 
     def register(
-        self, broker: int, life: int = 1, *, clean: bool = False, **fields: Any
+        self, broker: int, life: int = 1, *, clean: bool = False, version: int = 4, **fields: Any
     ) -> tuple[Any, ...]:
         """A broker says who it is; `fields` take the place of the request's."""
         levels = {name: (0, level) for name, level in FEATURES.items()}
@@ -245,7 +245,7 @@ class Scene:
             }
             return BrokerRegistrationRequest(**{**usual, **fields})
 
-        return self.step(build, 4)
+        return self.step(build, version)
 
     def beat(
         self,

@@ -48,6 +48,8 @@ class Background:
         self._session_timer: Cancellable | None = None
         # When that timer should go off, monotonic ms.
         self._session_deadline = 0.0
+        # Whether `_go_on` is due in a later turn.
+        self._is_going_on = False
         # Where the log ended when the last idle interval began.
         self._idle_since = -1
         self._tasks = PeriodicTasks(timer, self._make_tasks())
@@ -75,6 +77,7 @@ class Background:
         """This controller has become active."""
         self._tasks.start()
         self.watch_sessions()
+        self.go_on()
 
     def stop(self) -> None:
         """It is active no more."""
@@ -121,6 +124,19 @@ class Background:
             if len(records) > _MANY_RECORDS:
                 self._timer.call_soon(self._fence)
                 return
+
+    def go_on(self) -> None:
+        """Have others lead what brokers led that shut down: what is left of it, bit by bit."""
+        if self._brokers.is_anybody_leaving and not self._is_going_on:
+            self._is_going_on = True
+            self._timer.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_going_on = False
+        view = self._state.view()
+        if view is not None and self._brokers.is_anybody_leaving:
+            self._state.append(self._brokers.move_some(view))
+            self.go_on()
 
     # -- by time ----------------------------------------------------------------------------------
 

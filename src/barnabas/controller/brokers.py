@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.broker_epochs import check_broker_epoch
 from barnabas.controller.broker_states import BrokerState, next_state
-from barnabas.controller.elections import leads_anything
+from barnabas.controller.elections import leads_anything, uses_more_than
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.broker_heartbeat import (
@@ -51,6 +51,8 @@ class BrokerControl:
         self._shutdown_offsets: dict[int, int] = {}
         # Who is to be fenced, and why; a broker with many partitions is taken out bit by bit.
         self._dead: dict[int, str] = {}
+        # Who shuts down and leads, or is in sync with, more than could be given away in one turn.
+        self._leaving: dict[int, None] = {}
         # Offset of a registration that was amended: later than the epoch says.
         self._registered_at: dict[int, int] = {}
 
@@ -62,6 +64,12 @@ class BrokerControl:
         self._metadata_offsets.clear()
         self._registered_at.clear()
         self._dead.clear()
+        # The controller before this one may have been in the midst of it.
+        self._leaving = {
+            broker.id: None
+            for broker in image.brokers.values()
+            if broker.in_controlled_shutdown and not broker.fenced
+        }
         # What was to be read is in the log by now, at the latest at its end.
         self._shutdown_offsets = {
             broker.id: image.provenance.offset
@@ -92,7 +100,8 @@ class BrokerControl:
             before,
             request,
             is_caught_up=is_caught_up,
-            leads_anything=request.want_shut_down and leads_anything(image, broker.id),
+            leads_anything=request.want_shut_down
+            and (broker.id in self._leaving or self._has_to_give_away(image, broker.id)),
             others_know=self._others_know(image, broker.id),
         )
         offline = self._directories.newly_offline(broker, request.offline_log_dirs)
@@ -133,9 +142,42 @@ class BrokerControl:
                     broker_epoch=broker.epoch,
                     in_controlled_shutdown=_SHUTTING_DOWN,
                 )
-                return [(record, 1), *self._elections.on_leaving(image, broker.id)]
+                return [(record, 1), *self._give_away(image, broker.id)]
             case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
                 return self._fence(image, broker)
+
+    def _has_to_give_away(self, image: ClusterImage, broker_id: int) -> bool:
+        """Whether it leads, or is in sync with more than can be settled as it is let go."""
+        return leads_anything(image, broker_id) or uses_more_than(
+            image, broker_id, _PARTITIONS_AT_ONCE
+        )
+
+    def _give_away(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
+        """Other leaders for what a broker leads, for so much at once as a turn allows."""
+        records = self._elections.on_leaving(image, broker_id, _PARTITIONS_AT_ONCE)
+        if len(records) < _PARTITIONS_AT_ONCE:
+            self._leaving.pop(broker_id, None)
+        else:
+            self._leaving[broker_id] = None
+        return records
+
+    @property
+    def is_anybody_leaving(self) -> bool:
+        """Whether a broker that shuts down has something still that others are to lead."""
+        return bool(self._leaving)
+
+    def move_some(self, view: ControllerView) -> list[VersionedRecord]:
+        """Go on with the next of those who shut down."""
+        broker_id = next(iter(self._leaving))
+        broker = view.image.brokers.get(broker_id)
+        if broker is None or broker.fenced or not broker.in_controlled_shutdown:
+            del self._leaving[broker_id]
+            return []
+        records = self._give_away(view.image, broker_id)
+        if records:
+            # It is let go when everybody knows of these too.
+            self._shutdown_offsets[broker_id] = view.next_offset + len(records) - 1
+        return records
 
     def _fence(self, image: ClusterImage, broker: BrokerRegistration) -> list[VersionedRecord]:
         return [

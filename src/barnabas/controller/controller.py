@@ -263,6 +263,7 @@ class Controller:
         """A broker lives; it may be unfenced, fenced or let go (API 63)."""
         self._state.serve(self._brokers.heartbeat, refuse_heartbeat, request, on_done)
         self._background.watch_sessions()
+        self._background.go_on()
 
     def on_broker_lost(self, broker_id: int, broker_epoch: int) -> None:
         """Fence a broker now, rather than when its session ends.

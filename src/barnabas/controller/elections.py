@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from barnabas.controller.candidates import NOBODY, Candidates
@@ -161,6 +162,11 @@ def all_partitions(image: ClusterImage) -> Iterator[Located]:
 def leads_anything(image: ClusterImage, broker_id: int) -> bool:
     """Whether the broker leads a partition."""
     return any(each.leader == broker_id for _, _, each in all_partitions(image))
+
+
+def uses_more_than(image: ClusterImage, broker_id: int, count: int) -> bool:
+    """Whether the broker leads, or is in sync with, more partitions than so many."""
+    return sum(1 for _ in islice(_in_use(image, broker_id), count + 1)) > count
 
 
 def _in_use(image: ClusterImage, broker_id: int, *, or_eligible: bool = False) -> Iterator[Located]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from barnabas.metadata.partition_registration import RECOVERING
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition import (
@@ -12,6 +14,7 @@ from barnabas.protocol.messages.alter_partition import (
     PartitionDataRequest,
     TopicDataRequest,
 )
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.records.broker_registration_change_record import (
@@ -307,3 +310,62 @@ def test_one_request_may_not_make_more_records_than_a_batch_has() -> None:
     assert cluster.ask("elect_leaders", everything).error_code == ErrorCode.POLICY_VIOLATION
     topics = cluster.node.publisher.image.topics
     assert {each.leader for topic in topics for each in topic.partitions.values()} == {-1}
+
+
+def shut_down(cluster: Cluster, broker_id: int) -> BrokerHeartbeatResponse:
+    request = heartbeat(cluster.epochs[broker_id], broker_id=broker_id, shut_down=True)
+    answer = cluster.ask("broker_heartbeat", request)
+    assert isinstance(answer, BrokerHeartbeatResponse)
+    return answer
+
+
+def leaders_and_isr(cluster: Cluster) -> set[tuple[int, tuple[int, ...]]]:
+    topics = cluster.node.publisher.image.topics
+    return {(each.leader, each.isr) for topic in topics for each in topic.partitions.values()}
+
+
+def sizes_since(cluster: Cluster, before: int) -> list[int]:
+    written = cluster.recorder.batches[before:]
+    sizes = [len([each for each in batch if not isinstance(each, NoOpRecord)]) for batch in written]
+    return [size for size in sizes if size]
+
+
+@pytest.mark.parametrize("leader", [2, 3])
+def test_a_shutdown_that_concerns_many_partitions_is_written_in_several_turns(leader: int) -> None:
+    """Whether the broker leads them or only is in sync with them."""
+    cluster = Cluster(14)
+    follower = 5 - leader
+    for name in ("a", "b"):
+        wanted = new_topic(
+            name,
+            partitions=-1,
+            factor=-1,
+            assignments={each: [leader, follower] for each in range(3000)},
+        )
+        assert cluster.ask("create_topics", creation(wanted)).topics[0].error_code == 0
+    before = len(cluster.recorder.batches)
+    known = cluster.node.publisher.image.provenance.offset
+    cluster.ask("broker_heartbeat", heartbeat(cluster.epochs[3], broker_id=3, offset=known))
+    assert not shut_down(cluster, 2).should_shut_down
+    assert cluster.world.run_until(lambda: leaders_and_isr(cluster) == {(3, (3,))})
+    assert max(sizes_since(cluster, before)) <= 1_001
+    # It is let go only when the other one has read all of that.
+    assert not shut_down(cluster, 2).should_shut_down
+    cluster.beat(3)
+    assert shut_down(cluster, 2).should_shut_down
+    assert cluster.node.publisher.image.brokers[2].fenced
+
+
+def test_a_controller_that_takes_over_in_the_midst_of_a_shutdown_goes_on_with_it() -> None:
+    cluster = Cluster(15)
+    wanted = new_topic(
+        "a", partitions=-1, factor=-1, assignments={each: [2, 3] for each in range(3000)}
+    )
+    assert cluster.ask("create_topics", creation(wanted)).topics[0].error_code == 0
+    request = heartbeat(cluster.epochs[2], broker_id=2, shut_down=True)
+    cluster.node.controller.broker_heartbeat(request, lambda _: None)
+    assert cluster.world.run_until(lambda: len(leaders_and_isr(cluster)) == 2)
+    cluster.node.host.kill()
+    cluster.node.host.start()
+    cluster.node = Node(cluster.world)
+    assert cluster.world.run_until(lambda: leaders_and_isr(cluster) == {(3, (3,))})
