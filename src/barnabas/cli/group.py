@@ -29,8 +29,8 @@ COMMANDS: dict[str, LazyCommand] = {
         "barnabas.cli.cluster.commands", "cluster", "Run a cluster on this machine, disturb it."
     ),
     "topics": LazyCommand("barnabas.cli.topics", "topics", "List, describe and change topics."),
-    "produce": LazyCommand("barnabas.cli.produce", "produce", "Write records to a topic."),
-    "consume": LazyCommand("barnabas.cli.consume", "consume", "Read records from topics."),
+    "produce": LazyCommand("barnabas.cli.produce.command", "produce", "Write records to a topic."),
+    "consume": LazyCommand("barnabas.cli.consume.command", "consume", "Read records from topics."),
     "groups": LazyCommand(
         "barnabas.cli.groups", "groups", "List, describe, reset and delete groups."
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 import re
 import sys
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from barnabas.cli.termination import exit_status
 from barnabas.client.errors import ClientConfigError, ClientError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 __all__ = [
+    "client_config",
     "client_options",
     "connected",
     "duration_ms",
@@ -94,6 +97,19 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
+def client_config(
+    bootstrap: str, properties: Sequence[str], defaults: Mapping[str, object] | None = None
+) -> dict[str, Any]:
+    """What a client of a command is made with; what the user gives goes before the defaults."""
+    given = key_values(properties, "--property")
+    return {
+        "client.id": "barnabas-cli",
+        **(defaults or {}),
+        **given,
+        "bootstrap_servers": bootstrap,
+    }
+
+
 @contextmanager
 def connected(
     bootstrap: str, properties: Sequence[str], defaults: Mapping[str, object] | None = None
@@ -101,10 +117,12 @@ def connected(
     """A client for the length of a command; its errors end the command with a message."""
     from barnabas.client.facade import Client
 
-    config: dict[str, object] = {"client.id": "barnabas-cli", **(defaults or {})}
-    config.update(key_values(properties, "--property"))
+    # What the client logs, a command says in its own words.
+    logging.getLogger("barnabas").addHandler(logging.NullHandler())
+    config = client_config(bootstrap, properties, defaults)
+    servers = config.pop("bootstrap_servers")
     try:
-        with Client(bootstrap, **config) as client:
+        with Client(servers, **config) as client:
             yield client
         sys.stdout.flush()
     except ClientConfigError as error:
@@ -112,8 +130,8 @@ def connected(
     except ClientError as error:
         problem(str(error))
         sys.exit(EXIT_FAILED)
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        sys.exit(exit_status(interrupt))
     except BrokenPipeError:
         # Who read our output has had enough, which is no failure of ours. What is still buffered is
         # written when the process ends: to nowhere, so that this does not fail again.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from barnabas.client.config import ClientConfig
+    from barnabas.client.errors import UnreachableBrokerError
     from barnabas.protocol.schema import Message
     from barnabas.runtime.loop import Runtime
 
@@ -124,6 +125,13 @@ class Cluster:
             infos,
             key=lambda info: (not connections.is_ready(info), connections.is_backing_off(info)),
         )
+
+    @property
+    def unreachable(self) -> UnreachableBrokerError | None:
+        """A broker that metadata names and that has never answered there, if there is one."""
+        addresses = {info.address for info in self.metadata.nodes.values()}
+        found = self._connections.unreachable
+        return next((found[address] for address in found if address in addresses), None)
 
     # Metadata
 

@@ -6,6 +6,7 @@ pool's; this adds the versions, and turns what can go wrong into `ClientError`s.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from barnabas.client.errors import (
     ClientClosedError,
     ClientError,
     DisconnectedError,
+    UnreachableBrokerError,
     UnsupportedVersionError,
 )
 from barnabas.client.output_gauge import OutputGauge
@@ -40,6 +42,8 @@ __all__ = ["SOFTWARE_NAME", "SOFTWARE_VERSION", "Call", "Connections"]
 SOFTWARE_NAME = "barnabas"
 SOFTWARE_VERSION = "0.1.0"
 _API_VERSIONS_FIRST = 3
+
+_log = logging.getLogger(__name__)
 
 
 class Call(NamedTuple):
@@ -80,6 +84,10 @@ class Connections:
         # Features that the cluster has finalised, by name, as of the newest answer (KIP-584).
         self.features: dict[str, int] = {}
         self._features_epoch = -1
+        # Addresses that have answered at least once, in order.
+        self._answered: dict[str, None] = {}
+        # The newest error of each broker that metadata names and that has never answered there.
+        self.unreachable: dict[str, UnreachableBrokerError] = {}
         self._closed = False
 
     def is_ready(self, info: NodeInfo) -> bool:
@@ -96,7 +104,7 @@ class Connections:
         def on_ready(channel: Channel | None, error: NetworkError | None) -> None:
             if channel is None:
                 assert error is not None
-                call.on_done(None, self._translated(info.address, error))
+                call.on_done(None, self._not_reached(info, error))
             else:
                 self._send(channel, info.address, call)
 
@@ -184,6 +192,8 @@ class Connections:
                     for entry in response.api_keys
                 }
                 self._note_features(response)
+                self._answered[channel.address] = None
+                self.unreachable.pop(channel.address, None)
                 done(None)
 
         channel.send(request, version, on_response, self._config.request_timeout_ms)
@@ -194,6 +204,23 @@ class Connections:
             self.features = {
                 feature.name: feature.max_version_level for feature in response.finalized_features
             }
+
+    def _not_reached(self, info: NodeInfo, error: NetworkError) -> ClientError:
+        """What to say of a broker that no connection could be made to."""
+        plain = self._translated(info.address, error)
+        if info.id < 0 or info.address in self._answered:
+            return plain
+        if not isinstance(plain, DisconnectedError):
+            return plain
+        bootstrap = [f"{host}:{port}" for host, port in self._config.bootstrap_servers]
+        found = UnreachableBrokerError(
+            info.id, info.address, plain.reason, bootstrap, list(self._answered)
+        )
+        if info.address not in self.unreachable:
+            # Once: it is tried again and again.
+            _log.warning("%s", found)
+        self.unreachable[info.address] = found
+        return found
 
     def _translated(self, address: str, error: NetworkError) -> ClientError:
         if self._closed:

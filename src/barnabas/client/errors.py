@@ -36,6 +36,7 @@ __all__ = [
     "TransactionAbortedError",
     "UnknownPartitionError",
     "UnknownTopicError",
+    "UnreachableBrokerError",
     "UnsupportedVersionError",
     "broker_error",
 ]
@@ -85,6 +86,32 @@ class DisconnectedError(ClientError):
         self.address = address
         self.reason = reason
         super().__init__(f"{address}: {reason}")
+
+
+class UnreachableBrokerError(DisconnectedError):
+    """A broker has never answered where metadata says that it is: most often a wrong listener.
+
+    Says what metadata named and was dialled, what answered, and what to check.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        address: str,
+        reason: str,
+        bootstrap: Sequence[str],
+        answered: Sequence[str],
+    ) -> None:
+        super().__init__(address, reason)
+        self.node_id = node_id
+        self.answered = list(answered)
+        Exception.__init__(
+            self,
+            f"broker {node_id} does not answer at {address}: {reason}. It is named by metadata; "
+            f"bootstrap.servers={','.join(bootstrap)}; answered so far: "
+            f"{', '.join(answered) or 'none'}. Check that broker {node_id} runs, and that its "
+            f"advertised.listeners names an address that is reachable from here",
+        )
 
 
 class NoBrokersError(ClientError):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from barnabas.client.producer_batch import ProducerBatch
     from barnabas.client.producer_parts import ProducerParts
     from barnabas.client.session import Session
-    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.client.topic_partition import K, TopicPartition
     from barnabas.client.transactions.calls import Outcome
 
 __all__ = ["SharedProducer"]
@@ -304,7 +304,7 @@ class SharedProducer:
 
     def send_offsets_to_transaction(
         self,
-        offsets: Mapping[tuple[str, int], int | CommittedOffset],
+        offsets: Mapping[K, int | CommittedOffset],
         group_metadata: GroupGeneration | str,
         timeout: float | None = None,
     ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-__all__ = ["TopicPartition"]
+__all__ = ["K", "TopicPartition"]
+
+# A TopicPartition or a plain (topic, partition): mappings of either are taken.
+K = TypeVar("K", bound=tuple[str, int])
 
 
 class TopicPartition(NamedTuple):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from barnabas.runtime.interrupts import KeptInterrupt
 from barnabas.runtime.keeper import LoopKeeper
 from barnabas.runtime.loop import close_loop, new_loop, system_runtime
 from barnabas.runtime.sockets import USUAL_OPTIONS
@@ -38,6 +39,7 @@ class LoopStepper:
         "_base",
         "_depth",
         "_entry",
+        "_interrupt",
         "_keeper",
         "_loop",
         "_predicate",
@@ -58,6 +60,7 @@ class LoopStepper:
         self._base = system_runtime(self._loop, _WORKERS)
         self._predicate: Callable[[], bool] | None = None
         self._reached = False
+        self._interrupt = KeptInterrupt(self._loop.stop)
         self.runtime: Runtime = replace(
             self._base,
             timer=_StepTimer(self._base.timer, self.check),
@@ -121,7 +124,8 @@ class LoopStepper:
     def run_until(self, predicate: Callable[[], bool], timeout_ms: float | None = None) -> bool:
         """Run the loop until `predicate()` holds; False when the time was over before.
 
-        A time-out of 0 lets what is already there happen; None waits without limit.
+        A time-out of 0 lets what is already there happen; None waits without limit. Ctrl-C ends the
+        run, and is raised here.
         """
         assert self._predicate is None, "run_until within run_until"
         assert self._keeper is None or self._user == threading.get_ident(), "not inside"
@@ -132,14 +136,17 @@ class LoopStepper:
         deadline = None
         if timeout_ms is not None:
             deadline = self._loop.call_later(timeout_ms / _MS_PER_S, self._on_timed_out)
+        interrupt = self._interrupt
+        interrupt.keep()
         try:
             # Again, if what stopped it was meant for the keeper.
-            while not (self._reached or self._timed_out):
+            while not (self._reached or self._timed_out or interrupt.has_arrived):
                 self._loop.run_forever()
         finally:
             self._predicate = None
             if deadline is not None:
                 deadline.cancel()
+            interrupt.release()
         return self._reached or predicate()
 
     def _on_timed_out(self) -> None:

@@ -1,54 +1,182 @@
-"""Templates of `barnabas consume`."""
+"""How `barnabas consume` prints, what it takes as a place, and what it refuses."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.consume import _check_reader, compile_template, consume
+from barnabas.cli.consume.command import consume
+from barnabas.cli.consume.json_lines import json_lines
+from barnabas.cli.consume.places import Place, PlaceKind, check_end, parse_place
+from barnabas.cli.consume.printer import Wanted, check_reader
+from barnabas.cli.consume.templates import Reading, compile_template, value_lines
+from barnabas.cli.record_formats import parse_formats
+from barnabas.client.errors import RecordDeserializationError
 from barnabas.client.record_decoding import ConsumerRecord
+from barnabas.client.topic_partition import TopicPartition
 
+TP = TopicPartition("t", 3)
 RECORD = ConsumerRecord("t", 3, 42, 1000, 0, b"key", b"value", [("a", b"b"), ("c", None)])
+EMPTY = RECORD._replace(key=None, value=None, headers=[])
+AS_BYTES = Reading()
+NOBODY = ("-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
+
+
+def printed(template: str, *records: ConsumerRecord, reading: Reading = AS_BYTES) -> bytes:
+    return compile_template(template, reading)(TP)(records)
+
+
+def reading(*specs: str, null: bytes = b"") -> Reading:
+    return Reading(*parse_formats(specs, layouts=True), null)
 
 
 @pytest.mark.parametrize(
-    ("template", "printed"),
+    ("template", "text"),
     [
         ("%s\\n", b"value\n"),
         ("%t %p:%o at %T", b"t 3:42 at 1000"),
         ("%k(%K)=%s(%S)", b"key(3)=value(5)"),
         ("%h\\t100%%", b"a=b,c=NULL\t100%"),
-        ("\\\\n", b"\\n"),
+        ("\\\\n\\x1f\\q", b"\\n\x1f\\q"),
+        ("%I", b"1970-01-01T00:00:01.000Z"),
+        ("%R%s", b"\0\0\0\5value"),
+        ("%o%%%s\\r", b"42%value\r"),
     ],
 )
-def test_a_template_prints_a_record(template: str, printed: bytes) -> None:
-    assert compile_template(template)(RECORD) == printed
+def test_a_template_prints_a_record(template: str, text: bytes) -> None:
+    assert printed(template, RECORD) == text
 
 
-def test_a_null_key_has_length_minus_one() -> None:
-    assert compile_template("%K")(RECORD._replace(key=None)) == b"-1"
+def test_nulls_are_printed_as_nothing_or_as_told_among_others() -> None:
+    assert printed("%o:%k=%s(%S) ", RECORD, EMPTY, RECORD) == (
+        b"42:key=value(5) 42:=(-1) 42:key=value(5) "
+    )
+    assert printed("%o:%k=%s ", RECORD, EMPTY, reading=Reading(null=b"NULL")) == (
+        b"42:key=value 42:NULL=NULL "
+    )
+    assert value_lines(b"-", b";")([RECORD, EMPTY]) == b"value;-;"
+    assert value_lines(b"-", b"\0")([RECORD, RECORD]) == b"value\0value\0"
 
 
 def test_an_unknown_letter_is_an_error_that_names_it() -> None:
     with pytest.raises(click.UsageError, match="%q"):
-        compile_template("%q")
+        compile_template("%q", Reading())
+
+
+@pytest.mark.parametrize(
+    ("how", "data", "text"),
+    [
+        ("string", "grüße".encode(), "grüße".encode()),
+        ("long", b"\0" * 7 + b"\7", b"7"),
+        ("double", b"\x3f\xf8" + b"\0" * 6, b"1.5"),
+        ("boolean", b"\1", b"true"),
+        ("json", b'{ "a": [1] }', b'{"a":[1]}'),
+        ("hex", b"\0\xff", b"00ff"),
+        ("base64", b"\0\xff", b"AP8="),
+        ("uuid", b"123E4567-e89b-42d3-a456-426614174000", b"123e4567-e89b-42d3-a456-426614174000"),
+        (">ib", b"\0\0\0\1\xff", b"1-1"),
+        ("<Hcs", b"\1\0xyz", b"1xyz"),
+        (">i$", b"\0\0\0\1", b"1"),
+    ],
+)
+def test_values_are_read_as_told(how: str, data: bytes, text: bytes) -> None:
+    record = RECORD._replace(value=data)
+    assert printed("%s", record, reading=reading(f"value={how}")) == text
+
+
+@pytest.mark.parametrize(("how", "data"), [("long", b"1"), (">q", b"1"), (">b$", b"12")])
+def test_a_record_of_another_format_is_named(how: str, data: bytes) -> None:
+    with pytest.raises(RecordDeserializationError, match=r"t-3: the key .* offset 42"):
+        printed("%k", RECORD._replace(key=data), reading=reading(f"key={how}"))
+
+
+def test_a_json_line_has_everything_and_nested_values_when_told() -> None:
+    record = RECORD._replace(key=b"\xff", value=b'{"a":1}', headers=[("h", b"\xff"), ("n", None)])
+    plain: dict[str, Any] = {
+        "topic": "t",
+        "partition": 3,
+        "offset": 42,
+        "timestamp": 1000,
+        "timestamp_type": "create",
+        "key_base64": "/w==",
+        "value": '{"a":1}',
+        "headers": [["h", {"base64": "/w=="}], ["n", None]],
+    }
+    assert json.loads(json_lines(Reading())(TP)([record])) == plain
+    nested = json.loads(json_lines(reading("value=json"))(TP)([record]))
+    assert nested == {**plain, "value": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("beginning", Place(PlaceKind.BEGINNING)),
+        ("latest", Place(PlaceKind.END)),
+        ("17", Place(PlaceKind.OFFSET, 17)),
+        ("-5", Place(PlaceKind.BEFORE_END, 5)),
+        ("@1000", Place(PlaceKind.TIME, 1000)),
+        ("s@1000", Place(PlaceKind.TIME, 1000)),
+        ("1970-01-01T00:00:01+00:00", Place(PlaceKind.TIME, 1000)),
+    ],
+)
+def test_a_place_is_written_in_many_ways(text: str, place: Place) -> None:
+    assert parse_place(text, "--from") == place
+
+
+def test_how_long_ago_is_before_now() -> None:
+    hour, minute = (parse_place(text, "--from").number for text in ("1h", "1m"))
+    assert 58 * 60_000 <= minute - hour <= 60 * 60_000
+
+
+def test_no_place_and_a_stop_to_come_are_refused() -> None:
+    with pytest.raises(click.UsageError, match="--to noon: write beginning"):
+        parse_place("noon", "--to")
+    with pytest.raises(click.UsageError, match="still to come"):
+        check_end(parse_place("2999-01-01", "--to"))
+
+
+def test_only_records_in_which_the_expressions_are_found_are_wanted() -> None:
+    other = RECORD._replace(key=b"other")
+    records = [RECORD, EMPTY, other]
+    assert list(Wanted(key=re.compile(b"^k")).among(records)) == [RECORD]
+    assert list(Wanted(value=re.compile(b"al")).among(records)) == [RECORD, other]
+    both = Wanted(key=re.compile(b"o"), value=re.compile(b"x"))
+    assert list(both.among(records)) == []
 
 
 def test_a_reader_that_has_gone_is_noticed_without_writing() -> None:
     reading, writing = os.pipe()
     try:
-        _check_reader(writing)
+        check_reader(writing)
         os.close(reading)
         with pytest.raises(BrokenPipeError):
-            _check_reader(writing)
+            check_reader(writing)
     finally:
         os.close(writing)
 
 
-def test_a_group_needs_a_name() -> None:
-    done = CliRunner().invoke(consume, ["t", "-g", ""])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-g", ""), "--group needs a name"),
+        (("--from", "1", "--from-beginning"), "give one of --from"),
+        (("--json", "-f", "%s"), "give --format, --json"),
+        (("--json", "-D", ";"), "--delimiter goes with neither"),
+        (("-D", ""), "must not be empty"),
+        (("-s", "keys=long"), "write key=..., value=... or neither"),
+        (("-s", "tall"), "none of string, json"),
+        (("--grep", "("), "no regular expression"),
+        (("--grep-key", "["), "no regular expression"),
+        (("-f", "%x"), "%x is none of"),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_is_dialled(words: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(consume, ["t", *words, *NOBODY])
     assert done.exit_code == 2
-    assert "--group needs a name" in done.output
+    assert said in done.output

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.consume import consume
-from barnabas.cli.produce import produce
+from barnabas.cli.consume.command import consume
+from barnabas.cli.produce.command import produce
 from barnabas.cli.topics import topics
 
 NOBODY = ("-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.producer_batch import ProducerBatch, RecordMetadata
     from barnabas.client.retrying import OnDone
+    from barnabas.client.topic_partition import K
     from barnabas.client.transactions.calls import Outcome
 
 __all__ = ["AsyncDelivery", "Producer"]
@@ -260,7 +261,7 @@ class Producer:
 
     async def send_offsets_to_transaction(
         self,
-        offsets: Mapping[tuple[str, int], int | CommittedOffset],
+        offsets: Mapping[K, int | CommittedOffset],
         group_metadata: GroupGeneration | str,
         timeout: float | None = None,
     ) -> None:

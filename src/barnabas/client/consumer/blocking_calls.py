@@ -96,7 +96,9 @@ class BlockingCalls:
         has_time = True
         while not predicate():
             if not has_time:
-                raise ClientTimeoutError(f"{what} was not to be had within {limit_ms:.0f} ms")
+                why = self._session.cluster.unreachable
+                late = f"{what} was not to be had within {limit_ms:.0f} ms"
+                raise ClientTimeoutError(late if why is None else f"{late}: {why}") from why
             self._core.is_awake = False
             self._core.check_wakeup()
             self.check_open(begun)

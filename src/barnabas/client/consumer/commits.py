@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.subscription import Subscription
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.retrying import OnDone
+    from barnabas.client.topic_partition import K
 
     Offsets = dict[TopicPartition, CommittedOffset]
     CommitCallback = Callable[[Offsets, ClientError | None], object]
@@ -40,7 +41,7 @@ _EXPELLED = frozenset({
 })  # fmt: skip
 
 
-def as_offsets(given: Mapping[tuple[str, int], int | CommittedOffset]) -> Offsets:
+def as_offsets(given: Mapping[K, int | CommittedOffset]) -> Offsets:
     """Offsets as users write them: plain numbers too.
 
     Raises:

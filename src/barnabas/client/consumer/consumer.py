@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.client.list_offsets import ListedOffset
     from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.record_decoding import ConsumerRecord
+    from barnabas.client.topic_partition import K
 
     Partition = tuple[str, int]
     Partitions = Partition | Iterable[Partition]
@@ -206,7 +207,7 @@ class Consumer(ConsumerFace):
 
     def commit(
         self,
-        offsets: Mapping[Partition, int | CommittedOffset] | None = None,
+        offsets: Mapping[K, int | CommittedOffset] | None = None,
         timeout: float | None = None,
     ) -> None:
         """Commit, and wait until it is done (Java's commitSync).
@@ -249,7 +250,7 @@ class Consumer(ConsumerFace):
             return calls.result(self._lookups.ends(partitions, LATEST, timeout), "offsets")
 
     def offsets_for_times(
-        self, timestamps: Mapping[Partition, int], timeout: float | None = None
+        self, timestamps: Mapping[K, int], timeout: float | None = None
     ) -> dict[TopicPartition, ListedOffset | None]:
         """For each partition the first record as late as a time in ms, None where there is none."""
         with self._calls as calls:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.subscription import Topics
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.group_offsets import CommittedOffset
+    from barnabas.client.topic_partition import K
 
     Partition = tuple[str, int]
     Partitions = Partition | Iterable[Partition]
@@ -185,7 +186,7 @@ class ConsumerFace:
 
     def commit_async(
         self,
-        offsets: Mapping[Partition, int | CommittedOffset] | None = None,
+        offsets: Mapping[K, int | CommittedOffset] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
         """Commit without waiting, and without trying again.

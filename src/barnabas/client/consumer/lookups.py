@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.list_offsets import ListedOffset
     from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
+    from barnabas.client.topic_partition import K
 
 __all__ = ["Lookups", "Start", "flat_partitions"]
 
@@ -89,7 +90,7 @@ class Lookups:
         return _mapped(self._offsets(specs, timeout), offsets)
 
     def times(
-        self, timestamps: Mapping[tuple[str, int], int], timeout: float | None
+        self, timestamps: Mapping[K, int], timeout: float | None
     ) -> Start[dict[TopicPartition, ListedOffset | None]]:
         """The first records as late as these times, None where there is none.
 
@@ -125,7 +126,7 @@ class Lookups:
 
     def commit(
         self,
-        offsets: Mapping[tuple[str, int], int | CommittedOffset] | None,
+        offsets: Mapping[K, int | CommittedOffset] | None,
         timeout: float | None,
     ) -> Start[bool]:
         """Commit; None for where all positions are."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.errors import ClientError
     from barnabas.client.retrying import OnDone
+    from barnabas.client.topic_partition import K
     from barnabas.client.transactions.manager import TransactionManager
 
 __all__ = ["Outcome", "TransactionCalls"]
@@ -73,7 +74,7 @@ class TransactionCalls:
 
     def send_offsets(
         self,
-        offsets: Mapping[tuple[str, int], int | CommittedOffset],
+        offsets: Mapping[K, int | CommittedOffset],
         group: GroupGeneration | str,
     ) -> Outcome:
         """Start `send_offsets_to_transaction`; `group` is who speaks, or a name alone."""

@@ -1,0 +1,325 @@
+"""One client library reads or writes a topic, in a process of its own; prints what it took as JSON.
+
+    python -m bench.client_loads consume barnabas 127.0.0.1:9092 topic 1000000 100
+
+Every reader touches offset, key and value of every record. Wall time and the processor time of all
+threads are taken from the first record (or send) to the last, so that connecting does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PARTITIONS = 4
+FLUSH_SECONDS = 120
+
+
+class Meter:
+    """Wall and processor time since `start`."""
+
+    def __init__(self) -> None:
+        self._wall = 0.0
+        self._cpu = 0.0
+
+    @staticmethod
+    def _cpu_seconds() -> float:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return usage.ru_utime + usage.ru_stime
+
+    def start(self) -> None:
+        """From now on; only the first call counts."""
+        if not self._wall:
+            self._wall, self._cpu = time.perf_counter(), self._cpu_seconds()
+
+    def figures(self, records: int) -> dict[str, float]:
+        """What it took up to now."""
+        wall, cpu = time.perf_counter() - self._wall, self._cpu_seconds() - self._cpu
+        return {
+            "records": records,
+            "per_second": records / wall,
+            "cpu_us": cpu * 1e6 / records,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        }
+
+
+# Reading. Each returns the records seen and the sum of what it touched.
+
+
+def read_barnabas_batches(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
+    """As columns of each batch."""
+    from barnabas import Consumer
+
+    seen = touched = 0
+    with Consumer(bootstrap_servers=address, max_poll_records=50_000) as consumer:
+        assign_all(consumer, topic)
+        while seen < count:
+            for part in consumer.poll(10).batches():
+                meter.start()
+                touched += sum(part.offsets)
+                touched += sum(map(len, part.keys)) + sum(map(len, part.values))
+                seen += len(part)
+    return seen, touched
+
+
+def read_barnabas_records(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
+    """Record by record out of each poll."""
+    from barnabas import Consumer
+
+    seen = touched = 0
+    with Consumer(bootstrap_servers=address, max_poll_records=50_000) as consumer:
+        assign_all(consumer, topic)
+        while seen < count:
+            records = consumer.poll(10)
+            meter.start()
+            for record in records:
+                touched += record.offset + len(record.key or b"") + len(record.value or b"")
+            seen += len(records)
+    return seen, touched
+
+
+def assign_all(consumer: Any, topic: str) -> None:
+    """All partitions, from their beginnings."""
+    consumer.assign([(topic, number) for number in range(PARTITIONS)])
+    consumer.seek_to_beginning()
+
+
+def read_confluent(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
+    """librdkafka at its quickest: many at a time, and no back-off of its queue."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    seen = touched = 0
+    while seen < count:
+        records = consumer.consume(10_000, timeout=10)
+        meter.start()
+        for record in records:
+            touched += record.offset() + len(record.key()) + len(record.value())
+        seen += len(records)
+    return seen, touched
+
+
+def read_aiokafka(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
+    """`getmany`, as many as there are."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    async def read() -> tuple[int, int]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)
+        await consumer.start()
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        seen = touched = 0
+        while seen < count:
+            for records in (await consumer.getmany(timeout_ms=10_000)).values():
+                meter.start()
+                for record in records:
+                    touched += record.offset + len(record.key) + len(record.value)
+                seen += len(records)
+        await consumer.stop()
+        return seen, touched
+
+    return asyncio.run(read())
+
+
+def read_kafka_python(meter: Meter, address: str, topic: str, count: int) -> tuple[int, int]:
+    """`poll`, many at a time."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    seen = touched = 0
+    while seen < count:
+        for records in consumer.poll(10_000, max_records=10_000).values():
+            meter.start()
+            for record in records:
+                touched += record.offset + len(record.key) + len(record.value)
+            seen += len(records)
+    consumer.close()
+    return seen, touched
+
+
+# Writing: `count` records with a key each, all acknowledged in the end.
+
+
+def payloads(count: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """Keys of 8 bytes, the same 1,000 again and again, and values."""
+    keys = [b"%08d" % number for number in range(1000)]
+    value = os.urandom(size // 2).hex().encode()
+    for number in range(count):
+        yield keys[number % 1000], value
+
+
+def write_barnabas(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
+    """Record by record."""
+    from barnabas import Producer
+
+    with Producer(address) as producer:
+        producer.send(topic, b"", b"first", 0)
+        producer.flush()
+        meter.start()
+        send = producer.send
+        for key, value in payloads(count, size):
+            send(topic, value, key)
+        producer.flush()
+
+
+def write_barnabas_batches(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
+    """Many records a call."""
+    from barnabas import Producer
+
+    with Producer(address) as producer:
+        producer.send(topic, b"", b"first", 0)
+        producer.flush()
+        meter.start()
+        producer.send_batch(topic, ((key, value, (), None) for key, value in payloads(count, size)))
+        producer.flush()
+
+
+def write_confluent(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
+    """librdkafka with a queue that holds enough."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": address, "queue.buffering.max.messages": 200_000})
+    producer.produce(topic, b"", b"first", 0)
+    producer.flush(FLUSH_SECONDS)
+    meter.start()
+    for key, value in payloads(count, size):
+        while True:
+            try:
+                producer.produce(topic, value, key)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    if producer.flush(FLUSH_SECONDS):
+        raise SystemExit("records were not delivered")
+
+
+def write_aiokafka(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
+    """`send` without waiting for each, which is its quickest way record by record."""
+    from aiokafka import AIOKafkaProducer
+
+    async def write() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=address, acks="all", enable_idempotence=True, linger_ms=5,
+            max_batch_size=131_072,
+        )  # fmt: skip
+        await producer.start()
+        await producer.send_and_wait(topic, b"", b"first", 0)
+        meter.start()
+        for key, value in payloads(count, size):
+            await producer.send(topic, value, key)
+        await producer.flush()
+        await producer.stop()
+
+    asyncio.run(write())
+
+
+def write_kafka_python(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
+    """`send` without waiting for each."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=address, acks="all", linger_ms=5, batch_size=131_072)
+    producer.send(topic, b"", b"first", 0).get(FLUSH_SECONDS)
+    meter.start()
+    for key, value in payloads(count, size):
+        producer.send(topic, value, key)
+    producer.flush(FLUSH_SECONDS)
+    producer.close()
+
+
+# Memory of our consumer.
+
+
+def resident_mb() -> float:
+    """Resident memory now, MB."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
+
+
+def memory_of_reading(address: str, topic: str, count: int, total: int) -> dict[str, float]:
+    """Resident MB after the first tenth of `total` records and at their end, MB."""
+    from barnabas import Consumer
+
+    seen, early = 0, 0.0
+    with Consumer(bootstrap_servers=address, max_poll_records=50_000) as consumer:
+        assign_all(consumer, topic)
+        here = 0
+        while seen < total:
+            for part in consumer.poll(10).batches():
+                here += len(part)
+                seen += len(part.values)
+            if not early and seen >= total // 10:
+                early = resident_mb()
+            if here >= count:
+                here = 0
+                consumer.seek_to_beginning()
+        return {"records": seen, "early_mb": early, "late_mb": resident_mb()}
+
+
+def memory_when_slow(address: str, topic: str, seconds: float) -> dict[str, float]:
+    """Resident MB before the first poll, and the most of a consumer that takes 100 at a time."""
+    from barnabas import Consumer
+
+    with Consumer(bootstrap_servers=address, max_poll_records=100) as consumer:
+        assign_all(consumer, topic)
+        before, most, seen = resident_mb(), 0.0, 0
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            seen += len(consumer.poll(1))
+            time.sleep(0.02)
+            most = max(most, resident_mb())
+        return {"records": seen, "early_mb": before, "late_mb": most}
+
+
+READERS: dict[str, Callable[[Meter, str, str, int], tuple[int, int]]] = {
+    "barnabas, batches": read_barnabas_batches,
+    "barnabas, records": read_barnabas_records,
+    "confluent-kafka": read_confluent,
+    "aiokafka": read_aiokafka,
+    "kafka-python": read_kafka_python,
+}
+WRITERS: dict[str, Callable[[Meter, str, str, int, int], None]] = {
+    "barnabas, send": write_barnabas,
+    "barnabas, send_batch": write_barnabas_batches,
+    "confluent-kafka": write_confluent,
+    "aiokafka": write_aiokafka,
+    "kafka-python": write_kafka_python,
+}
+
+
+def main(what: str, client: str, address: str, topic: str, count: int, size: int) -> None:
+    """Run one load and print its figures."""
+    meter = Meter()
+    if what == "consume":
+        seen, touched = READERS[client](meter, address, topic, count)
+        figures = {**meter.figures(seen), "touched": touched}
+    elif what == "produce":
+        WRITERS[client](meter, address, topic, count, size)
+        figures = meter.figures(count)
+    elif what == "memory":
+        figures = memory_of_reading(address, topic, count, 10_000_000)
+    else:
+        figures = memory_when_slow(address, topic, 20.0)
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    kind, name, server, topic_name, number, bytes_each = sys.argv[1:]
+    main(kind, name, server, topic_name, int(number), int(bytes_each))

@@ -1,0 +1,136 @@
+"""`make bench`, second table: Python clients side by side, on Barnabas and on Apache Kafka.
+
+Each load runs in a process of its own; the clients take turns, round by round, so that noise hits
+all, and the best of the rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import brokers
+from bench.brokers import Broker
+from bench.client_loads import PARTITIONS, READERS, WRITERS
+from bench.loads import create_topic
+from bench.run import machine
+
+SIZES = (100, 1000)
+LOAD_SECONDS_MAX = 600
+OURS = {"consume": "barnabas, batches", "produce": "barnabas, send"}
+
+# Load, then client, then broker: records/s and CPU µs per record.
+Figures = dict[str, dict[str, dict[str, dict[str, float]]]]
+
+
+def run_load(
+    what: str, client: str, broker: Broker, topic: str, count: int, size: int
+) -> dict[str, float]:
+    """One load in a process of its own."""
+    words = [what, client, broker.address, topic, str(count), str(size)]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.client_loads", *words],
+        capture_output=True,
+        text=True,
+        timeout=LOAD_SECONDS_MAX,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{what} with {client} on {broker.name} failed: {done.stderr}")
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def measure(running: list[Broker], records: int, rounds: int, console: Console) -> Figures:
+    """Every client, load and size on every broker."""
+    figures: Figures = {}
+    for size in SIZES:
+        # As many bytes as half of the records of 100 bytes have.
+        count = records if size == 100 else records // 5
+        for broker in running:
+            create_topic(broker, f"read-{size}", PARTITIONS)
+            run_load("produce", "confluent-kafka", broker, f"read-{size}", count, size)
+            create_topic(broker, f"write-{size}", PARTITIONS)
+        for turn in range(rounds):
+            for what, clients in (("consume", READERS), ("produce", WRITERS)):
+                topic = f"{'read' if what == 'consume' else 'write'}-{size}"
+                for client in clients:
+                    for broker in running:
+                        console.print(
+                            f"  round {turn + 1}: {what} {size} B, {client}, {broker.name}"
+                        )
+                        found = run_load(what, client, broker, topic, count, size)
+                        row = figures.setdefault(f"{what}, {size} B", {}).setdefault(client, {})
+                        best = row.setdefault(broker.name, found)
+                        for key, better in (("per_second", max), ("cpu_us", min)):
+                            best[key] = better(best[key], found[key])
+    return figures
+
+
+def measure_memory(broker: Broker, records: int, console: Console) -> dict[str, dict[str, float]]:
+    """Our consumer over ten million records, and when it takes them slowly."""
+    figures = {}
+    for what in ("memory", "slow"):
+        console.print(f"  {what}")
+        figures[what] = run_load(what, "barnabas", broker, "read-100", records, 100)
+    return figures
+
+
+def show(figures: Figures, names: list[str], console: Console) -> None:
+    """A table per load: a row a client, and how many times it is slower than ours."""
+    for load, rows in figures.items():
+        table = Table(title=f"{load}: {os.cpu_count()} cores, {machine()}")
+        table.add_column("")
+        for name in names:
+            table.add_column(f"records/s, {name}", justify="right")
+            table.add_column("CPU µs/record", justify="right")
+            table.add_column("ours is", justify="right")
+        ours = rows[OURS[load.split(",")[0]]]
+        for client, by_broker in rows.items():
+            cells = []
+            for name in names:
+                found = by_broker[name]
+                ratio = ours[name]["per_second"] / found["per_second"]
+                cells += [f"{found['per_second']:,.0f}", f"{found['cpu_us']:.2f}", f"{ratio:.2f}x"]
+            table.add_row(client, *cells)
+        console.print(table)
+
+
+def main() -> None:
+    """Command line: how many records, on which brokers, where to keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000, help="of 100 bytes a load")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--brokers", default="barnabas,kafka", help="kafka needs Java and Maven")
+    parser.add_argument("--no-memory", action="store_true", help="leave ten million records out")
+    parser.add_argument("--json", type=Path, help="file to keep the figures in")
+    options = parser.parse_args()
+    names = options.brokers.split(",")
+    console = Console() if sys.stdout.isatty() else Console(width=150)
+    memory = {}
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(brokers.running(name)) for name in names]
+        figures = measure(running, options.records, options.rounds, console)
+        if not options.no_memory:
+            memory = measure_memory(running[0], options.records, console)
+    show(figures, names, console)
+    for what, found in memory.items():
+        console.print(
+            f"{what}: {found['records']:,.0f} records, {found['early_mb']:.0f} MB early, "
+            f"{found['late_mb']:.0f} MB late"
+        )
+    if options.json is not None:
+        kept = {"machine": machine(), "figures": figures, "memory": memory}
+        options.json.write_text(json.dumps(kept, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`barnabas consume`: records of topics to standard output."""

@@ -1,0 +1,336 @@
+"""The command `barnabas consume`: its options, and what they come to."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from barnabas.cli.completing import complete_groups, complete_topics
+from barnabas.cli.consume.json_lines import json_lines
+from barnabas.cli.consume.places import BEGINNING, END, Place, check_end, parse_place, resolve
+from barnabas.cli.consume.printer import Printer, Wanted
+from barnabas.cli.consume.source import RangeSource
+from barnabas.cli.consume.templates import Reading, compile_template, value_lines
+from barnabas.cli.escapes import unescape_option
+from barnabas.cli.output import client_config, client_options, connected
+from barnabas.cli.record_formats import parse_formats
+from barnabas.cli.record_progress import progress
+from barnabas.cli.termination import termination_as_interrupt
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from barnabas.cli.consume.templates import Render
+    from barnabas.cli.record_progress import Progress
+    from barnabas.client.facade import Client
+
+__all__ = ["consume"]
+
+EXAMPLES = """\b
+Examples:
+  barnabas consume flights                              what comes from now on
+  barnabas consume flights --from beginning -e          all there is, then end
+  barnabas consume flights --from -10 -e                the last ten of each partition
+  barnabas consume flights --from 2026-01-31T12:00 --to 2026-01-31T13:00
+  barnabas consume flights --from 15m --key --headers   what came in the last 15 minutes
+  barnabas consume flights -f '%p:%o %k -> %s\\n' -n 5
+  barnabas consume flights --from beginning -e --grep-key '^JFK$' -s value=json --json
+  barnabas consume flights --group report --from beginning     share it with other members
+  barnabas consume '^flights-.*' -q > flights.txt
+
+\b
+Places (--from, --to): beginning, end, an offset, -N for N before the end, an ISO time, @MS (ms
+since 1970), or how long ago: 90s, 15m, 2h, 7d.
+
+\b
+Templates (-f): %t topic, %p partition, %o offset, %T timestamp in ms, %I as ISO time (UTC), %k key,
+%K its length, %s value, %S its length, %R that in four bytes, %h headers, %% a percent sign; \\n,
+\\t, \\r, \\0, \\\\ and \\x1f as usual.
+
+\b
+Formats (-s): string, json, short, integer, long, float, double, boolean, uuid, hex, base64, or a
+layout as kcat's, such as '>iq' for four and eight bytes. key=FORMAT or value=FORMAT is for one.
+"""
+
+
+class _Choices(NamedTuple):
+    """Where to read."""
+
+    topics: Sequence[str]
+    numbers: Sequence[int]
+    start: Place
+    end: Place | None
+    group: str | None
+    exit_at_end: bool
+    # Of a consumer of its own.
+    config: Mapping[str, Any]
+
+
+class _Look(NamedTuple):
+    """How to print."""
+
+    template: str | None
+    as_json: bool
+    with_headers: bool
+    with_key: bool
+    with_offset: bool
+    delimiter: bytes | None
+    key_delimiter: bytes | None
+    reading: Reading
+
+    def render_of(self) -> Callable[[TopicPartition], Render]:
+        """What makes the printer of a partition's records.
+
+        Raises:
+            click.UsageError: options that contradict each other, or a wrong template.
+        """
+        columns = self.with_headers or self.with_key or self.with_offset or self.key_delimiter
+        if (self.template is not None) + self.as_json + bool(columns) > 1:
+            raise click.UsageError("give --format, --json, or --key, --headers and --offsets")
+        if self.delimiter is not None and (self.as_json or self.template is not None):
+            raise click.UsageError("--delimiter goes with neither --format nor --json")
+        if self.as_json:
+            return json_lines(self.reading)
+        end = b"\n" if self.delimiter is None else self.delimiter
+        if self.template is None and not columns and self.reading.value is None:
+            render = value_lines(self.reading.null, end)
+            return lambda _tp: render
+        return compile_template(self.template or self._columns(end), self.reading)
+
+    def _columns(self, end: bytes) -> str:
+        between = _literal(self.key_delimiter or b"\t")
+        shown = [("%h", self.with_headers), ("%o", self.with_offset)]
+        shown.append(("%k", self.with_key or self.key_delimiter is not None))
+        return "".join(letter + between for letter, on in shown if on) + "%s" + _literal(end)
+
+
+def _literal(data: bytes) -> str:
+    """Bytes as a template that prints them."""
+    return "".join(f"\\x{byte:02x}" for byte in data)
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument(
+    "topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
+)
+@click.option("--from", "place", metavar="PLACE", help="Start there (see below).")
+@click.option("--from-beginning", is_flag=True, help="The same as --from beginning.")
+@click.option("-o", "--offset", metavar="PLACE", help="The same as --from.")
+@click.option("-t", "--timestamp", metavar="MS|ISO", help="Start at the first record as late.")
+@click.option("--to", metavar="PLACE", help="End before that place.")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Only these; may be given several times.",
+)
+@click.option("-n", "-c", "--max-records", type=click.IntRange(1), help="End after so many.")
+@click.option("-e", "--exit-at-end", is_flag=True, help="End where the topics now end.")
+@click.option(
+    "-g",
+    "--group",
+    shell_complete=complete_groups,
+    help="Read as a member of this group; with -p without being one, from its offsets.",
+)
+@click.option("-f", "--format", "template", help="A template for each record (see below).")
+@click.option("-k", "--key", "with_key", is_flag=True, help="Keys before the values, and a tab.")
+@click.option("--headers", "with_headers", is_flag=True, help="Headers before that, and a tab.")
+@click.option("-O", "--offsets", "with_offset", is_flag=True, help="Offsets too, and a tab.")
+@click.option(
+    "-K", "--key-delimiter", callback=unescape_option, help="Keys, and this instead of the tab."
+)
+@click.option(
+    "-D", "--delimiter", callback=unescape_option, help="Behind each record.  [default: \\n]"
+)
+@click.option("-Z", "--show-null", is_flag=True, help="Print NULL for keys and values that are.")
+@click.option("-s", "--as", "formats", multiple=True, metavar="[key=|value=]FORMAT",
+              help="Read keys or values as this (see below).")  # fmt: skip
+@click.option("--grep", metavar="REGEX", help="Only records with this in their values.")
+@click.option("--grep-key", metavar="REGEX", help="Only records with this in their keys.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on the terminal.")
+@client_options
+def consume(
+    topics: Sequence[str],
+    place: str | None,
+    from_beginning: bool,
+    offset: str | None,
+    timestamp: str | None,
+    to: str | None,
+    partitions: Sequence[int],
+    max_records: int | None,
+    exit_at_end: bool,
+    group: str | None,
+    template: str | None,
+    with_key: bool,
+    with_headers: bool,
+    with_offset: bool,
+    key_delimiter: bytes | None,
+    delimiter: bytes | None,
+    show_null: bool,
+    formats: Sequence[str],
+    grep: str | None,
+    grep_key: str | None,
+    quiet: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Print records of the TOPICs, by default the values, one a line, from now on.
+
+    A TOPIC that begins with ^ is an expression: all topics whose names match.
+    """
+    start = _start(place, from_beginning=from_beginning, offset=offset, timestamp=timestamp)
+    end = None if to is None else check_end(parse_place(to, "--to"))
+    if group == "":
+        raise click.UsageError("--group needs a name")
+    key_format, value_format = parse_formats(formats, layouts=True)
+    reading = Reading(key_format, value_format, b"NULL" if show_null else b"")
+    look = _Look(
+        template, as_json, with_headers, with_key, with_offset, delimiter, key_delimiter, reading
+    )
+    render_of = look.render_of()
+    wanted = Wanted(max_records, _expression(grep_key), _expression(grep))
+    is_member = group is not None and not partitions
+    if is_member and end is not None:
+        raise click.UsageError("--to needs --partition where a --group is given")
+    config = client_config(bootstrap, properties)
+    choices = _Choices(topics, partitions, start, end, group, exit_at_end, config)
+    run = _run_member if is_member else _run
+    with termination_as_interrupt(), connected(bootstrap, properties) as client:
+        run(client, choices, render_of, wanted, quiet=quiet)
+
+
+def _start(
+    place: str | None, *, from_beginning: bool, offset: str | None, timestamp: str | None
+) -> Place:
+    given = [("--from", place), ("--offset", offset), ("--timestamp", timestamp)]
+    named = [(option, text) for option, text in given if text is not None]
+    if len(named) + from_beginning > 1:
+        raise click.UsageError("give one of --from, --from-beginning, --offset and --timestamp")
+    if from_beginning:
+        return BEGINNING
+    if not named:
+        return END
+    [(option, text)] = named
+    return parse_place(f"@{text}" if option == "--timestamp" else text, option)
+
+
+def _expression(text: str | None) -> re.Pattern[bytes] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text.encode())
+    except re.error as error:
+        raise click.UsageError(f"{text!r} is no regular expression: {error}") from None
+
+
+def _run(
+    client: Client,
+    choices: _Choices,
+    render_of: Callable[[TopicPartition], Render],
+    wanted: Wanted,
+    *,
+    quiet: bool,
+) -> None:
+    names = _topics(client, choices.topics)
+    ranges = _ranges(client, _partitions(client, names, choices.numbers), choices)
+    ends = [end - start for start, end in ranges.values() if end is not None]
+    expected = sum(ends) if len(ends) == len(ranges) else None
+    if wanted.records_max is not None:
+        expected = min(wanted.records_max, expected or wanted.records_max)
+    with client.stream(ranges) as stream, _shown(expected, quiet=quiet) as shown:
+        source = RangeSource(client, stream, choices.group)
+        Printer(source, render_of, wanted, shown).run()
+
+
+def _run_member(
+    client: Client,
+    choices: _Choices,
+    render_of: Callable[[TopicPartition], Render],
+    wanted: Wanted,
+    *,
+    quiet: bool,
+) -> None:
+    """Read as a member of the group."""
+    from barnabas.cli.consume.group_source import GroupSource
+    from barnabas.client.consumer.consumer import Consumer
+
+    reset = "latest" if choices.start is END else "earliest"
+    config: dict[str, Any] = {
+        **choices.config,
+        "group_id": choices.group,
+        "auto_offset_reset": reset,
+        "enable_auto_commit": False,
+    }
+    names = _topics(client, choices.topics)
+    client.partitions_for(names)
+    with Consumer(**config) as consumer, _shown(wanted.records_max, quiet=quiet) as shown:
+        source = GroupSource(client, consumer, choices.start, exit_at_end=choices.exit_at_end)
+        printer = Printer(source, render_of, wanted, shown)
+        source.on_revoke = printer.commit
+        source.subscribe(names)
+        printer.run()
+
+
+@contextmanager
+def _shown(expected: int | None, *, quiet: bool) -> Iterator[Progress]:
+    """Progress, unless records stand on the same terminal; and what it came to."""
+    visible = not quiet and not sys.stdout.isatty()
+    with progress(visible=visible, records=expected) as shown:
+        yield shown
+    if visible and sys.stderr.isatty():
+        click.echo(str(shown), err=True)
+
+
+def _topics(client: Client, given: Sequence[str]) -> list[str]:
+    """Names, and what expressions match; each once."""
+    found: dict[str, None] = {}
+    for name in given:
+        if not name.startswith("^"):
+            found[name] = None
+            continue
+        try:
+            matching = [topic for topic in client.topics() if re.search(name, topic)]
+        except re.error as error:
+            raise click.UsageError(f"{name!r} is no regular expression: {error}") from None
+        if not matching:
+            raise click.UsageError(f"no topic matches {name}")
+        found.update(dict.fromkeys(matching))
+    return list(found)
+
+
+def _partitions(
+    client: Client, topics: Sequence[str], numbers: Sequence[int]
+) -> list[TopicPartition]:
+    found = client.partitions_for(topics)
+    wanted = []
+    for topic in topics:
+        for number in numbers:
+            if number not in found[topic]:
+                raise click.UsageError(f"{topic} has partitions 0 to {len(found[topic]) - 1}")
+        wanted += [TopicPartition(topic, number) for number in numbers or found[topic]]
+    return wanted
+
+
+def _ranges(
+    client: Client, wanted: Sequence[TopicPartition], choices: _Choices
+) -> dict[TopicPartition, tuple[int, int | None]]:
+    """First offset and end of each partition; no end where there is none."""
+    latest = client.list_offsets(dict.fromkeys(wanted, "latest"))
+    ends = {tp: found.offset for tp, found in latest.items()}
+    starts = resolve(client, wanted, choices.start, ends)
+    if choices.group is not None:
+        committed = client.committed(choices.group, wanted)
+        starts.update({tp: found.offset for tp, found in committed.items()})
+    last: dict[TopicPartition, int] = dict(ends) if choices.exit_at_end else {}
+    if choices.end is not None:
+        stops = resolve(client, wanted, choices.end, ends)
+        last = {tp: min(stop, last.get(tp, stop)) for tp, stop in stops.items()}
+    return {tp: (starts[tp], max(starts[tp], last[tp]) if last else None) for tp in wanted}

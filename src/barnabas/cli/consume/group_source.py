@@ -1,0 +1,124 @@
+"""Records as a member of a group: the group says which partitions, and shares them with others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.consume.places import Place, PlaceKind, resolve
+from barnabas.cli.consume.source import Chunk
+from barnabas.client.consumer.rebalance_listener import RebalanceListener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from barnabas.client.consumer.consumer import Consumer
+    from barnabas.client.errors import ClientError
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["GroupSource"]
+
+_RECORDS_MAX = 50_000
+_MS_PER_S = 1000.0
+
+
+class GroupSource(RebalanceListener):
+    """Follows what the group assigns; where it has no offset yet, begins at `start`.
+
+    Args:
+        client: looks up places.
+        consumer: a member of the group, without auto commit, not subscribed yet.
+        start: a place.
+        exit_at_end: finished when all assigned partitions are where they ended when they came.
+
+    Attributes:
+        on_revoke: commits what was printed, before others get the partitions.
+    """
+
+    def __init__(
+        self, client: Client, consumer: Consumer, start: Place, *, exit_at_end: bool
+    ) -> None:
+        self._client = client
+        self._consumer = consumer
+        self._start = start
+        self._exit_at_end = exit_at_end
+        self.on_revoke: Callable[[], None] = _nothing
+        # Log end offsets of the assigned partitions, of when they were assigned.
+        self._ends: dict[TopicPartition, int] = {}
+        # Where the next record of an assigned partition comes from, as far as that is known.
+        self._positions: dict[TopicPartition, int] = {}
+        self._has_joined = False
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Begin: join with the next poll."""
+        self._consumer.subscribe(list(topics), self)
+
+    # What the group says
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """Find ends, and where to start."""
+        self._has_joined = True
+        added = list(assigned)
+        if not added:
+            return
+        latest = self._client.list_offsets(dict.fromkeys(added, "latest"))
+        ends = {tp: found.offset for tp, found in latest.items()}
+        self._ends.update(ends)
+        if self._start.kind in (PlaceKind.BEGINNING, PlaceKind.END):
+            # The consumer's own auto.offset.reset.
+            return
+        committed = self._consumer.committed(added)
+        fresh = [tp for tp in added if committed[tp] is None]
+        for tp, offset in resolve(self._client, fresh, self._start, ends).items():
+            self._consumer.seek(tp, offset)
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """Commit for who gets them next."""
+        self.on_revoke()
+        self._forget(revoked)
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        """Others have them already."""
+        self._forget(lost)
+
+    def _forget(self, partitions: Collection[TopicPartition]) -> None:
+        for tp in partitions:
+            self._ends.pop(tp, None)
+            self._positions.pop(tp, None)
+
+    # Source
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all that was there when partitions were assigned has come."""
+        if not (self._exit_at_end and self._has_joined):
+            return False
+        for tp, end in list(self._ends.items()):
+            if tp not in self._positions:
+                self._positions[tp] = self._consumer.position(tp)
+            if self._positions[tp] < end:
+                return False
+        return True
+
+    @property
+    def trouble(self) -> ClientError | None:
+        """The consumer raises what it cannot mend, and is silent while it tries."""
+        return None
+
+    def poll(self, timeout_ms: float) -> Sequence[Chunk]:
+        """What the consumer has."""
+        found = self._consumer.poll(timeout_ms / _MS_PER_S, max_records=_RECORDS_MAX)
+        chunks = [Chunk(tp, found[tp], at.offset) for tp, at in found.next_offsets.items()]
+        for tp, _, next_offset in chunks:
+            self._positions[tp] = next_offset
+        return chunks
+
+    def commit(self, printed: Mapping[TopicPartition, int]) -> None:
+        """Commit for the partitions that are still this member's."""
+        own = {tp: offset for tp, offset in printed.items() if tp in self._ends}
+        if own:
+            self._consumer.commit(own)
+
+
+def _nothing() -> None:
+    pass

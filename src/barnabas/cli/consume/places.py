@@ -1,0 +1,114 @@
+"""Places in a log as people write them, and the offsets that they are in each partition."""
+
+from __future__ import annotations
+
+import re
+import time
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from barnabas.cli.output import duration_ms, moment_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["BEGINNING", "END", "Place", "PlaceKind", "check_end", "parse_place", "resolve"]
+
+Offsets = dict["TopicPartition", int]
+
+
+class PlaceKind(Enum):
+    """How a place is found."""
+
+    BEGINNING = "beginning"
+    END = "end"
+    OFFSET = "offset"
+    BEFORE_END = "before the end"
+    TIME = "time"
+
+
+class Place(NamedTuple):
+    """A place, the same words for every partition."""
+
+    kind: PlaceKind
+    # An offset, records before the end, or ms since 1970.
+    number: int = 0
+
+
+BEGINNING = Place(PlaceKind.BEGINNING)
+END = Place(PlaceKind.END)
+
+_WORDS = {"beginning": BEGINNING, "earliest": BEGINNING, "end": END, "latest": END}
+
+
+def parse_place(text: str, option: str) -> Place:
+    """The place that a text names: a word, N, -N, a time, how long ago, or @ms as kcat writes it.
+
+    Raises:
+        click.UsageError: none of these.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if text.isdigit():
+        return Place(PlaceKind.OFFSET, int(text))
+    if re.fullmatch(r"-\d+", text):
+        return Place(PlaceKind.BEFORE_END, int(text[1:]))
+    kcat = re.fullmatch(r"[se]?@(\d+)", text)
+    if kcat:
+        return Place(PlaceKind.TIME, int(kcat[1]))
+    ago = duration_ms(text)
+    if ago is not None:
+        return Place(PlaceKind.TIME, _now_ms() - ago)
+    try:
+        return Place(PlaceKind.TIME, moment_ms(text.removeprefix("@"), option))
+    except click.UsageError:
+        raise click.UsageError(
+            f"{option} {text}: write beginning, end, an offset, -N, an ISO time such as "
+            f"2026-01-31T12:00, @MILLISECONDS, or how long ago: 90s, 15m, 2h, 7d"
+        ) from None
+
+
+def resolve(
+    client: Client, wanted: Sequence[TopicPartition], place: Place, ends: Offsets
+) -> Offsets:
+    """Offsets of a place; times later than every record are at the end.
+
+    Args:
+        wanted: the partitions.
+        ends: their log end offsets, or last stable ones, of a moment ago.
+    """
+    match place.kind:
+        case PlaceKind.OFFSET:
+            return dict.fromkeys(wanted, place.number)
+        case PlaceKind.END:
+            return {tp: ends[tp] for tp in wanted}
+        case PlaceKind.BEFORE_END:
+            first = client.list_offsets(dict.fromkeys(wanted, "earliest"))
+            return {tp: max(first[tp].offset, ends[tp] - place.number) for tp in wanted}
+        case PlaceKind.BEGINNING:
+            first = client.list_offsets(dict.fromkeys(wanted, "earliest"))
+            return {tp: first[tp].offset for tp in wanted}
+        case PlaceKind.TIME:
+            found = client.list_offsets(dict.fromkeys(wanted, place.number))
+            # Records with an older time may stand behind; later than all is the end.
+            return {tp: found[tp].offset if found[tp].offset >= 0 else ends[tp] for tp in wanted}
+
+
+def check_end(place: Place) -> Place:
+    """A place where to stop: its offset has to be known now.
+
+    Raises:
+        click.UsageError: a time to come.
+    """
+    if place.kind is PlaceKind.TIME and place.number > _now_ms():
+        raise click.UsageError("--to: that time is still to come; leave it out, and end by Ctrl-C")
+    return place
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

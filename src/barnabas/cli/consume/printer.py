@@ -1,0 +1,148 @@
+"""Prints records as they come, counts them, and has committed what was printed."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.output import warning
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Sequence
+
+    from barnabas.cli.consume.source import Chunk, Source
+    from barnabas.cli.consume.templates import Render
+    from barnabas.cli.record_progress import Progress
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.record.compiled import CompiledRecord
+
+__all__ = ["Printer", "Wanted", "check_reader"]
+
+_POLL_MS = 500.0
+# A broker that does not answer is spoken of after so many polls without a record.
+_SILENT_POLLS = 2
+# Offsets of a group are committed that often while reading, in s, and at the end.
+_COMMIT_INTERVAL_S = 5.0
+
+
+class Wanted(NamedTuple):
+    """Which records are printed."""
+
+    # So many, then the command ends.
+    records_max: int | None = None
+    # Those in whose key or value the expression is found; null has none.
+    key: re.Pattern[bytes] | None = None
+    value: re.Pattern[bytes] | None = None
+
+    def among(self, records: Sequence[CompiledRecord]) -> Sequence[CompiledRecord]:
+        """Those of the records that are wanted."""
+        if self.key is not None:
+            search = self.key.search
+            records = [r for r in records if r.key is not None and search(r.key)]
+        if self.value is not None:
+            search = self.value.search
+            records = [r for r in records if r.value is not None and search(r.value)]
+        return records
+
+
+class Printer:
+    """Writes to standard output.
+
+    Args:
+        source: where records come from.
+        render_of: makes the function that prints a partition's records.
+        wanted: which ones.
+        progress: is told what was printed.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        render_of: Callable[[TopicPartition], Render],
+        wanted: Wanted,
+        progress: Progress,
+    ) -> None:
+        self._source = source
+        self._render_of = render_of
+        self._renders: dict[TopicPartition, Render] = {}
+        self._wanted = wanted
+        self._progress = progress
+        self._output = sys.stdout.buffer
+        self._remaining = wanted.records_max
+        # Next offset by partition, of what was printed and not yet committed.
+        self._printed: dict[TopicPartition, int] = {}
+        self._committed_at = time.monotonic()
+        self._silent_polls = 0
+        # Whether the user was told that the broker does not answer.
+        self._warned = False
+
+    def run(self) -> None:
+        """Print until the source is finished, or enough was printed."""
+        try:
+            while self._remaining != 0 and not self._source.is_finished:
+                chunks = self._source.poll(_POLL_MS)
+                if not chunks:
+                    check_reader(self._output.fileno())
+                    self._check_broker()
+                elif self._warned:
+                    self._check_broker()
+                for chunk in chunks:
+                    self._print(chunk)
+                    if self._remaining == 0:
+                        break
+                self._output.flush()
+                if time.monotonic() - self._committed_at >= _COMMIT_INTERVAL_S:
+                    self.commit()
+        finally:
+            self._output.flush()
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit what was printed and was not committed yet."""
+        self._committed_at = time.monotonic()
+        if self._printed:
+            printed, self._printed = self._printed, {}
+            self._source.commit(printed)
+
+    def _print(self, chunk: Chunk) -> None:
+        records = self._wanted.among(chunk.records)
+        next_offset = chunk.next_offset
+        if self._remaining is not None:
+            if len(records) >= self._remaining:
+                records = records[: self._remaining]
+                next_offset = records[-1].offset + 1
+            self._remaining -= len(records)
+        if records:
+            render = self._renders.get(chunk.partition)
+            if render is None:
+                render = self._renders[chunk.partition] = self._render_of(chunk.partition)
+            text = render(records)
+            self._output.write(text)
+            self._progress.advance(len(records), len(text))
+        self._printed[chunk.partition] = next_offset
+
+    def _check_broker(self) -> None:
+        """Say when the broker is gone, and when it is back: else it looks like a quiet topic."""
+        trouble = self._source.trouble
+        self._silent_polls = 0 if trouble is None else self._silent_polls + 1
+        if trouble is not None and self._silent_polls == _SILENT_POLLS and not self._warned:
+            self._warned = True
+            warning(f"{trouble}; trying on until it answers (Ctrl-C ends)")
+        elif trouble is None and self._warned:
+            self._warned = False
+            warning("the broker answers again")
+
+
+def check_reader(descriptor: int) -> None:
+    """Notice that who reads our output has gone, though there is nothing to write.
+
+    Raises:
+        BrokenPipeError: it has.
+    """
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        raise BrokenPipeError

@@ -1,0 +1,210 @@
+"""Records by template, with kcat's letters: `-f '%t [%p] %o: %k -> %s\\n'`.
+
+A template is compiled once per partition: what does not change from record to record becomes text.
+Where each record needs attributes alone, one formatting call prints it; nulls, headers and lengths
+take a call per piece.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import click
+
+from barnabas.cli.escapes import unescape
+from barnabas.client.errors import RecordDeserializationError
+
+if TYPE_CHECKING:
+    from barnabas.cli.record_formats import Format
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.record.compiled import CompiledRecord
+
+__all__ = ["LETTERS", "Reading", "Render", "compile_template", "field", "value_lines"]
+
+# Records of one partition to what is printed of them.
+Render: TypeAlias = Callable[[Sequence["CompiledRecord"]], bytes]
+Piece: TypeAlias = Callable[["CompiledRecord"], bytes]
+
+LETTERS = {
+    "%t": "topic",
+    "%p": "partition",
+    "%o": "offset",
+    "%T": "timestamp in ms",
+    "%I": "timestamp as ISO time, UTC",
+    "%k": "key",
+    "%K": "its length, -1 for null",
+    "%s": "value",
+    "%S": "its length",
+    "%R": "its length in four bytes, big-endian",
+    "%h": "headers",
+    "%%": "a percent sign",
+}
+_TOKEN = re.compile(r"%.|\\x[0-9a-fA-F]{2}|\\.|[^%\\]+|[%\\]", re.DOTALL)
+_INT32 = struct.Struct(">i")
+_EPOCH = datetime.fromtimestamp(0, UTC)
+# Pieces that one call of bytes % tuple prints: the attribute and how.
+_FAST = {"%o": ("offset", b"%d"), "%T": ("timestamp", b"%d")}
+
+
+class Reading(NamedTuple):
+    """How keys and values become what is printed."""
+
+    # None: the bytes as they are.
+    key: Format | None = None
+    value: Format | None = None
+    # What stands for null: nothing, or NULL.
+    null: bytes = b""
+
+
+def field(record: CompiledRecord, tp: TopicPartition, what: str, how: Format | None) -> Any:
+    """The key or the value, read as the format says; bytes without one, None for null.
+
+    Raises:
+        RecordDeserializationError: it is not of that format.
+    """
+    data: bytes | None = getattr(record, what)
+    if data is None or how is None:
+        return data
+    try:
+        return how.read(data)
+    except ValueError as error:
+        raise RecordDeserializationError(tp, record.offset, what, error) from error
+
+
+def value_lines(null: bytes, delimiter: bytes) -> Render:
+    """Values and a delimiter behind each: what is printed unless something else is asked for."""
+
+    def render(records: Sequence[CompiledRecord]) -> bytes:
+        values = [record.value for record in records]
+        if None in values:
+            return b"".join([null + delimiter if v is None else v + delimiter for v in values])
+        return delimiter.join([*values, b""])  # type: ignore[list-item]
+
+    return render
+
+
+def compile_template(template: str, reading: Reading) -> Callable[[TopicPartition], Render]:
+    """A function that makes the printer of a partition's records.
+
+    Raises:
+        click.UsageError: an unknown % letter.
+    """
+    tokens = _TOKEN.findall(template)
+    for token in tokens:
+        if token.startswith("%") and token not in LETTERS:
+            raise click.UsageError(f"--format: {token} is none of {' '.join(LETTERS)}")
+
+    def of_partition(tp: TopicPartition) -> Render:
+        slow = _by_pieces([_piece(token, tp, reading) for token in tokens])
+        return _by_formatting(tokens, tp, reading, slow) or slow
+
+    return of_partition
+
+
+def _by_pieces(pieces: list[bytes | Piece]) -> Render:
+    def one(record: CompiledRecord) -> bytes:
+        return b"".join([p if isinstance(p, bytes) else p(record) for p in pieces])
+
+    return lambda records: b"".join(map(one, records))
+
+
+def _by_formatting(
+    tokens: list[str], tp: TopicPartition, reading: Reading, slow: Render
+) -> Render | None:
+    """One `%` per record, where the template lets it; records with nulls take the slow way."""
+    fast = dict(_FAST)
+    if reading.key is None:
+        fast["%k"] = ("key", b"%b")
+    if reading.value is None:
+        fast["%s"] = ("value", b"%b")
+    layout = []
+    names = []
+    for token in tokens:
+        if token in fast:
+            name, how = fast[token]
+            names.append(name)
+            layout.append(how)
+        else:
+            piece = _piece(token, tp, reading)
+            if not isinstance(piece, bytes):
+                return None
+            layout.append(piece.replace(b"%", b"%%"))
+    if len(names) < 2:
+        # attrgetter makes no tuple of one.
+        return None
+    text, get = b"".join(layout), attrgetter(*names)
+
+    def render(records: Sequence[CompiledRecord]) -> bytes:
+        try:
+            return b"".join([text % get(record) for record in records])
+        except TypeError:
+            return slow(records)
+
+    return render
+
+
+def _piece(token: str, tp: TopicPartition, reading: Reading) -> bytes | Piece:
+    null = reading.null
+    match token:
+        case "%t":
+            return tp.topic.encode()
+        case "%p":
+            return b"%d" % tp.partition
+        case "%%":
+            return b"%"
+        case "%o":
+            return lambda record: b"%d" % record.offset
+        case "%T":
+            return lambda record: b"%d" % record.timestamp
+        case "%I":
+            return _iso_time
+        case "%k":
+            return lambda record: _text(field(record, tp, "key", reading.key), null)
+        case "%s":
+            return lambda record: _text(field(record, tp, "value", reading.value), null)
+        case "%K":
+            return lambda record: b"%d" % _length(record.key)
+        case "%S":
+            return lambda record: b"%d" % _length(record.value)
+        case "%R":
+            return lambda record: _INT32.pack(_length(record.value))
+        case "%h":
+            return _headers
+        case _:
+            return unescape(token)
+
+
+def _text(value: Any, null: bytes) -> bytes:
+    """What a key or value looks like in a line."""
+    if value is None:
+        return null
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    from barnabas.serializers import serialize_json
+
+    return serialize_json(value) or b""
+
+
+def _length(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _iso_time(record: CompiledRecord) -> bytes:
+    moment = _EPOCH + timedelta(milliseconds=record.timestamp)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.").encode() + b"%03dZ" % (record.timestamp % 1000)
+
+
+def _headers(record: CompiledRecord) -> bytes:
+    return b",".join(
+        [
+            name.encode() + b"=" + (b"NULL" if value is None else value)
+            for name, value in record.headers
+        ]
+    )

@@ -1,0 +1,41 @@
+"""Delimiters and templates as people type them in a shell: \\n, \\t, \\x1f and the like."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+__all__ = ["unescape", "unescape_option"]
+
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_LETTERS = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+
+def unescape(text: str) -> bytes:
+    r"""The bytes that a text with escapes stands for; an unknown escape stands for itself."""
+    pieces = []
+    end = 0
+    for found in _ESCAPE.finditer(text):
+        pieces.append(text[end : found.start()].encode())
+        name = found[1]
+        if len(name) == 3:
+            pieces.append(bytes.fromhex(name[1:]))
+        else:
+            pieces.append(_LETTERS.get(name, found[0].encode()))
+        end = found.end()
+    pieces.append(text[end:].encode())
+    return b"".join(pieces)
+
+
+def unescape_option(_ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
+    """A callback of click for options that are delimiters.
+
+    Raises:
+        click.BadParameter: nothing cannot delimit anything.
+    """
+    if value is None:
+        return None
+    if not value:
+        raise click.BadParameter("must not be empty", param=param)
+    return unescape(value)

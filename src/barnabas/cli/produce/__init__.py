@@ -1,0 +1,1 @@
+"""`barnabas produce`: records of a topic from standard input or files."""

@@ -1,0 +1,212 @@
+"""The command `barnabas produce`: its options, and what came of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from barnabas.cli.completing import complete_topics
+from barnabas.cli.escapes import unescape_option
+from barnabas.cli.output import (
+    EXIT_FAILED,
+    client_options,
+    connected,
+    echo_json,
+    moment_ms,
+    problem,
+)
+from barnabas.cli.produce.chunks import input_chunks
+from barnabas.cli.produce.delivery import Delivery, Limits
+from barnabas.cli.produce.records import Options
+from barnabas.cli.record_formats import parse_formats
+from barnabas.cli.record_progress import progress, summary_line
+from barnabas.cli.termination import termination_as_interrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.cli.record_formats import Format
+    from barnabas.client.shared_producer import SharedProducer
+
+__all__ = ["produce"]
+
+EXAMPLES = """\b
+Examples:
+  echo hello | barnabas produce greetings
+  barnabas produce flights flights.csv -z lz4
+  printf 'JFK:42\\nLGA:7\\n' | barnabas produce delays -K :
+  echo '{"key": "JFK", "value": {"delay": 42}}' | barnabas produce delays --from-json
+  barnabas consume delays --from beginning -e --json | barnabas produce copy --from-json
+  barnabas produce pictures --whole-files departures.png arrivals.png
+  printf 'JFK 42\\n' | barnabas produce delays -K ' ' -s value=long
+  barnabas produce flights flights.csv --rate 1000
+
+\b
+A JSON line has "value" and may have "key", "headers", "partition" and "timestamp" (ms). Strings
+are sent as UTF-8, null as null, other values as JSON; "value_base64" and "key_base64" carry bytes.
+
+\b
+Formats (-s): string, json, short, integer, long, float, double, boolean, uuid, hex, base64: the
+text of a line, or the value in a JSON line, becomes those bytes. key=FORMAT and value=FORMAT are
+for one.
+
+Ctrl-C ends the reading; what was sent is waited for, unless it is pressed again.
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE...]")
+@click.option(
+    "-k",
+    "-K",
+    "--key-separator",
+    callback=unescape_option,
+    help="What stands between key and value in a line.",
+)
+@click.option("--key", help="The key of every record that has none of its own.")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Of every record."
+)
+@click.option("-p", "--partition", type=click.IntRange(0), help="[default: by key, else any]")
+@click.option("-t", "--timestamp", metavar="MS|ISO", help="Of every record.  [default: now]")
+@click.option(
+    "-D",
+    "--delimiter",
+    callback=unescape_option,
+    help="What stands between records.  [default: \\n]",
+)
+@click.option("-W", "--whole-files", is_flag=True, help="Each file is one record.")
+@click.option("-n", "-c", "--max-records", type=click.IntRange(1), help="End after so many.")
+@click.option("--rate", type=click.IntRange(1), help="So many records per second at most.")
+@click.option(
+    "-z",
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
+)
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="Who has to have a record before it counts as written.",
+)
+@click.option("-Z", "--empty-is-null", is_flag=True, help="Send empty keys and values as null.")
+@click.option("--from-json", is_flag=True, help="Lines are JSON objects (see below).")
+@click.option(
+    "-s",
+    "--as",
+    "formats",
+    multiple=True,
+    metavar="[key=|value=]FORMAT",
+    help="Write keys or values as this (see below).",
+)
+@click.option("-T", "--tee", is_flag=True, help="Print what is sent, too.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on the terminal.")
+@client_options
+def produce(
+    topic: str,
+    files: Sequence[IO[bytes]],
+    key_separator: bytes | None,
+    key: str | None,
+    headers: Sequence[str],
+    partition: int | None,
+    timestamp: str | None,
+    delimiter: bytes | None,
+    whole_files: bool,
+    max_records: int | None,
+    rate: int | None,
+    compression: str,
+    acks: str,
+    empty_is_null: bool,
+    from_json: bool,
+    formats: Sequence[str],
+    tee: bool,
+    quiet: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Write records to TOPIC, one per line of the FILEs or of standard input.
+
+    Ends with status 1 if a record was not delivered.
+    """
+    if from_json and (key_separator is not None or whole_files):
+        raise click.UsageError("--from-json goes with neither --key-separator nor --whole-files")
+    if tee and as_json:
+        raise click.UsageError("--tee and --json both write to standard output: give one")
+    end = delimiter or b"\n"
+    key_format, value_format = parse_formats(formats, layouts=False)
+    options = Options(
+        separator=key_separator,
+        key=_fixed_key(key, key_format),
+        headers=tuple(_header(header) for header in headers),
+        partition=partition,
+        timestamp=None if timestamp is None else moment_ms(timestamp, "--timestamp"),
+        empty_is_null=empty_is_null,
+        from_json=from_json,
+        key_format=key_format,
+        value_format=value_format,
+    )
+    limits = Limits(rate, max_records, end if tee else None)
+    inputs = files or (sys.stdin.buffer,)
+    visible = not quiet and not tee and not inputs[0].isatty()
+    defaults = {"compression.type": compression, "acks": acks}
+    with termination_as_interrupt(), connected(bootstrap, properties, defaults) as client:
+        producer = client.producer()
+        started = time.monotonic()
+        with progress(visible=visible, size=_size(inputs)) as shown:
+            delivery = Delivery(producer, topic, options, limits, shown)
+            delivery.run(input_chunks(inputs, end, whole_files=whole_files))
+        seconds = time.monotonic() - started
+        _report(producer, delivery, seconds, as_json=as_json)
+        if visible and not as_json and sys.stderr.isatty():
+            click.echo(summary_line(producer.delivered, shown.size, seconds), err=True)
+
+
+def _fixed_key(key: str | None, how: Format | None) -> bytes | None:
+    if key is None or how is None:
+        return None if key is None else key.encode()
+    try:
+        return how.write(key)
+    except (TypeError, ValueError) as error:
+        raise click.UsageError(f"--key {key}: {error}") from None
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, separator, value = text.partition("=")
+    if not name:
+        raise click.UsageError(f"--header {text}: write NAME=VALUE")
+    return name, value.encode() if separator else None
+
+
+def _size(files: Sequence[IO[bytes]]) -> int | None:
+    return sum(os.fstat(file.fileno()).st_size for file in files) or None
+
+
+def _report(producer: SharedProducer, delivery: Delivery, seconds: float, *, as_json: bool) -> None:
+    """Say what came of it; ends the process if it is no success."""
+    error = delivery.error
+    if as_json:
+        echo_json(
+            {
+                "delivered": producer.delivered,
+                "failed": producer.failed,
+                "seconds": round(seconds, 3),
+                "error": error,
+            }
+        )
+    if error is not None or producer.failed:
+        if not as_json:
+            lost = f"{producer.failed} record(s) not delivered: " if producer.failed else ""
+            problem(lost + (error or "see above"))
+        sys.exit(EXIT_FAILED)
+    if delivery.interrupt is not None:
+        raise delivery.interrupt

@@ -1,0 +1,114 @@
+"""Sends what was read, no faster than asked for, and waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.produce.records import Options, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from barnabas.cli.produce.chunks import InputChunk
+    from barnabas.cli.record_progress import Progress
+    from barnabas.client.shared_producer import SharedProducer
+
+__all__ = ["Delivery", "Limits"]
+
+# A rate is kept by sending so many slices a second.
+_SLICES_PER_S = 20
+
+
+class Limits(NamedTuple):
+    """How much is sent."""
+
+    # Records per second, None for as fast as they are taken.
+    rate: int | None = None
+    records_max: int | None = None
+    # Whether what is sent is written to standard output too, and what behind each.
+    tee: bytes | None = None
+
+
+class Delivery:
+    """One topic's records on their way.
+
+    Attributes:
+        error: what went wrong, in words; None if nothing did.
+        interrupt: what ended the reading, if something did; what was sent is waited for.
+    """
+
+    def __init__(
+        self,
+        producer: SharedProducer,
+        topic: str,
+        options: Options,
+        limits: Limits,
+        progress: Progress,
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._options = options
+        self._limits = limits
+        self._progress = progress
+        self._remaining = limits.records_max
+        self.error: str | None = None
+        self.interrupt: KeyboardInterrupt | None = None
+
+    def run(self, chunks: Iterable[InputChunk]) -> None:
+        """Send all and wait for it. A second Ctrl-C gives up what is on its way."""
+        from barnabas.client.errors import ClientError
+
+        producer = self._producer
+        try:
+            try:
+                self._send_all(chunks)
+            except KeyboardInterrupt as interrupt:
+                self.interrupt = interrupt
+            producer.close()
+        except (ClientError, ValueError) as error:
+            self.error = str(error)
+            with contextlib.suppress(ClientError):
+                producer.close(flush=not isinstance(error, ClientError))
+
+    def _send_all(self, chunks: Iterable[InputChunk]) -> None:
+        for chunk in chunks:
+            if not chunk.pieces:
+                self._producer.flush()
+                continue
+            pieces = chunk.pieces
+            if self._remaining is not None:
+                pieces = pieces[: self._remaining]
+                self._remaining -= len(pieces)
+            for number, part in enumerate(self._paced(pieces)):
+                self._send(part)
+                self._progress.advance(len(part), 0 if number else chunk.size)
+                # What comes steadily and slowly leaves after linger.ms too.
+                self._producer.poll(0)
+            if self._remaining == 0:
+                return
+
+    def _paced(self, pieces: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+        rate = self._limits.rate
+        if rate is None:
+            yield pieces
+            return
+        at_once = max(1, rate // _SLICES_PER_S)
+        for start in range(0, len(pieces), at_once):
+            part = pieces[start : start + at_once]
+            due = time.monotonic() + len(part) / rate
+            yield part
+            while (wait := due - time.monotonic()) > 0:
+                time.sleep(min(wait, 1 / _SLICES_PER_S))
+                self._producer.poll(0)
+
+    def _send(self, pieces: Sequence[bytes]) -> None:
+        for run in runs(pieces, self._options):
+            if run.records:
+                self._producer.send_batch(self._topic, run.records, run.partition)
+        if self._limits.tee is not None:
+            behind = self._limits.tee
+            sys.stdout.buffer.write(b"".join([piece + behind for piece in pieces]))
+            sys.stdout.buffer.flush()

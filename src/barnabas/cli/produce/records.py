@@ -1,0 +1,186 @@
+"""Lines, JSON lines and whole files as records."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from barnabas.cli.record_formats import Format
+
+__all__ = ["Options", "Record", "Run", "json_record", "runs"]
+
+_INT32_MAX = (1 << 31) - 1
+_INT64_MAX = (1 << 63) - 1
+
+# Key, value, headers, timestamp in ms or None.
+Record = tuple[bytes | None, bytes | None, "Sequence[tuple[str, bytes | None]]", int | None]
+
+
+class Options(NamedTuple):
+    """How input becomes records."""
+
+    # Between key and value of a line.
+    separator: bytes | None = None
+    # Of every record that brings none of its own.
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+    empty_is_null: bool = False
+    from_json: bool = False
+    key_format: Format | None = None
+    value_format: Format | None = None
+
+
+class Run(NamedTuple):
+    """Records that go to the same partition, or wherever their keys send them."""
+
+    partition: int | None
+    records: list[Record]
+
+
+def runs(lines: Sequence[bytes], options: Options) -> Iterator[Run]:
+    """The records of some lines, in their order; what stands before a wrong line comes first.
+
+    Raises:
+        ValueError: a line that cannot be one; the message shows it.
+    """
+    if not options.from_json:
+        yield from _plain_runs(lines, options)
+        return
+    run = Run(None, [])
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            record, partition = json_record(line, options)
+        except ValueError:
+            yield run
+            raise
+        if partition != run.partition and run.records:
+            yield run
+            run = Run(partition, [])
+        run = run if partition == run.partition else Run(partition, run.records)
+        run.records.append(record)
+    yield run
+
+
+def _plain_runs(lines: Sequence[bytes], options: Options) -> Iterator[Run]:
+    headers, timestamp, partition = options.headers, options.timestamp, options.partition
+    plain = options.separator is None and options.value_format is None
+    if plain and not options.empty_is_null:
+        yield Run(partition, [(options.key, line, headers, timestamp) for line in lines])
+        return
+    records: list[Record] = []
+    for line in lines:
+        try:
+            key, value = _key_and_value(line, options)
+        except ValueError:
+            yield Run(partition, records)
+            raise
+        records.append((key, value, headers, timestamp))
+    yield Run(partition, records)
+
+
+def _key_and_value(line: bytes, options: Options) -> tuple[bytes | None, bytes | None]:
+    key, value = options.key, line
+    if options.separator is not None:
+        before, found, after = line.partition(options.separator)
+        if found:
+            key, value = before, after
+            if options.key_format is not None and (key or not options.empty_is_null):
+                key = _written(key, options.key_format, "key", line)
+    if options.empty_is_null and not value:
+        return key or None, None
+    if options.value_format is not None:
+        return key, _written(value, options.value_format, "value", line)
+    return (key or None if options.empty_is_null else key), value
+
+
+def _written(data: bytes, how: Format, what: str, line: bytes) -> bytes | None:
+    try:
+        return how.write(data.decode())
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the {what} cannot be written: {error}: {line[:80]!r}") from None
+
+
+# JSON lines
+
+
+def json_record(line: bytes, options: Options) -> tuple[Record, int | None]:
+    """The record of a JSON line, and the partition that it names.
+
+    Raises:
+        ValueError: what is wrong with the line, which it shows.
+    """
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"not a JSON line: {line[:80]!r} ({error})") from None
+    if not isinstance(fields, dict) or not ("value" in fields or "value_base64" in fields):
+        raise ValueError(f'a JSON line is an object with "value": {line[:80]!r}')
+    try:
+        headers = [*options.headers, *_json_headers(fields.get("headers"))]
+        key = _json_member(fields, "key", options.key_format)
+        value = _json_member(fields, "value", options.value_format)
+        timestamp = _json_number(fields, "timestamp", _INT64_MAX)
+        partition = _json_number(fields, "partition", _INT32_MAX)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{error}: {line[:80]!r}") from None
+    record = (
+        options.key if key is None else key,
+        value,
+        headers,
+        options.timestamp if timestamp is None else timestamp,
+    )
+    return record, partition if options.partition is None else options.partition
+
+
+def _json_headers(given: Any) -> list[tuple[str, bytes | None]]:
+    """Headers as an object, or as a list of pairs, in which a name may come twice."""
+    pairs = list(given.items()) if isinstance(given, dict) else given or []
+    if not isinstance(pairs, list) or any(
+        not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
+    ):
+        raise ValueError('"headers" is neither an object nor a list of [name, value]')
+    return [(str(name), _json_value(value)) for name, value in pairs]
+
+
+def _json_number(fields: dict[str, Any], name: str, most: int) -> int | None:
+    number = fields.get(name)
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= most:
+        raise ValueError(f'"{name}" is no whole number from 0 to {most}')
+    return number
+
+
+def _json_member(fields: dict[str, Any], name: str, how: Format | None) -> bytes | None:
+    encoded = fields.get(f"{name}_base64")
+    if encoded is not None:
+        return _decoded(encoded)
+    value = fields.get(name)
+    if how is None:
+        return _json_value(value)
+    return None if value is None else how.write(value)
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raise ValueError(f"{text!r} is not base64") from None
+
+
+def _json_value(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and list(value) == ["base64"]:
+        return _decoded(value["base64"])
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

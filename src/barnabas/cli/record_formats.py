@@ -1,0 +1,152 @@
+"""How keys and values are read and written as text: `-s key=long`, `-s value=json`, `-s '>iq$'`.
+
+Names are those of Kafka's serializers, and hex and base64. A text of the letters `<>bBhHiIqQcs$` is
+a layout of fields one after the other, as kcat has it: the order of bytes, integers of 1, 2, 4 and
+8 bytes (capitals: unsigned), a character, the rest as text, and `$` for "nothing more may follow".
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+import click
+
+from barnabas import serializers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["NAMES", "Format", "parse_formats"]
+
+
+class Format(NamedTuple):
+    """One way between bytes and what people write; nulls are the caller's."""
+
+    # To something that JSON has: a string, a number, a boolean, a list, an object.
+    read: Callable[[bytes], Any]
+    # From the text of a line, or from what a JSON line held. Both raise ValueError or TypeError.
+    write: Callable[[Any], bytes | None]
+
+
+def _number(kind: type[int | float]) -> Callable[[Any], Any]:
+    def parse(value: Any) -> Any:
+        return kind(value) if isinstance(value, str) else value
+
+    return parse
+
+
+def _boolean(value: Any) -> Any:
+    words = {"true": True, "false": False}
+    return words.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _json_text(value: Any) -> bytes | None:
+    """JSON that stands in a line goes as it is, once it is known to be some."""
+    if not isinstance(value, str):
+        return serializers.serialize_json(value)
+    data = value.encode()
+    serializers.deserialize_json(data)
+    return data
+
+
+def _uuid(value: Any) -> bytes | None:
+    return serializers.serialize_uuid(UUID(value))
+
+
+def _base64(value: Any) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError):
+        raise ValueError(f"{value!r} is not base64") from None
+
+
+def _typed(name: str, parse: Callable[[Any], Any]) -> Format:
+    serialize = getattr(serializers, f"serialize_{name}")
+    deserialize: Callable[[bytes | None], Any] = getattr(serializers, f"deserialize_{name}")
+    return Format(deserialize, lambda value: serialize(parse(value)))
+
+
+_FORMATS: dict[str, Format] = {
+    "string": _typed("string", lambda value: value),
+    "json": Format(serializers.deserialize_json, _json_text),
+    "short": _typed("short", _number(int)),
+    "integer": _typed("integer", _number(int)),
+    "long": _typed("long", _number(int)),
+    "float": _typed("float", _number(float)),
+    "double": _typed("double", _number(float)),
+    "boolean": _typed("boolean", _boolean),
+    "uuid": Format(lambda data: str(serializers.deserialize_uuid(data)), _uuid),
+    "hex": Format(bytes.hex, bytes.fromhex),
+    "base64": Format(lambda data: base64.b64encode(data).decode(), _base64),
+}
+NAMES = tuple(_FORMATS)
+
+
+def parse_formats(specs: Sequence[str], *, layouts: bool) -> tuple[Format | None, Format | None]:
+    """The formats of key and value that `-s` options name; None for bytes as they are.
+
+    Args:
+        specs: key=NAME, value=NAME, or NAME for both; the last one holds.
+        layouts: whether kcat's layouts may stand for a name: they can be read, not written.
+
+    Raises:
+        click.UsageError: no such format.
+    """
+    key: Format | None = None
+    value: Format | None = None
+    for spec in specs:
+        where, separator, name = spec.rpartition("=")
+        if separator and where not in ("key", "value"):
+            raise click.UsageError(f"-s {spec}: write key=..., value=... or neither")
+        found = _named(name, layouts=layouts)
+        key = found if where != "value" else key
+        value = found if where != "key" else value
+    return key, value
+
+
+def _named(name: str, *, layouts: bool) -> Format:
+    found = _FORMATS.get(name)
+    if found is not None:
+        return found
+    if layouts and re.fullmatch(r"[<>bBhHiIqQcs$]+", name):
+        return Format(_layout_reader(name), _not_written)
+    names = ", ".join(NAMES)
+    more = ", or a layout such as >iq" if layouts else ""
+    raise click.UsageError(f"-s {name}: none of {names}{more}")
+
+
+def _not_written(_value: Any) -> bytes:
+    raise ValueError("a layout is for reading")
+
+
+def _layout_reader(layout: str) -> Callable[[bytes], str]:
+    """The fields, as kcat prints them: one after the other with nothing between."""
+
+    def read(data: bytes) -> str:
+        order, position = ">", 0
+        pieces = []
+        for letter in layout:
+            if letter in "<>":
+                order = letter
+            elif letter == "$":
+                if position < len(data):
+                    raise ValueError(f"{len(data) - position} byte(s) follow what {layout} says")
+            elif letter == "s":
+                pieces.append(data[position:].decode(errors="replace"))
+                position = len(data)
+            else:
+                size = struct.calcsize(order + letter)
+                if position + size > len(data):
+                    raise ValueError(f"{len(data)} byte(s) are too few for {layout}")
+                (field,) = struct.unpack_from(order + letter, data, position)
+                pieces.append(
+                    field.decode(errors="replace") if isinstance(field, bytes) else str(field)
+                )
+                position += size
+        return "".join(pieces)
+
+    return read

@@ -1,0 +1,85 @@
+"""How far `consume` and `produce` are, on standard error, if a person can see it there."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+__all__ = ["Progress", "progress", "summary_line"]
+
+_SHOWN_EVERY_S = 0.1
+
+
+class Progress:
+    """Counts what has passed, and shows nothing of it."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        # Bytes.
+        self.size = 0
+        self.started_s = time.monotonic()
+
+    def advance(self, records: int, size: int) -> None:
+        """Note records and their bytes."""
+        self.records += records
+        self.size += size
+
+    def __str__(self) -> str:
+        return summary_line(self.records, self.size, time.monotonic() - self.started_s)
+
+
+class _ShownProgress(Progress):
+    """Shows a line, and a bar over the records or the bytes, whichever the total is of."""
+
+    def __init__(self, bar: Bar, task: TaskID, *, bytes_count: bool) -> None:
+        super().__init__()
+        self._bar = bar
+        self._task = task
+        self._bytes_count = bytes_count
+        self._shown_s = 0.0
+
+    def advance(self, records: int, size: int) -> None:
+        super().advance(records, size)
+        now = time.monotonic()
+        if now - self._shown_s >= _SHOWN_EVERY_S:
+            self._shown_s = now
+            done = self.size if self._bytes_count else self.records
+            self._bar.update(self._task, completed=done, passed=str(self))
+
+
+@contextlib.contextmanager
+def progress(
+    *, visible: bool, records: int | None = None, size: int | None = None
+) -> Iterator[Progress]:
+    """Counts, and shows it while the block runs where standard error is a terminal.
+
+    Args:
+        visible: False where the line would stand among what is printed.
+        records: the number expected, if it is known.
+        size: the bytes expected, if they are known.
+    """
+    if not visible or not sys.stderr.isatty():
+        yield Progress()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), TextColumn("{task.fields[passed]}"))
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("records", total=size or records or None, passed="")
+        yield _ShownProgress(bar, task, bytes_count=bool(size))
+
+
+def summary_line(records: int, size: int, seconds: float) -> str:
+    """Records, bytes and the rate, in words."""
+    rate = records / seconds if seconds > 0 else 0.0
+    return f"{records:,} records, {size / 1e6:,.1f} MB in {seconds:.1f} s, {rate:,.0f} records/s"

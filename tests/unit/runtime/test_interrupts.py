@@ -1,0 +1,150 @@
+"""Ctrl-C while a private loop runs: never lost, never within a callback, and the loop goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.runtime.stepper import LoopStepper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.runtime.sockets import Stream
+
+
+@pytest.fixture
+def stepper() -> Iterator[LoopStepper]:
+    made = LoopStepper()
+    yield made
+    made.close()
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def never() -> bool:
+    return False
+
+
+class Pressing:
+    """Speaks to itself over a socket, and presses Ctrl-C in the midst of receiving."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.stream: Stream | None = None
+        self._buffer = bytearray(64)
+
+    def on_connected(self, stream: Stream) -> None:
+        self.stream = stream
+        self.seen.append("connected")
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        return memoryview(self._buffer)
+
+    def on_received(self, count: int) -> None:
+        press()
+        self.seen.append("received")
+
+    def on_writable_changed(self, writable: bool) -> None:
+        pass
+
+    def on_closed(self, error: Exception | None) -> None:
+        self.seen.append("closed")
+
+
+def test_it_is_raised_by_the_call_that_ran_the_loop(stepper: LoopStepper) -> None:
+    done: list[str] = []
+
+    def callback() -> None:
+        press()
+        done.append("to its end")
+
+    stepper.runtime.timer.call_later(1, callback)
+    with pytest.raises(KeyboardInterrupt):
+        stepper.run_until(never, 5_000)
+    assert done == ["to its end"]
+    stepper.runtime.timer.call_later(1, lambda: done.append("again"))
+    assert stepper.run_until(lambda: done[-1] == "again", 5_000)
+
+
+def test_a_connection_that_was_receiving_stays_open(stepper: LoopStepper) -> None:
+    sockets = stepper.runtime.sockets
+    accepting, connecting = Pressing(), Pressing()
+    listening = sockets.listen("127.0.0.1", 0, lambda: accepting)
+    sockets.connect("127.0.0.1", listening.port, connecting, lambda _error: None, 1_000)
+    assert stepper.run_until(lambda: bool(accepting.seen and connecting.seen), 5_000)
+    assert connecting.stream is not None
+    for _ in range(3):
+        connecting.stream.write([b"x"])
+        with pytest.raises(KeyboardInterrupt):
+            stepper.run_until(never, 5_000)
+    assert accepting.seen == ["connected", "received", "received", "received"]
+
+
+def test_it_ends_a_wait_in_which_nothing_happens(stepper: LoopStepper) -> None:
+    timer = threading.Timer(0.05, press)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        stepper.run_until(never, 60_000)
+    timer.join()
+
+
+def test_pressed_twice_it_breaks_a_callback_that_does_not_return(stepper: LoopStepper) -> None:
+    seen: list[str] = []
+
+    def callback() -> None:
+        try:
+            press()
+            press()
+            seen.append("not reached")
+        except KeyboardInterrupt:
+            seen.append("broken")
+
+    stepper.runtime.timer.call_later(1, callback)
+    with pytest.raises(KeyboardInterrupt):
+        stepper.run_until(never, 5_000)
+    assert seen == ["broken"]
+
+
+def test_the_handler_from_before_has_its_place_back(stepper: LoopStepper) -> None:
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: pressed.append(number))
+    try:
+        ours = signal.getsignal(signal.SIGINT)
+        stepper.runtime.timer.call_later(1, press)
+        assert not stepper.run_until(never, 50)
+        assert signal.getsignal(signal.SIGINT) is ours
+        assert pressed == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_thread_beside_the_main_one_steps_too() -> None:
+    results: list[bool] = []
+
+    def work() -> None:
+        stepper = LoopStepper()
+        results.append(stepper.run_until(lambda: True))
+        results.append(stepper.run_until(never, 1))
+        stepper.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(10)
+    assert results == [True, False]
+
+
+def test_where_it_is_ignored_it_stays_so(stepper: LoopStepper) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        stepper.runtime.timer.call_later(1, press)
+        assert not stepper.run_until(never, 50)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
