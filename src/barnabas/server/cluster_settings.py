@@ -43,6 +43,12 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     is_standalone: bool = False
 
     @property
+    def roles(self) -> list[str]:
+        """The words of `process.roles`."""
+        having = {BROKER: self.is_broker, CONTROLLER: self.is_controller}
+        return [role for role, has_it in having.items() if has_it]
+
+    @property
     def is_alone(self) -> bool:
         """Whether this process is the only controller, and a broker: it needs nobody else."""
         others = self.voters.keys() - {self.node_id}

@@ -68,6 +68,12 @@ class Node:
         """
         cluster = self._configuration.cluster
         self.shared = SharedServer(self._configuration, self._runtime, self._fail)
+        _log.info(
+            "Node %d of cluster %s starts as %s",
+            self.shared.node_id,
+            self.shared.cluster_id,
+            " and ".join(cluster.roles),
+        )
         if cluster.is_controller:
             from barnabas.server.controller_server import ControllerServer
 
@@ -98,6 +104,7 @@ class Node:
         if self.shared.is_stopping:
             return
         self.shared.is_stopping = True
+        _log.info("Node %d stops", self.shared.node_id)
         self.observation.state = STOPPING
         self._wait_no_more()
         broker = self.broker
@@ -119,6 +126,7 @@ class Node:
             if self.broker is not None:
                 self.broker.close_logs()
             self.shared.close()
+            _log.info("Node %d has stopped", self.shared.node_id)
             on_stopped()
 
         self.observation.close()
@@ -170,8 +178,7 @@ class Node:
         if self.broker is None:
             assert self.controller is not None
             assert self.controller.address is not None
-            self.observation.state = RUNNING
-            self._on_ready(self.controller.address)
+            self._begin_to_run(self.controller.address)
             return
         limit_ms = shared.config.integer("initial.broker.registration.timeout.ms")
         self._registration_limit = self._runtime.timer.call_later(
@@ -209,8 +216,13 @@ class Node:
     def _on_serving(self) -> None:
         assert self.broker is not None
         self._wait_no_more()
+        self._begin_to_run(self.broker.bound[0].address)
+
+    def _begin_to_run(self, address: str) -> None:
         self.observation.state = RUNNING
-        self._on_ready(self.broker.bound[0].address)
+        self.shared.changes.is_caught_up = True
+        _log.info("Node %d is ready at %s", self.shared.node_id, address)
+        self._on_ready(address)
 
     def _fail(self, error: BaseException) -> None:
         self.observation.failure = error

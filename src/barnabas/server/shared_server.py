@@ -17,6 +17,7 @@ from barnabas.network.connection import ConnectionDoors
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.opening import RaftOpening, open_raft
+from barnabas.server.change_log import ChangeLog
 from barnabas.server.cluster_view import ClusterView
 from barnabas.server.config import log_directories
 from barnabas.server.dynamic_config import DynamicBrokerConfig
@@ -105,6 +106,8 @@ class SharedServer:
         self.publisher.add_listener(self._on_image)
         self.elections = ElectionCounts()
         self.publisher.add_listener(self.elections.on_image)
+        self.changes = ChangeLog(self.node_id, lambda: self.quorum.is_leader)
+        self.publisher.add_listener(self.changes.on_image)
 
     @property
     def cluster_id(self) -> str:

@@ -337,6 +337,7 @@ class Log(ReadableLog):
         self.producer_state.map_end_offset = self.log_end_offset
         self.producer_state.take_snapshot()
         self._local.roll(now_ms, roll_jitter(self.config, self._doors.rng))
+        _log.debug("%s: a new segment begins at %d", self.directory, self.log_end_offset)
         self._high_watermark_metadata = None
         # Sealed segments are synced soon, which keeps recovery after a crash short.
         self._flusher.flush(lambda _: None)
@@ -365,6 +366,12 @@ class Log(ReadableLog):
             self.log_start_offset = following.base_offset
             self.leader_epochs.truncate_from_start(self.log_start_offset)
         self._local.delete_segments(segments)
+        _log.debug(
+            "%s: %d segments below %d are deleted",
+            self.directory,
+            len(segments),
+            following.base_offset,
+        )
         self.producer_state.remove_snapshots_below(following.base_offset)
         return len(segments)
 

@@ -1,0 +1,120 @@
+"""Tells in the log, in summary, what the metadata says has happened to the cluster (level info).
+
+The active controller tells everything; another node what concerns its own replicas, and brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.partition_registration import NO_LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from barnabas.metadata.broker_registration import BrokerRegistration
+    from barnabas.metadata.delta import ClusterDelta
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.partition_registration import PartitionRegistration
+
+    # Its name, what it was before (None: it is new), what it is now.
+    Change = tuple[str, PartitionRegistration | None, PartitionRegistration]
+
+_log = logging.getLogger(__name__)
+
+# So many are named, the others counted.
+_NAMED_MAX = 5
+
+
+class ChangeLog:
+    """A listener of the metadata publisher."""
+
+    __slots__ = ("_is_active", "_node_id", "is_caught_up")
+
+    def __init__(self, node_id: int, is_active: Callable[[], bool]) -> None:
+        """Args:
+        is_active: whether this node is the active controller.
+        """
+        self._node_id = node_id
+        self._is_active = is_active
+        # What came before was news long ago.
+        self.is_caught_up = False
+
+    def on_image(self, delta: ClusterDelta, _image: ClusterImage) -> None:
+        """Tell what is new."""
+        if not (self.is_caught_up and _log.isEnabledFor(logging.INFO)):
+            return
+        for line in self._lines(delta):
+            _log.info("%s", line)
+
+    def _lines(self, delta: ClusterDelta) -> Iterator[str]:
+        for broker_id, broker in sorted(delta.broker_changes.items()):
+            yield from _broker_lines(broker_id, delta.image.brokers.get(broker_id), broker)
+        tells_all = self._is_active()
+        if tells_all:
+            yield from _topic_lines(delta)
+        changes = [
+            (f"{topic.name}-{number}", before, after)
+            for topic, number, before, after in delta.topics_delta.changed_partitions()
+            if tells_all or self._node_id in after.replicas
+        ]
+        yield from _leader_lines(changes)
+        yield from _isr_lines(changes)
+
+
+def _broker_lines(
+    broker_id: int, before: BrokerRegistration | None, after: BrokerRegistration | None
+) -> Iterator[str]:
+    if after is None:
+        yield f"Broker {broker_id} is unregistered"
+        return
+    if before is None or before.epoch != after.epoch:
+        yield f"Broker {broker_id} has registered, epoch {after.epoch}"
+    elif before.fenced != after.fenced:
+        yield f"Broker {broker_id} is {'fenced' if after.fenced else 'let in'}"
+    elif after.is_leaving and not before.is_leaving:
+        yield f"Broker {broker_id} shuts down"
+
+
+def _topic_lines(delta: ClusterDelta) -> Iterator[str]:
+    topics = delta.topics_delta
+    made = [each.name for each in topics.changed.values() if not each.image.partitions]
+    if made:
+        yield f"Topics made: {_named(made)}"
+    if topics.deleted:
+        yield f"Topics deleted: {_named(each.name for each in topics.deleted.values())}"
+
+
+def _leader_lines(changes: Iterable[Change]) -> Iterator[str]:
+    moves: dict[tuple[int, int], list[str]] = {}
+    for name, before, after in changes:
+        if before is not None and before.leader != after.leader:
+            moves.setdefault((before.leader, after.leader), []).append(name)
+    for (old, new), names in sorted(moves.items()):
+        yield f"Leader {_leader(old)} -> {_leader(new)}: {_named(names)}"
+
+
+def _isr_lines(changes: Iterable[Change]) -> Iterator[str]:
+    """Who left which ISRs, and who came into them."""
+    names: dict[tuple[str, int], list[str]] = {}
+    for name, before, after in changes:
+        if before is None:
+            continue
+        for broker_id in set(before.isr) - set(after.isr):
+            names.setdefault(("left", broker_id), []).append(name)
+        for broker_id in set(after.isr) - set(before.isr):
+            names.setdefault(("is in", broker_id), []).append(name)
+    for (what, broker_id), partitions in sorted(names.items()):
+        yield f"Broker {broker_id} {what} the ISR of {_named(partitions)}"
+
+
+def _leader(broker_id: int) -> str:
+    return "none" if broker_id == NO_LEADER else str(broker_id)
+
+
+def _named(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    text = ", ".join(listed[:_NAMED_MAX])
+    more = len(listed) - _NAMED_MAX
+    return text if more <= 0 else f"{text} and {more} more"

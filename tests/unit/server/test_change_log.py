@@ -1,0 +1,107 @@
+"""What `--log-level info` tells an operator of a cluster's life."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.schema import ZERO_UUID
+from unit.server.simulated_broker import SimulatedBroker
+from unit.server.simulated_cluster import three_nodes
+
+if TYPE_CHECKING:
+    from unit.server.simulated_cluster import SimulatedCluster
+
+
+def told(caplog: pytest.LogCaptureFixture, module: str = "barnabas") -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name.startswith(module)]
+
+
+def make(cluster: SimulatedCluster, node_id: int, name: str, partitions: int) -> None:
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=3, assignments=[], configs=[]
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    assert cluster.ask(node_id, request, 7).topics[0].error_code == 0
+
+
+def test_a_cluster_tells_of_elections_brokers_leaders_and_isrs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    cluster = three_nodes()
+    active = cluster.active
+    make(cluster, active, "t", 8)
+    dead, other = (node_id for node_id in (1, 2, 3) if node_id != active)
+    lines = told(caplog)
+    assert "Topics made: t" in lines
+    assert f"Node {active} is ready at node-{active}:9092" in lines
+    assert any(line.startswith("Quorum epoch 1: this node leads, elected by") for line in lines)
+    assert lines.count(f"Quorum epoch 1: this node follows {active}") == 2
+    caplog.clear()
+    cluster.kill(dead)
+    cluster.until(lambda: dead not in cluster.live_brokers(other))
+    cluster.world.run_for(500)
+    lines = told(caplog)
+    assert f"Broker {dead} is fenced" in lines
+    assert any(line.startswith(f"Leader {dead} -> {active}: t-") for line in lines)
+    (left,) = {line for line in lines if line.startswith(f"Broker {dead} left the ISR of t-0, ")}
+    assert left.endswith(" and 3 more")
+    caplog.clear()
+    cluster.launch(dead)
+    cluster.until(lambda: cluster.ready == {1, 2, 3})
+    cluster.world.run_for(3_000)
+    lines = told(caplog)
+    assert f"Broker {dead} is let in" in lines
+    assert any(line.startswith(f"Broker {dead} is in the ISR of t-") for line in lines)
+    assert any(line.startswith(f"Broker {dead} has registered, epoch ") for line in lines)
+
+
+def test_a_lone_broker_tells_of_its_start_its_topics_and_its_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    broker = SimulatedBroker()
+    broker.make_topic("a")
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name="a", topic_id=ZERO_UUID)], timeout_ms=10_000
+    )
+    assert broker.ask(request, 6).responses[0].error_code == 0
+    broker.stop()
+    lines = told(caplog)
+    cluster_id = broker.node.shared.cluster_id
+    assert lines[0] == f"Node 1 of cluster {cluster_id} starts as broker and controller"
+    assert [line for line in lines if line.startswith("Topics")] == [
+        "Topics made: a",
+        "Topics deleted: a",
+    ]
+    assert lines[-1] == "Node 1 has stopped"
+
+
+def test_segments_are_told_of_at_debug_only(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    broker = SimulatedBroker()
+    broker.make_topic("t", segment_bytes="1048576", retention_bytes="1")
+    for _ in range(5):
+        assert broker.produce("t", bytes(500_000)).error_code == 0
+    broker.world.run_for(600_000)
+    lines = told(caplog, "barnabas.storage.log")
+    assert "/data/t-0: a new segment begins at 2" in lines
+    assert any("segments below" in line for line in lines)
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    broker.produce("t", bytes(1_000_000))
+    assert not told(caplog, "barnabas.storage.log")
+
+
+def test_what_was_before_the_start_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("a")
+    broker.stop()
+    caplog.set_level(logging.INFO)
+    broker.restart()
+    assert not [line for line in told(caplog) if line.startswith("Topics")]
