@@ -36,10 +36,11 @@ class RangeAssignor(Assignor):
     ) -> Mapping[str, Assignment]:
         """Decide for the whole group."""
         decided: dict[str, list[TopicPartition]] = {name: [] for name in members}
+        wanted = {name: frozenset(each.topics) for name, each in members.items()}
         shares = [
             _TopicShares(topic, partitions, readers, members)
             for topic, partitions in topics.items()
-            if (readers := [name for name, each in members.items() if topic in each.topics])
+            if (readers := [name for name, each in wanted.items() if topic in each])
         ]
         if any(each.racks_matter for each in shares):
             for alike in _alike(shares):
@@ -88,6 +89,8 @@ class _TopicShares:
     ) -> None:
         """Give each member in turn as many of the first ones as it may have."""
         for name in self.readers:
+            if not self._left:
+                return
             numbers = [number for number in self._left if may(name, number)][: self.room(name)]
             if numbers:
                 self.assign(name, numbers, decided)
