@@ -75,12 +75,24 @@ class Handover:
         assigned = sorted(assignment.partitions)
         gone = sorted(set(self._host.owned_partitions) - set(assigned))
         take = partial(self._take, assigned, on_assignment, done)
-        if self._is_cooperative and gone:
+        if not self._is_cooperative or not gone:
+            take(None)
+            return
+
+        def on_committed(_error: BaseException | None) -> None:
+            if self._has_ended:
+                return
+            if self._status.is_reset:
+                # Thrown out while the commit was under way: all is lost before the next join.
+                done(None)
+                return
             words = ", ".join(str(tp) for tp in gone)
             self._status.request_rejoin(f"need to revoke partitions [{words}] and re-join")
             self._host.revoke(gone, take)
-        else:
-            take(None)
+
+        # Records of these were handed out since the commit before the join; Java's consumer leaves
+        # them to be read again by the next owner.
+        self._host.commit_before_revoke(gone, on_committed)
 
     def _take(
         self,

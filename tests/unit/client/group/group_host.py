@@ -81,7 +81,7 @@ class GroupHost:
     def commit_before_revoke(
         self, leaving: Collection[TopicPartition], on_done: OnHostDone
     ) -> None:
-        self._step("commit", (), on_done)
+        self._step("commit", leaving, on_done)
 
     def revoke(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
         self._step("revoke", partitions, on_done, self._without(partitions))

@@ -106,7 +106,7 @@ def test_a_rebalance_is_learnt_from_a_heartbeat_and_wakes_the_user() -> None:
     story.until(lambda: len(story.host.told) == 3)
     assert story.host.wakes > woken
     assert story.host.told == [
-        ("commit", []),
+        ("commit", [0, 1, 2, 3]),
         ("revoke", [0, 1, 2, 3]),
         ("assign", [0, 1, 2, 3]),
     ]
@@ -182,7 +182,7 @@ def test_eager_members_give_up_everything_before_they_join() -> None:
     story.forget_the_past()
     story.member.request_rejoin("for a test")
     story.until(lambda: bool(story.joins()))
-    assert story.host.told == [("commit", []), ("revoke", [0, 1, 2, 3])]
+    assert story.host.told == [("commit", [0, 1, 2, 3]), ("revoke", [0, 1, 2, 3])]
     assert not read_subscription(story.joins()[0].protocols[0].metadata).owned_partitions
 
 
@@ -198,6 +198,7 @@ def test_cooperative_members_keep_what_does_not_move_and_join_once_more() -> Non
         CooperativeRange.most = 99
     assert story.host.told == [
         ("commit", []),
+        ("commit", [2, 3]),
         ("revoke", [2, 3]),
         ("assign", []),
         ("commit", []),
@@ -205,7 +206,7 @@ def test_cooperative_members_keep_what_does_not_move_and_join_once_more() -> Non
     ]
     assert story.joins()[1].reason.startswith("need to revoke partitions [t-2, t-3]")
     # What is revoked after the join is committed as the new generation.
-    assert [each.generation_id for each in story.host.spoken[-4:-2]] == [2, 2]
+    assert [each.generation_id for each in story.host.spoken[-6:-3]] == [1, 2, 2]
 
 
 def test_cooperative_members_give_up_before_the_join_what_they_no_longer_want() -> None:
@@ -216,7 +217,7 @@ def test_cooperative_members_give_up_before_the_join_what_they_no_longer_want() 
     story.host.subscribed_topics = ["t"]
     story.member.on_subscription_changed()
     story.until(lambda: "assign" in story.host.names)
-    assert story.host.told == [("commit", []), ("revoke", [0]), ("assign", [])]
+    assert story.host.told == [("commit", [0]), ("revoke", [0]), ("assign", [])]
     assert story.joins()[0].reason == "the subscription has changed since the last join"
 
 
@@ -361,3 +362,22 @@ def test_a_step_that_ends_after_the_member_left_does_nothing_more() -> None:
     story.host.held["commit"]()
     story.run(1_000)
     assert story.host.told == [("left", [])]
+
+
+def test_a_cooperative_member_thrown_out_while_it_commits_loses_everything() -> None:
+    story = Story(partition_assignment_strategy=[CooperativeRange]).join()
+    story.forget_the_past()
+    CooperativeRange.most = 2
+    try:
+        story.member.request_rejoin("for a test")
+        story.until(lambda: story.member.generation.generation_id == 2)
+        story.host.holds = {"commit"}
+        story.until(lambda: "commit" in story.host.held)
+        story.script(BEAT, ErrorCode.UNKNOWN_MEMBER_ID)
+        story.until(lambda: story.member.generation.generation_id == -1)
+        story.host.holds.clear()
+        story.host.held["commit"]()
+        story.until(lambda: "assign" in story.host.names)
+    finally:
+        CooperativeRange.most = 99
+    assert story.host.names == ["commit", "commit", "lose", "assign"]
