@@ -1,0 +1,102 @@
+"""The consumer's core on a simulated host: polled every so often in virtual time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import ClientConfig
+from barnabas.client.consumer.consumer_core import ConsumerCore
+from barnabas.client.consumer.consumer_parts import take_consumer_parts
+from barnabas.client.coordinators import Coordinators
+from barnabas.client.errors import ClientError
+from barnabas.client.group.user_code import UserCode
+from unit.server.simulated_broker import HOST, PORT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.client.consumer.consumer_records import ConsumerRecords
+    from barnabas.client.group.membership import OnHostDone
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.sim.world import SimWorld
+
+_USUAL = {
+    "auto.offset.reset": "earliest",
+    "request.timeout.ms": 5_000,
+    "session.timeout.ms": 6_000,
+    "heartbeat.interval.ms": 1_000,
+    "auto.commit.interval.ms": 500,
+}
+
+
+class SimulatedConsumer:
+    """A third face: what it reads is checked against where it is, record by record."""
+
+    def __init__(self, world: SimWorld, name: str, **keys: object) -> None:
+        self._world = world
+        self._timer = world.host(name).runtime.timer
+        given = {key.replace("_", "."): value for key, value in keys.items()}
+        config = ClientConfig.parse({"bootstrap.servers": f"{HOST}:{PORT}", **_USUAL, **given})
+        self.cluster = Cluster(world.host(name).runtime, config)
+        parts, _ = take_consumer_parts({})
+        self.core = ConsumerCore(self.cluster, Coordinators(self.cluster), parts, _run)
+        # What was read, with repetitions after seeks, and the errors that polls raised.
+        self.seen: list[tuple[TopicPartition, int, bytes]] = []
+        self.errors: list[ClientError] = []
+        self._polls = False
+
+    def poll_on(self, every_ms: float = 5.0) -> None:
+        """Poll from now on."""
+        self._polls = True
+        self._timer.call_later(every_ms, lambda: self._poll(every_ms))
+
+    def pause_polling(self) -> None:
+        """Poll no more until `poll_on`."""
+        self._polls = False
+
+    def _poll(self, every_ms: float) -> None:
+        if not self._polls:
+            return
+        assignment = self.core.subscription.assignment
+        before = {tp: at.offset for tp, at in assignment.items()}
+        try:
+            self.core.round()
+            before = {tp: at.offset for tp, at in assignment.items()}
+            records = self.core.take(self.core.config.max_poll_records)
+        except ClientError as error:
+            self.errors.append(error)
+            records = None
+        if records:
+            self._note(records, before)
+        self.poll_on(every_ms)
+
+    def _note(self, records: ConsumerRecords, before: dict[TopicPartition, int]) -> None:
+        for tp, part in records.items():
+            assert part.offsets[0] == before[tp], (tp, part.offsets[0], before[tp])
+            assert part.offsets == list(range(before[tp], before[tp] + len(part)))
+            position = self.core.subscription.position(tp)
+            assert position.offset == part.offsets[-1] + 1
+            self.seen += [
+                (tp, offset, value) for offset, value in zip(part.offsets, part.values, strict=True)
+            ]
+
+    def leave(self) -> None:
+        """Close as a face does, and wait for it."""
+        self._polls = False
+        ended: list[bool] = []
+        self.core.begin_close(30_000, lambda: ended.append(True))
+
+        def is_over() -> bool:
+            self.core.host.go_on()
+            return bool(ended)
+
+        assert self._world.run_until(is_over, 120_000)
+        self.core.stop()
+        self.cluster.close()
+
+
+def _run(call: Callable[[], object], on_done: OnHostDone) -> None:
+    with UserCode() as code:
+        call()
+    on_done(code.error)

@@ -1,0 +1,162 @@
+"""The consumer's core against a whole broker in virtual time: resets, delays, deaths, from a seed.
+
+Each record that is handed out is the one at the position (checked in `SimulatedConsumer`), so no
+fault loses, repeats or reorders one.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.sim.network import NetworkWeather
+from simulation.simulated_consumer import SimulatedConsumer
+from unit.server.simulated_broker import SimulatedBroker, produce_request
+
+PARTITIONS = 3
+BATCHES = 40
+SEEDS = range(6)
+ROUGH = NetworkWeather(0.1, 30.0, 5.0, reset_chance=0.03)
+GROUP = {"group_initial_rebalance_delay_ms": "0", "group_min_session_timeout_ms": "1000"}
+
+
+def filled_broker(seed: int, **settings: str) -> tuple[SimulatedBroker, dict[TopicPartition, int]]:
+    """A broker with batches of different sizes in each partition, and the partitions' ends."""
+    broker = SimulatedBroker(seed, **settings)
+    broker.make_topic("t", PARTITIONS)
+    return broker, fill(broker, random.Random(seed), 0)
+
+
+def fill(broker: SimulatedBroker, rng: random.Random, start: int) -> dict[TopicPartition, int]:
+    """Append batches to each partition, from the offset `start` on; the partitions' ends."""
+    ends = {}
+    for number in range(PARTITIONS):
+        offset = start
+        for _ in range(BATCHES):
+            values = [b"%d-%d" % (number, offset + n) for n in range(rng.randint(1, 30))]
+            request = produce_request("t", broker.batch(*values))
+            request.topic_data[0].partition_data[0].index = number
+            answer = broker.ask(request, 9).responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (0, offset)
+            offset += len(values)
+        ends[TopicPartition("t", number)] = offset
+    return ends
+
+
+def check_values(consumer: SimulatedConsumer) -> None:
+    for tp, offset, value in consumer.seen:
+        assert value == b"%d-%d" % (tp.partition, offset)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_any_weather_every_record_comes_once_and_in_order(seed: int) -> None:
+    broker, ends = filled_broker(seed)
+    broker.world.network.weather = ROUGH
+    consumer = SimulatedConsumer(broker.world, "reader", max_partition_fetch_bytes=2_000)
+    consumer.core.assign(ends)
+    consumer.poll_on()
+    count = sum(ends.values())
+    assert broker.world.run_until(lambda: len(consumer.seen) >= count, 600_000)
+    broker.world.run_for(5_000)
+    assert len(consumer.seen) == count
+    check_values(consumer)
+    assert {tp: consumer.core.lag(tp) for tp in ends} == dict.fromkeys(ends, 0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_seeks_and_pauses_in_rough_weather_leave_no_trace(seed: int) -> None:
+    broker, ends = filled_broker(seed)
+    rng = random.Random(seed)
+    broker.world.network.weather = ROUGH
+    consumer = SimulatedConsumer(
+        broker.world, "reader", max_partition_fetch_bytes=1_000, max_poll_records=17
+    )
+    consumer.core.assign(ends)
+    consumer.poll_on()
+    for _ in range(60):
+        broker.world.run_for(rng.random() * 60)
+        tp = rng.choice(list(ends))
+        match rng.randint(0, 3):
+            case 0:
+                consumer.core.positions.seek(tp, rng.randint(0, ends[tp]))
+            case 1:
+                consumer.core.pause([tp])
+            case 2:
+                consumer.core.resume([tp])
+            case _:
+                broker.world.network.reset_connections("reader", broker.host.name)
+    consumer.core.resume(list(ends))
+    for tp in ends:
+        consumer.core.positions.seek(tp, 0)
+    consumer.seen.clear()
+    count = sum(ends.values())
+    assert broker.world.run_until(lambda: len(consumer.seen) >= count, 600_000)
+    check_values(consumer)
+    assert sorted((tp, offset) for tp, offset, _ in consumer.seen) == sorted(
+        (tp, offset) for tp in ends for offset in range(ends[tp])
+    )
+    assert consumer.errors == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_broker_that_dies_and_comes_back_is_read_on(seed: int) -> None:
+    broker, ends = filled_broker(seed)
+    consumer = SimulatedConsumer(
+        broker.world, "reader", max_partition_fetch_bytes=1_000, max_poll_records=5
+    )
+    consumer.core.assign(ends)
+    consumer.poll_on()
+    count = sum(ends.values())
+    assert broker.world.run_until(lambda: len(consumer.seen) >= count // 4, 600_000)
+    broker.host.kill()
+    broker.world.run_for(3_000)
+    broker.restart()
+    assert broker.world.run_until(lambda: len(consumer.seen) >= count, 600_000)
+    broker.world.run_for(2_000)
+    assert len(consumer.seen) == count
+    check_values(consumer)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_members_come_and_go_and_no_record_is_left_out(seed: int) -> None:
+    broker, ends = filled_broker(seed, **GROUP)
+    rng = random.Random(seed)
+    broker.world.network.weather = NetworkWeather(0.1, 10.0, 2.0, reset_chance=0.01)
+    members = [
+        SimulatedConsumer(broker.world, f"member-{n}", group_id="g", max_poll_records=20)
+        for n in range(3)
+    ]
+    for member in members:
+        member.core.subscribe(["t"], None)
+        member.poll_on()
+        broker.world.run_for(rng.random() * 500)
+    members[0].leave()
+    # A user who is away: its heartbeats go on, its partitions stay.
+    members[1].pause_polling()
+    broker.world.run_for(2_000)
+    members[1].poll_on()
+    wanted = {(tp, offset) for tp in ends for offset in range(ends[tp])}
+
+    def is_all_seen() -> bool:
+        return wanted == {(tp, offset) for m in members for tp, offset, _ in m.seen}
+
+    assert broker.world.run_until(is_all_seen, 600_000)
+    for member in members[1:]:
+        member.leave()
+    check_committed(broker, ends)
+
+
+def check_committed(broker: SimulatedBroker, ends: dict[TopicPartition, int]) -> None:
+    """What the group committed is the end of every partition."""
+    reader = SimulatedConsumer(broker.world, "committed", group_id="g")
+    found: list[dict[TopicPartition, int]] = []
+    reader.core.offsets.committed(
+        "g",
+        list(ends),
+        60_000,
+        lambda result, _error: found.append({tp: at.offset for tp, at in (result or {}).items()}),
+    )
+    assert broker.world.run_until(lambda: bool(found), 120_000)
+    assert found == [ends]

@@ -1,0 +1,112 @@
+"""Cutting fetched bytes into what is handed out, and giving some of it back."""
+
+from __future__ import annotations
+
+from barnabas.client.consumer.fetched_set import FetchedSet
+from barnabas.client.fetcher import RecordSet
+from barnabas.client.record_scan import scan_records
+from barnabas.record.builder import BatchBuilder
+from barnabas.record.compression import ZSTD
+from barnabas.record.control import ControlType, encode_control_key
+from barnabas.record.down_conversion import down_convert
+
+
+def batch(base_offset: int, count: int, **options: int | bool) -> bytes:
+    builder = BatchBuilder(base_offset=base_offset, leader_epoch=base_offset, **options)  # type: ignore[arg-type]
+    for _ in range(count):
+        builder.append(0, None, b"v")
+    return bytes(builder.build())
+
+
+def marker(base_offset: int, producer_id: int, kind: ControlType) -> bytes:
+    builder = BatchBuilder(
+        base_offset=base_offset, producer_id=producer_id, transactional=True, control=True
+    )
+    builder.append(0, encode_control_key(kind), b"\0" * 6)
+    return bytes(builder.build())
+
+
+def fetched(data: bytes, first: int = 0, aborted: tuple[tuple[int, int], ...] = ()) -> FetchedSet:
+    scan = scan_records(data, check_crcs=True)
+    return FetchedSet(
+        RecordSet("t", 0, first, scan.next_offset, data, 99, 0, aborted, scan.batches)
+    )
+
+
+def offsets(found: FetchedSet, limit: int) -> list[int]:
+    return [record.offset for piece in found.take(limit) for record in piece.records]
+
+
+def test_the_position_moves_by_what_was_taken() -> None:
+    found = fetched(batch(0, 3) + batch(3, 4))
+    assert offsets(found, 2) == [0, 1]
+    assert (found.position, found.leader_epoch, found.is_taken) == (2, 0, False)
+    assert offsets(found, 3) == [2, 3, 4]
+    assert (found.position, found.leader_epoch) == (5, 3)
+    assert offsets(found, 100) == [5, 6]
+    assert (found.position, found.is_taken) == (7, True)
+
+
+def test_nothing_is_decoded_for_counting() -> None:
+    data = batch(0, 3, compression=ZSTD)
+    broken = bytearray(data)
+    broken[70:] = bytes(len(data) - 70)
+    scan = scan_records(bytes(broken), check_crcs=False)
+    found = FetchedSet(RecordSet("t", 0, 0, 3, bytes(broken), 9, 0, (), scan.batches))
+    (piece,) = found.take(2)
+    assert (piece.start, piece.stop, found.position) == (0, 2, 2)
+
+
+def test_what_is_given_back_is_taken_again() -> None:
+    found = fetched(batch(0, 3) + batch(3, 4))
+    found.begin(17)
+    found.take(100)
+    found.give_back(5)
+    assert (found.position, found.leader_epoch, found.is_taken) == (2, 0, False)
+    assert offsets(found, 2) == [2, 3]
+    found.give_back(4)
+    assert (found.position, found.leader_epoch) == (0, 17)
+    assert offsets(found, 100) == list(range(7))
+
+
+def test_records_before_the_position_are_left_out() -> None:
+    found = fetched(batch(0, 5) + batch(5, 2), first=3)
+    assert offsets(found, 1) == [3]
+    assert offsets(found, 100) == [4, 5, 6]
+
+
+def test_gaps_of_compaction_are_passed_over() -> None:
+    # Records 0 and 1 of a batch that once went on to 9.
+    builder = BatchBuilder(base_offset=0)
+    for _ in range(2):
+        builder.append(0, None, b"v")
+    data = bytearray(builder.build())
+    data[23:27] = (9).to_bytes(4, "big")
+    scan = scan_records(bytes(data), check_crcs=False)
+    found = FetchedSet(RecordSet("t", 0, 0, 10, bytes(data), 99, 0, (), scan.batches))
+    assert offsets(found, 1) == [0]
+    assert found.position == 1
+    assert offsets(found, 100) == [1]
+    assert (found.position, found.is_taken) == (10, True)
+
+
+def test_aborted_transactions_and_markers_move_the_position_only() -> None:
+    data = (
+        batch(0, 2, producer_id=5, transactional=True)
+        + batch(2, 2, producer_id=6, transactional=True)
+        + marker(4, 5, ControlType.ABORT)
+        + marker(5, 6, ControlType.COMMIT)
+    )
+    found = fetched(data, aborted=((5, 0),))
+    assert offsets(found, 100) == [2, 3]
+    assert (found.position, found.is_taken) == (6, True)
+    nothing = fetched(data[: len(batch(0, 2, producer_id=5, transactional=True))], 0, ((5, 0),))
+    assert nothing.take(5) == []
+    assert nothing.is_taken
+
+
+def test_messages_of_old_formats_are_counted_by_decoding() -> None:
+    data = bytes(down_convert(batch(0, 3), 1))
+    found = fetched(data)
+    assert offsets(found, 2) == [0, 1]
+    assert offsets(found, 2) == [2]
