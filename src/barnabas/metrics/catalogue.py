@@ -25,6 +25,7 @@ class MetricRow(NamedTuple):
 _TOPIC = ("topic",)
 _PARTITION = ("topic", "partition")
 _FETCHERS = ("clientId",)
+_FETCHER = ("clientId", "brokerHost", "brokerPort")
 _REQUEST = ("request",)
 _LISTENER = ("listener", "networkProcessor")
 _CLIENT = ("user", "client-id")
@@ -56,8 +57,8 @@ CATALOGUE: dict[str, MetricRow] = {
         G, _FETCHERS, "Partitions that are followed no more until their leadership changes."
     ),
     names.DEAD_FETCHERS: MetricRow(G, _FETCHERS, "Fetchers that an unexpected error has ended."),
-    names.FETCHER_REQUESTS: MetricRow(C, _FETCHERS, "Requests of a fetcher."),
-    names.FETCHER_BYTES: MetricRow(C, _FETCHERS, "Bytes that a fetcher appended."),
+    names.FETCHER_REQUESTS: MetricRow(C, _FETCHER, "Requests of a fetcher."),
+    names.FETCHER_BYTES: MetricRow(C, _FETCHER, "Bytes that a fetcher appended."),
     names.CONSUMER_LAG: MetricRow(
         G, ("clientId", *_PARTITION), "Records between a follower and its leader's high watermark."
     ),

@@ -8,10 +8,13 @@ from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from barnabas.metrics.family import Tags
     from barnabas.replication.fetcher_manager import FetcherManager
+
+    # Where a broker's peers reach it; None if it is not known.
+    AddressOf = Callable[[int], tuple[str, int] | None]
 
 _OF_ALL: Tags = (("clientId", "Replica"),)
 _NAMES = (
@@ -22,7 +25,13 @@ _NAMES = (
 )
 
 
-def fetcher_families(fetchers: FetcherManager | None) -> Iterator[MetricFamily]:
+def unknown_address(_broker_id: int) -> None:
+    """For who has no metadata to look it up in."""
+
+
+def fetcher_families(
+    fetchers: FetcherManager | None, address_of: AddressOf = unknown_address
+) -> Iterator[MetricFamily]:
     """Of all fetchers together, then of each and of its partitions; None where there are none."""
     values: tuple[float, ...] = (0, 0.0, 0, 0)
     if fetchers is not None:
@@ -37,12 +46,17 @@ def fetcher_families(fetchers: FetcherManager | None) -> Iterator[MetricFamily]:
     requests: list[tuple[Tags, float]] = []
     received: list[tuple[Tags, float]] = []
     lags: list[tuple[Tags, float]] = []
-    for _, fetcher in () if fetchers is None else fetchers.fetchers():
-        tags: Tags = (("clientId", fetcher.name),)
+    for key, fetcher in () if fetchers is None else fetchers.fetchers():
+        host, port = address_of(key.leader_id) or ("", -1)
+        tags: Tags = (
+            ("clientId", fetcher.name),
+            ("brokerHost", host),
+            ("brokerPort", str(port)),
+        )
         requests.append((tags, fetcher.requests))
         received.append((tags, fetcher.bytes_fetched))
-        for key, lag in fetcher.lags():
-            where = (("topic", key.topic), ("partition", str(key.partition)))
+        for followed, lag in fetcher.lags():
+            where = (("topic", followed.topic), ("partition", str(followed.partition)))
             lags.append(((("clientId", fetcher.name), *where), lag))
     yield MetricFamily(names.FETCHER_REQUESTS, requests)
     yield MetricFamily(names.FETCHER_BYTES, received)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
-from barnabas.replication.fetcher_gauges import fetcher_families
+from barnabas.replication.fetcher_gauges import fetcher_families, unknown_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from barnabas.metrics.family import Tags
     from barnabas.metrics.registry import MetricsRegistry
+    from barnabas.replication.fetcher_gauges import AddressOf
     from barnabas.replication.partition import Partition
     from barnabas.replication.replica_manager import ReplicaManager
 
@@ -72,12 +73,18 @@ _VALUES: tuple[tuple[str, Callable[[Partition], float]], ...] = (
 )
 
 
-def publish_replica_metrics(manager: ReplicaManager, registry: MetricsRegistry) -> None:
-    """Have them read off the manager when somebody looks at them."""
-    registry.add_source(lambda: _families(manager))
+def publish_replica_metrics(
+    manager: ReplicaManager, registry: MetricsRegistry, address_of: AddressOf = unknown_address
+) -> None:
+    """Have them read off the manager when somebody looks at them.
+
+    Args:
+        address_of: where the leaders that fetchers fetch from are reached.
+    """
+    registry.add_source(lambda: _families(manager, address_of))
 
 
-def _families(manager: ReplicaManager) -> Iterator[MetricFamily]:
+def _families(manager: ReplicaManager, address_of: AddressOf) -> Iterator[MetricFamily]:
     metrics = manager.metrics
     total = metrics.all_topics()
     for name, attribute in _TOPIC_COUNTS.items():
@@ -108,7 +115,7 @@ def _families(manager: ReplicaManager) -> Iterator[MetricFamily]:
     yield _single(names.LEADER_REPLICATION_RATE, manager.leader_throttle.byte_rate())
     yield _single(names.FOLLOWER_REPLICATION_RATE, manager.follower_throttle.byte_rate())
     yield _single(names.MOVES_RATE, manager.moves_throttle.byte_rate())
-    yield from fetcher_families(manager.fetchers)
+    yield from fetcher_families(manager.fetchers, address_of)
     yield from _of_partitions(list(manager.partitions()))
 
 

@@ -41,6 +41,7 @@ class Observation:
         """Args:
         listeners: all of the process; looked at whenever somebody looks.
         """
+        self._shared = shared
         runtime = self._runtime = shared.runtime
         self.registry = MetricsRegistry(runtime.clock)
         self._process = ProcessMetrics(runtime.clock, runtime.timer, __version__)
@@ -67,7 +68,7 @@ class Observation:
 
     def observe_broker(self, parts: ServerParts) -> None:
         """Show what only brokers have."""
-        publish_replica_metrics(parts.replicas, self.registry)
+        publish_replica_metrics(parts.replicas, self.registry, self._address_of)
         logs = parts.logs
         for source in (
             lambda: cleaner_families(logs.cleaner, logs.directories),
@@ -97,6 +98,15 @@ class Observation:
         self._process.stop()
         if self._listener is not None:
             self._listener.close()
+
+    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Where the other brokers reach a broker, live or not."""
+        broker = self._shared.cluster.image.brokers.get(broker_id)
+        listener = self._shared.configuration.inter_broker_listener
+        if broker is None or listener is None:
+            return None
+        endpoint = broker.listeners.get(listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def _why_not_healthy(self) -> str | None:
         return None if self.failure is None else f"the broker cannot go on: {self.failure}"

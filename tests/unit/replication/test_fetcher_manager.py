@@ -104,7 +104,7 @@ def test_fetchers_are_measured_under_kafkas_names() -> None:
     """A1: lag in all and per partition, rates, requests and bytes, failed and dead."""
     broker = FollowingBroker(partitions=2)
     registry = MetricsRegistry(broker.node.host.clock)
-    publish_replica_metrics(broker.node.manager, registry)
+    publish_replica_metrics(broker.node.manager, registry, lambda leader: (f"host-{leader}", 9092))
     first, second = broker.key(0), broker.key(1)
     content = records(b"a")
     broker.leader.give(
@@ -124,8 +124,9 @@ def test_fetchers_are_measured_under_kafkas_names() -> None:
     assert seen[names.MIN_FETCH_RATE, replica] == 0.0
     assert seen[names.FAILED_PARTITIONS, replica] == 1
     assert seen[names.DEAD_FETCHERS, replica] == 0
-    assert seen[names.FETCHER_REQUESTS, thread] == 2
-    assert seen[names.FETCHER_BYTES, thread] == len(content)
+    leader = (("brokerHost", "host-2"), ("brokerPort", "9092"))
+    assert seen[names.FETCHER_REQUESTS, thread, *leader] == 2
+    assert seen[names.FETCHER_BYTES, thread, *leader] == len(content)
     assert seen[names.CONSUMER_LAG, thread, ("topic", TOPIC), ("partition", "0")] == 4
     assert seen[names.REPLICATION_BYTES_IN,] == len(content)
 

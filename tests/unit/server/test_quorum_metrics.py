@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.metrics import names
 from barnabas.metrics.sampled import SampledValues
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.server.quorum_metrics import quorum_families
 from unit.server.simulated_broker import SimulatedBroker
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes
@@ -92,3 +93,27 @@ def test_what_is_old_is_forgotten() -> None:
     assert values.maximum(61_000) == 3
     assert values.average(200_000) is None
     assert values.rate(200_000) == 0
+
+
+def test_fetchers_are_told_apart_by_where_they_fetch_from() -> None:
+    cluster = three_nodes()
+    topic = CreatableTopic(
+        name="t", num_partitions=9, replication_factor=3, assignments=[], configs=[]
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    assert cluster.ask(1, request, 7).topics[0].error_code == 0
+    cluster.world.run_for(1_000)
+    shown = {
+        tags
+        for family in cluster.nodes[1].observation.registry.families()
+        if family.name == names.FETCHER_REQUESTS
+        for tags, _ in family.samples
+    }
+    assert shown == {
+        (
+            ("clientId", f"ReplicaFetcherThread-0-{leader}"),
+            ("brokerHost", f"node-{leader}"),
+            ("brokerPort", "9092"),
+        )
+        for leader in (2, 3)
+    }
