@@ -31,6 +31,7 @@ __all__ = ["Accumulator", "PartitionQueue"]
 # Upper bound of what encoding adds to key, value and headers: batch header, lengths, deltas.
 _OVERHEAD = 61 + 36
 _HEADER_OVERHEAD = 10
+_NO_ID = -1
 # After so many full batches `extend` lets the sender have a turn.
 _BATCHES_PER_TURN = 8
 
@@ -43,6 +44,7 @@ class PartitionQueue:
         "delayed",
         "due",
         "in_flight",
+        "known_producer_id",
         "next_number",
         "next_sequence",
         "open",
@@ -61,6 +63,8 @@ class PartitionQueue:
         self.next_number = 0
         # Sequence of the next record of an idempotent producer (KIP-98).
         self.next_sequence = 0
+        # The producer id of whom the broker has acknowledged a batch, -1 for none.
+        self.known_producer_id = -1
 
     @property
     def waiting(self) -> int:
@@ -80,10 +84,14 @@ class PartitionQueue:
     def may_send(self) -> bool:
         """Whether the next batch can leave now without breaking the order of a retry.
 
-        A repeated batch goes alone: after all before it were settled, before any behind it.
+        A repeated batch goes alone: after all before it were settled, before any behind it. So does
+        the first of a producer id: of one that it does not know a broker takes any sequence, so
+        that the second could come before a first that it refused.
         """
         if not self.in_flight:
             return True
+        if self.in_flight[0].producer_id not in (_NO_ID, self.known_producer_id):
+            return False
         if any(batch.attempts > 1 for batch in self.in_flight):
             return False
         return not (self.closed and self.closed[0].attempts)

@@ -36,6 +36,7 @@ __all__ = ["ProducerCore", "SendOptions", "Target"]
 
 # Failed batches whose senders may still ask for the reason.
 _UNTOLD_MAX = 1_000
+_BYTES_PER_TURN = 512 * 1024
 
 
 class SendOptions(TypedDict, total=False):
@@ -88,6 +89,7 @@ class ProducerCore:
         self.accumulator = Accumulator(
             config, cluster.runtime.clock, cluster.runtime.timer, self.sender.pump
         )
+        self._append = self.accumulator.append
         self.sender.attach(self.accumulator)
         self.manager: TransactionManager | None = None
         if config.transactional_id is not None:
@@ -102,6 +104,11 @@ class ProducerCore:
         self.on_progress: Callable[[], None] = _nothing
         self._targets: dict[str, Target] = {}
         self.is_closed = False
+        # So many batches are closed before the network has a turn, unless linger.ms is over before:
+        # a turn costs as much as many records.
+        self.batches_per_turn = max(
+            1, min(_BYTES_PER_TURN, config.buffer_memory // 4) // max(1, config.batch_size)
+        )
         # Whether `prepare` has anything to do.
         self.needs_preparation = any(
             part is not None
@@ -144,32 +151,39 @@ class ProducerCore:
             made, _options = self.prepare(given, options)
             yield made.key, made.value, made.headers, made.timestamp_ms
 
-    def append(
+    def enqueue(
         self,
-        target: Target,
+        topic: str,
         record: tuple[bytes | None, bytes | None, int | None],
         options: SendOptions,
         now_ms: int,
     ) -> ProducerBatch | None:
-        """Queue (key, value, partition); the batch whose last record it is, None without room.
+        """Queue (key, value, partition or None); the batch whose last record it now is.
 
-        The partition, if one is given, must be the target's.
+        None: the topic has to be learnt first if `target` gives none, else there is no room.
 
         Raises:
             RecordTooLargeError: over max.request.size.
+            IllegalTransactionStateError: records are for transactions only, and there is none.
         """
+        if self.manager is not None:
+            self.manager.check_sending()
+        target = self._targets.get(topic)
+        if target is None or target.generation != self._metadata.generation:
+            target = self.target(topic)
+            if target is None:
+                return None
         key, value, partition = record
         if partition is None:
             partition = target.choose(key, value)
+        elif not 0 <= partition < target.count:
+            return None
+        tp = target.partitions[partition]
         if not options:
-            return self.accumulator.append(
-                target.partitions[partition], (key, value, _NO_HEADERS, now_ms), now_ms, None
-            )
+            return self._append(tp, (key, value, _NO_HEADERS, now_ms), now_ms, None)
         timestamp = options.get("timestamp_ms")
         queued: BatchRecord = (key, value, options.get("headers", ()), timestamp)
-        return self.accumulator.append(
-            target.partitions[partition], queued, now_ms, options.get("on_delivery")
-        )
+        return self._append(tp, queued, now_ms, options.get("on_delivery"))
 
     def _on_settled(self, batch: ProducerBatch, error: ClientError | None) -> None:
         if error is None:

@@ -299,7 +299,9 @@ class Sender:
             self._cluster.request_update()
 
     def _on_delivered(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-        self.accumulator.queue(batch.tp).in_flight.remove(batch)
+        queue = self.accumulator.queue(batch.tp)
+        queue.in_flight.remove(batch)
+        queue.known_producer_id = batch.producer_id
         self.accumulator.release(batch)
         batch.complete(base_offset, append_time)
         self._on_settled(batch, None)
@@ -389,6 +391,9 @@ class Sender:
         """Forget the sequences of all that is queued; they are numbered again when sent."""
         for queue in self.accumulator.queues.values():
             queue.next_sequence = 0
+            if self._transactions is None:
+                # The broker may have forgotten the producer.
+                queue.known_producer_id = -1
             for batch in queue.closed:
                 batch.producer_id = -1
 

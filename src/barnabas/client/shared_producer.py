@@ -63,6 +63,8 @@ class SharedProducer:
         self._on_closed = on_closed
         self._clock = session.cluster.runtime.clock
         self._core = ProducerCore(session, config, parts)
+        self._enqueue = self._core.enqueue
+        self._batches_per_turn = self._core.batches_per_turn
         self._accumulator = self._core.accumulator
         self._wait = self._run_until
         # `closed_count` of the accumulator when the loop last had a turn.
@@ -148,32 +150,35 @@ class SharedProducer:
             given = ProducerRecord(topic, value, key, partition)
             (topic, value, key, partition, _, _), options = self._core.prepare(given, options)
         now = self._clock.wall_ms()
-        target = self._core.target(topic, partition) or self._learned(topic, partition)
         record = (key, value, partition)
-        batch = self._core.append(target, record, options, now)
+        batch = self._enqueue(topic, record, options, now)
         if batch is None:
-            batch = self._append_when_there_is_room(target, record, options, now)
+            batch = self._enqueue_when_possible(topic, record, options, now)
         index = batch.count - 1
         if (
-            self._accumulator.closed_count != self._closed_seen
+            self._accumulator.closed_count - self._closed_seen >= self._batches_per_turn
             or now - self._stepped_ms >= self._linger_ms
         ):
             self._step(now)
         timestamp = options.get("timestamp_ms") if options else None
         return Delivery(batch, index, now if timestamp is None else timestamp, self._wait)
 
-    def _append_when_there_is_room(
+    def _enqueue_when_possible(
         self,
-        target: Target,
+        topic: str,
         record: tuple[bytes | None, bytes | None, int | None],
         options: SendOptions,
         now: int,
     ) -> ProducerBatch:
-        batch = None
-        while batch is None:
-            self._wait_for_room()
-            batch = self._core.append(target, record, options, now)
-        return batch
+        """Wait for the topic's metadata, or for room, as often as it takes."""
+        while True:
+            if self._core.target(topic, record[2]) is None:
+                self._learned(topic, record[2])
+            else:
+                self._wait_for_room()
+            batch = self._enqueue(topic, record, options, now)
+            if batch is not None:
+                return batch
 
     def send_batch(
         self, topic: str, records: Iterable[BatchRecord], partition: int | None = None

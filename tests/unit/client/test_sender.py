@@ -53,7 +53,10 @@ class Setup:
         self.accumulator.close_open(self.accumulator.queue(TP))
         self.sender.pump()
 
-    def give_id(self) -> None:
+    def give_id(self, *, is_known: bool = True) -> None:
+        """Answer with a producer id, of whom the leader has a batch already if `is_known`."""
+        if is_known:
+            self.accumulator.queue(TP).known_producer_id = 9
         request, answer = self.cluster.take(4)
         assert request.transactional_id is None
         answer(
@@ -91,6 +94,21 @@ def test_at_most_five_requests_are_in_flight() -> None:
     assert len(setup.cluster.calls) == 5
     setup.produced()[1]()
     assert len(setup.cluster.calls) == 5
+
+
+def test_the_first_batch_of_a_producer_goes_alone_lest_the_second_comes_before_it() -> None:
+    setup = Setup()
+    setup.send(3)
+    setup.give_id(is_known=False)
+    assert len(setup.cluster.calls) == 1
+    setup.produced()[1](ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    setup.cluster.time.advance(2000)
+    assert len(setup.cluster.calls) == 1
+    sequence, settle = setup.produced()
+    assert sequence == (0, 0)
+    settle()
+    setup.cluster.time.advance(2000)
+    assert len(setup.cluster.calls) == 2
 
 
 def test_retries_leave_one_by_one_in_their_order() -> None:

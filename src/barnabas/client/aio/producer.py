@@ -101,6 +101,11 @@ class Producer:
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         # `closed_count` of the accumulator when the loop last had a turn.
         self._closed_seen = 0
+        # When the loop last had a turn from here, in ms of the wall clock, and how often it has to.
+        self._stepped_ms = 0
+        self._turn_ms = max(1, self._config.linger_ms)
+        # A turn of the loop is asked for to send what is queued.
+        self._pump_planned = False
         self._closed = False
 
     @property
@@ -163,32 +168,35 @@ class Producer:
             given = ProducerRecord(topic, value, key, partition)
             (topic, value, key, partition, _, _), options = core.prepare(given, options)
         now = self._clock.wall_ms()
-        target = core.target(topic, partition)
-        if target is None:
-            target = await self._learned(topic, partition)
         record = (key, value, partition)
-        batch = core.append(target, record, options, now)
+        batch = core.enqueue(topic, record, options, now)
         if batch is None:
-            batch = await self._append_when_there_is_room(target, record, options, now)
+            batch = await self._enqueue_when_possible(topic, record, options, now)
         timestamp = options.get("timestamp_ms") if options else None
         delivery = AsyncDelivery(
             batch, batch.count - 1, now if timestamp is None else timestamp, self._session.loop
         )
-        if self._accumulator.closed_count != self._closed_seen:
-            await self._step()
+        if not self._pump_planned and not self._config.linger_ms:
+            self._plan_pump()
+        if self._is_turn_due(now):
+            await self._step(now)
         return delivery
 
-    async def _append_when_there_is_room(
+    async def _enqueue_when_possible(
         self,
-        target: Target,
+        topic: str,
         record: tuple[bytes | None, bytes | None, int | None],
         options: SendOptions,
         now: int,
     ) -> ProducerBatch:
+        """Wait for the topic's metadata, or for room, as often as it takes."""
         batch = None
         while batch is None:
-            await self._room()
-            batch = self._core.append(target, record, options, now)
+            if self._core.target(topic, record[2]) is None:
+                await self._learned(topic, record[2])
+            else:
+                await self._room()
+            batch = self._core.enqueue(topic, record, options, now)
         return batch
 
     async def send_batch(
@@ -202,18 +210,15 @@ class Producer:
         if core.needs_preparation:
             records = core.prepare_all(topic, records)
         for key, value, headers, timestamp in records:
-            target = core.target(topic, partition)
-            if target is None:
-                target = await self._learned(topic, partition)
             options: SendOptions = {}
             if headers or timestamp is not None:
                 options = {"headers": headers, "timestamp_ms": timestamp}
             record = (key, value, partition)
             now = self._clock.wall_ms()
-            if core.append(target, record, options, now) is None:
-                await self._append_when_there_is_room(target, record, options, now)
-            if self._accumulator.closed_count != self._closed_seen:
-                await self._step()
+            if core.enqueue(topic, record, options, now) is None:
+                await self._enqueue_when_possible(topic, record, options, now)
+            if self._is_turn_due(now):
+                await self._step(now)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything sent so far is delivered or given up.
@@ -305,8 +310,24 @@ class Producer:
 
     # Waiting
 
-    async def _step(self) -> None:
+    def _is_turn_due(self, now: int) -> bool:
+        """Whether the loop has to have its turn though nothing is waited for."""
+        closed = self._accumulator.closed_count - self._closed_seen
+        return closed >= self._core.batches_per_turn or now - self._stepped_ms >= self._turn_ms
+
+    def _plan_pump(self) -> None:
+        """Without linger.ms: what is sent before the loop's next turn goes together."""
+        self._pump_planned = True
+
+        def pump() -> None:
+            self._pump_planned = False
+            self._core.sender.pump()
+
+        self._session.runtime.timer.call_soon(pump)
+
+    async def _step(self, now: int) -> None:
         """Send what is ready and let the loop have a turn."""
+        self._stepped_ms = now
         self._closed_seen = self._accumulator.closed_count
         self._core.sender.pump()
         await asyncio.sleep(0)

@@ -73,9 +73,7 @@ class Setup:
         return self
 
     def send(self, value: bytes = b"x", partition: int = 0) -> Delivery:
-        target = self.core.target("t")
-        assert target is not None
-        batch = self.core.append(target, (None, value, partition), {}, 0)
+        batch = self.core.enqueue("t", (None, value, partition), {}, 0)
         assert batch is not None
         self.core.flush()
         self.cluster.time.advance(0)
@@ -162,7 +160,7 @@ def test_the_coordinator_is_asked_for_by_transactional_id() -> None:
 
 def test_partitions_are_added_together_before_anything_is_produced() -> None:
     setup = Setup().begun()
-    setup.core.append(setup.core.target("t"), (None, b"x", 0), {}, 0)  # type: ignore[arg-type]
+    setup.core.enqueue("t", (None, b"x", 0), {}, 0)
     setup.send(b"y", 1)
     assert setup.added() == [0, 1]
     assert len(setup.cluster.calls) == 1
