@@ -185,6 +185,8 @@ class ClientConfig:
 
     def _check_group(self, given: Mapping[str, object]) -> None:
         """Refuse keys of one group protocol given with the other, and sessions without a beat."""
+        if self.group_instance_id == "":
+            raise ClientConfigError("group.instance.id is empty: name the member, or leave it out")
         if self.group_protocol == "consumer":
             for name in _OF_THE_BROKER:
                 if name in given:

@@ -71,6 +71,7 @@ def test_assignors_are_named_in_one_string_or_listed() -> None:
     [
         ({"session_timeout_ms": 3000}, "must be less than session.timeout.ms=3000"),
         ({"partition_assignment_strategy": ""}, "name an assignor"),
+        ({"group_instance_id": ""}, "group.instance.id is empty"),
         ({"group_remote_assignor": "range"}, "needs group.protocol=consumer"),
         ({"group_protocol": "consumer", "session_timeout_ms": 9000}, "session.timeout.ms has no"),
         ({"group_protocol": "consumer", "heartbeat_interval_ms": 9}, "heartbeat.interval.ms has"),

@@ -186,8 +186,14 @@ class GroupLeader:
         return {name: len(partitions) for name, partitions in topics.items()}
 
     def _refresh_later(self) -> None:
-        """Ask for the group's topics again when metadata is as old as it may become."""
-        age_ms = max(1, self._cluster.config.metadata_max_age_ms)
+        """Ask for the group's topics again when metadata is as old as it may become.
+
+        A topic that is not there yet is asked for as often as anything that has failed.
+        """
+        config = self._cluster.config
+        age_ms = max(1, config.metadata_max_age_ms)
+        if self._names - self._cluster.metadata.topics.keys():
+            age_ms = max(1, min(age_ms, config.retry_backoff_max_ms))
         timer = self._cluster.runtime.timer
         self._refresh_timer = timer.call_later(age_ms, self._refresh)
 

@@ -245,6 +245,16 @@ def test_a_leader_looks_for_changes_as_often_as_metadata_may_be_old() -> None:
     assert story.group.refreshes == 1
 
 
+def test_a_leader_sees_soon_that_a_topic_it_waits_for_was_created() -> None:
+    story = Story(topics=("later", "t")).join()
+    assert story.host.owned == [0, 1, 2, 3]
+    refreshes = story.group.refreshes
+    story.run(3_000)
+    assert 2 <= story.group.refreshes - refreshes <= 4
+    story.group.on_refresh = [lambda: story.group.set_partitions("later", 1)]
+    story.until(lambda: len(story.host.owned) == 5, 3_000)
+
+
 def test_a_leader_asks_for_topics_of_other_members_before_it_assigns() -> None:
     story = Story(topics=("t", "other"))
     story.group.on_refresh = [lambda: story.group.set_partitions("other", 1)]
