@@ -51,6 +51,7 @@ check: lint types layers
 
 bench: setup
 	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.clients
 
 # Ten minutes, a million frames or more: FUZZ='--seconds 60 --seed 7' for others.
 fuzz: setup

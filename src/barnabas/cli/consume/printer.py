@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.output import warning
+from barnabas.runtime.interrupts import KeptInterrupt
 
 if TYPE_CHECKING:
     import re
@@ -71,6 +72,7 @@ class Printer:
         self._wanted = wanted
         self._progress = progress
         self._output = sys.stdout.buffer
+        self._interrupt = KeptInterrupt(lambda: None)
         self._remaining = wanted.records_max
         # Next offset by partition, of what was printed and not yet committed.
         self._printed: dict[TopicPartition, int] = {}
@@ -89,11 +91,7 @@ class Printer:
                     self._check_broker()
                 elif self._warned:
                     self._check_broker()
-                for chunk in chunks:
-                    self._print(chunk)
-                    if self._remaining == 0:
-                        break
-                self._output.flush()
+                self._print_all(chunks)
                 if time.monotonic() - self._committed_at >= _COMMIT_INTERVAL_S:
                     self.commit()
         finally:
@@ -106,6 +104,21 @@ class Printer:
         if self._printed:
             printed, self._printed = self._printed, {}
             self._source.commit(printed)
+
+    def _print_all(self, chunks: Sequence[Chunk]) -> None:
+        """Print, and note that it was printed: Ctrl-C comes before both or after both.
+
+        Pressed twice it ends a write that waits for its reader, too.
+        """
+        self._interrupt.keep()
+        try:
+            for chunk in chunks:
+                self._print(chunk)
+                if self._remaining == 0:
+                    break
+            self._output.flush()
+        finally:
+            self._interrupt.release()
 
     def _print(self, chunk: Chunk) -> None:
         records = self._wanted.among(chunk.records)
