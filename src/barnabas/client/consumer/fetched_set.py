@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.record_decoding import span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.record.batch import read_header
+from barnabas.record.columns import append_columns, uncompressed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +51,11 @@ class FetchedBatch:
         return self.span.record_count if self._is_whole else len(self.records)
 
     @property
+    def is_decoded(self) -> bool:
+        """Whether `records` was asked for before."""
+        return self._records is not None
+
+    @property
     def records(self) -> Sequence[CompiledRecord]:
         """The records, decoded at the first look.
 
@@ -56,11 +63,21 @@ class FetchedBatch:
             CorruptBatchError: malformed bytes.
         """
         if self._records is None:
-            found = span_records(self.data, self.span)
-            if not self._is_whole:
-                found = [r for r in found if self._first <= r.offset < self._end]
-            self._records = found
+            self._records = self.decode()
         return self._records
+
+    def decode(self) -> Sequence[CompiledRecord]:
+        """The records, decoded anew: for who takes them all, and keeps what he wants of them.
+
+        Raises:
+            CorruptBatchError: malformed bytes.
+        """
+        if self._records is not None:
+            return self._records
+        found = span_records(self.data, self.span)
+        if not self._is_whole:
+            found = [r for r in found if self._first <= r.offset < self._end]
+        return found
 
     def offset_after(self, index: int) -> int:
         """Where reading goes on once the first `index` records, at least one, were read."""
@@ -83,8 +100,28 @@ class Piece(NamedTuple):
     @property
     def records(self) -> Sequence[CompiledRecord]:
         """The records, decoded."""
-        found = self.batch.records
-        return found if self.stop - self.start == len(found) else found[self.start : self.stop]
+        if self.start == 0 and self.stop == self.batch.count:
+            return self.batch.decode()
+        return self.batch.records[self.start : self.stop]
+
+    def append_to(
+        self, offsets: list[int], keys: list[bytes | None], values: list[bytes | None]
+    ) -> None:
+        """Append offset, key and value of each record.
+
+        Raises:
+            CorruptBatchError: malformed bytes.
+        """
+        span = self.batch.span
+        if self.stop - self.start == span.record_count and not self.batch.is_decoded:
+            data = self.batch.data
+            whole = uncompressed(data, span.start, read_header(data, span.start))
+            append_columns(whole, offsets, keys, values)
+            return
+        records = self.records
+        offsets += [record.offset for record in records]
+        keys += [record.key for record in records]
+        values += [record.value for record in records]
 
 
 class FetchedSet:

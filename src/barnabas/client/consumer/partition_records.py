@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import accumulate, chain, islice, repeat
 from typing import TYPE_CHECKING, Any, overload
 
 from barnabas.client.record_decoding import ConsumerRecord
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.consumer.fetched_set import Piece
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.record.compiled import CompiledRecord
 
 __all__ = ["PartitionRecords"]
 
@@ -43,7 +42,8 @@ class PartitionRecords(Sequence[ConsumerRecord]):
         # What deserializers made of keys and values; None where there is none.
         self._keys = keys
         self._values = values
-        self._decoded: Sequence[CompiledRecord] | None = None
+        # Offsets, keys and values, once one of them was asked for.
+        self._decoded: tuple[list[int], list[Any], list[Any]] | None = None
 
     @property
     def topic(self) -> str:
@@ -59,8 +59,15 @@ class PartitionRecords(Sequence[ConsumerRecord]):
         return sum(piece.stop - piece.start for piece in self.pieces)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        records = self._records()
+        """Record by record; a batch is decoded when its first record is reached."""
+        return chain.from_iterable(map(self._rows, self.pieces, self._starts()))
+
+    def _rows(self, piece: Piece, start: int) -> Iterator[ConsumerRecord]:
+        """The records of a piece, the first of which is number `start` of all."""
+        records = piece.records
+        stop = start + len(records)
         topic, partition = self.topic_partition
+        keys, values = self._keys, self._values
         return map(
             _make,
             zip(
@@ -69,12 +76,15 @@ class PartitionRecords(Sequence[ConsumerRecord]):
                 [r.offset for r in records],
                 [r.timestamp for r in records],
                 [r.timestamp_type for r in records],
-                self.keys,
-                self.values,
+                [r.key for r in records] if keys is None else keys[start:stop],
+                [r.value for r in records] if values is None else values[start:stop],
                 [r.headers for r in records],
                 strict=False,
             ),
         )
+
+    def _starts(self) -> Iterator[int]:
+        return accumulate((piece.stop - piece.start for piece in self.pieces), initial=0)
 
     @overload
     def __getitem__(self, index: int) -> ConsumerRecord: ...
@@ -83,60 +93,54 @@ class PartitionRecords(Sequence[ConsumerRecord]):
     def __getitem__(self, index: int | slice) -> ConsumerRecord | list[ConsumerRecord]:
         if isinstance(index, slice):
             return list(self)[index]
-        record = self._records()[index]
-        key = record.key if self._keys is None else self._keys[index]
-        value = record.value if self._values is None else self._values[index]
-        return ConsumerRecord(
-            *self.topic_partition,
-            record.offset,
-            record.timestamp,
-            record.timestamp_type,
-            key,
-            value,
-            record.headers,
-        )
+        wanted = index + len(self) if index < 0 else index
+        for piece, start in zip(self.pieces, self._starts(), strict=False):
+            if 0 <= wanted - start < piece.stop - piece.start:
+                return next(islice(self._rows(piece, start), wanted - start, None))
+        raise IndexError(index)
 
     def __repr__(self) -> str:
         return f"PartitionRecords({self.topic_partition}: {len(self)})"
 
-    def _records(self) -> Sequence[CompiledRecord]:
-        """All records as the compiled reader makes them."""
-        if self._decoded is None:
-            pieces = self.pieces
-            if len(pieces) == 1:
-                self._decoded = pieces[0].records
-            else:
-                self._decoded = list(chain.from_iterable(piece.records for piece in pieces))
-        return self._decoded
-
     @property
     def offsets(self) -> list[int]:
         """Offset of each record."""
-        return [record.offset for record in self._records()]
-
-    @property
-    def timestamps(self) -> list[int]:
-        """Timestamp of each record, in ms."""
-        return [record.timestamp for record in self._records()]
+        return self._columns()[0]
 
     @property
     def keys(self) -> list[Any]:
         """Key of each record: bytes or None, or what the deserializer made of it."""
-        if self._keys is not None:
-            return self._keys
-        return [record.key for record in self._records()]
+        return self._columns()[1]
 
     @property
     def values(self) -> list[Any]:
         """Value of each record: bytes or None, or what the deserializer made of it."""
-        if self._values is not None:
-            return self._values
-        return [record.value for record in self._records()]
+        return self._columns()[2]
+
+    def _columns(self) -> tuple[list[int], list[Any], list[Any]]:
+        """What nearly everyone wants, taken together: batch by batch, while it is in the cache."""
+        if self._decoded is None:
+            offsets: list[int] = []
+            keys: list[Any] = []
+            values: list[Any] = []
+            for piece in self.pieces:
+                piece.append_to(offsets, keys, values)
+            self._decoded = (
+                offsets,
+                keys if self._keys is None else self._keys,
+                values if self._values is None else self._values,
+            )
+        return self._decoded
+
+    @property
+    def timestamps(self) -> list[int]:
+        """Timestamp of each record, in ms."""
+        return [record.timestamp for piece in self.pieces for record in piece.records]
 
     @property
     def headers(self) -> list[Sequence[tuple[str, bytes | None]]]:
         """Headers of each record, as (name, bytes or None) pairs."""
-        return [record.headers for record in self._records()]
+        return [record.headers for piece in self.pieces for record in piece.records]
 
     def first(self, count: int) -> PartitionRecords:
         """Only the first `count` records."""

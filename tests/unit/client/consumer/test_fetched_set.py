@@ -110,3 +110,35 @@ def test_messages_of_old_formats_are_counted_by_decoding() -> None:
     found = fetched(data)
     assert offsets(found, 2) == [0, 1]
     assert offsets(found, 2) == [2]
+
+
+def test_columns_are_the_same_whether_a_batch_is_taken_whole_or_in_parts() -> None:
+    builder = BatchBuilder(base_offset=0)
+    for number in range(6):
+        builder.append(0, None if number == 3 else b"k%d" % number, b"v%d" % number)
+    data = bytes(builder.build())
+    wanted = (
+        list(range(6)),
+        [b"k0", b"k1", b"k2", None, b"k4", b"k5"],
+        [b"v%d" % number for number in range(6)],
+    )
+    for limit in (6, 4, 1):
+        found = fetched(data)
+        columns: tuple[list[int], list[bytes | None], list[bytes | None]] = ([], [], [])
+        while pieces := found.take(limit):
+            for piece in pieces:
+                piece.append_to(*columns)
+        assert columns == wanted
+
+
+def test_a_header_whose_name_is_not_utf_8_keeps_nothing_from_being_read() -> None:
+    builder = BatchBuilder(base_offset=0)
+    builder.append(0, b"k0", b"v0")
+    builder.append(0, b"k1", b"v1", [("name", b"x")])
+    data = bytes(builder.build()).replace(b"name", b"na\xffe")
+    scan = scan_records(data, check_crcs=False)
+    found = FetchedSet(RecordSet("t", 0, 0, 2, data, 9, 0, (), scan.batches))
+    columns: tuple[list[int], list[bytes | None], list[bytes | None]] = ([], [], [])
+    for piece in found.take(2):
+        piece.append_to(*columns)
+    assert columns == ([0, 1], [b"k0", b"k1"], [b"v0", b"v1"])
