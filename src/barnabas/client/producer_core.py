@@ -203,6 +203,16 @@ class ProducerCore:
         """Whether there is a transaction that has to be aborted before the producer may end."""
         return self.manager is not None and self.manager.is_open
 
+    def metrics(self) -> dict[str, float]:
+        """What has been counted so far, and the buffer's state, by Kafka's names."""
+        held = self.accumulator.reserved_bytes
+        return {
+            **self.sender.metrics.snapshot(),
+            "record-error-total": self.failed,
+            "buffer-total-bytes": self.config.buffer_memory,
+            "buffer-available-bytes": max(0, self.config.buffer_memory - held),
+        }
+
     def take_untold(self) -> ClientError | None:
         """The first failure that nobody was told of or has asked for; each is given once."""
         untold = [batch for batch in self._untold if not batch.is_told]

@@ -20,6 +20,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.metadata_cache import ZERO_ID
 from barnabas.client.producer_identity import ProducerIdentity
+from barnabas.client.producer_metrics import ProducerMetrics
 from barnabas.client.versions import PRODUCE_MAX_BEFORE_TRANSACTIONS_V2, PRODUCE_MAX_BY_NAME
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -88,6 +89,7 @@ class Sender:
         self._identity: ProducerIdentity | None = None
         if self._config.enable_idempotence and self._config.transactional_id is None:
             self._identity = ProducerIdentity(cluster, self.pump)
+        self.metrics = ProducerMetrics()
         # Requests in flight by node id, and in all.
         self._in_flight: dict[int, int] = {}
         self._in_flight_total = 0
@@ -231,6 +233,9 @@ class Sender:
         names = {topic_id: name for name, topic_id in ids.items()}
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         self._in_flight_total += 1
+        clock = self._cluster.runtime.clock
+        sent_ms = clock.monotonic_ms()
+        self.metrics.on_sent(batches, sent_ms)
 
         def build(_version: int) -> Message:
             request = _produce_request(batches, ids, self._acks, self._config.request_timeout_ms)
@@ -240,6 +245,7 @@ class Sender:
         def on_done(response: Message | None, error: ClientError | None) -> None:
             self._in_flight[node_id] -= 1
             self._in_flight_total -= 1
+            self.metrics.on_answered(sent_ms, clock.monotonic_ms())
             if self._closed:
                 return
             assert response is None or isinstance(response, ProduceResponse)
@@ -312,6 +318,7 @@ class Sender:
         queue.in_flight.remove(batch)
         batch.last_error = error
         if error.error_code == ErrorCode.MESSAGE_TOO_LARGE and self._may_split(batch):
+            self.metrics.splits += 1
             self.accumulator.split(queue, batch)
         elif self._may_retry(queue, batch, error):
             queue.put_back(batch)

@@ -84,6 +84,10 @@ class SharedProducer:
         """Records that were given up."""
         return self._core.failed
 
+    def metrics(self) -> dict[str, float]:
+        """Totals and averages since the producer was made, by Kafka's names."""
+        return self._core.metrics()
+
     # Life
 
     def __enter__(self) -> Self:

@@ -249,6 +249,14 @@ def test_a_wait_for_a_delivery_ends_with_its_time() -> None:
         setup.producer.send("t", b"x", partition=1).result(0.1)
 
 
+def test_metrics_tell_of_the_buffer() -> None:
+    setup = Setup(buffer_memory=1_000_000, batch_size=1000)
+    setup.producer.send("t", b"x", partition=1)
+    counted = setup.producer.metrics()
+    assert counted["buffer-total-bytes"] - counted["buffer-available-bytes"] == 1000
+    assert counted["record-error-total"] == 0
+
+
 def test_a_client_forgets_closed_producers() -> None:
     from barnabas.client.facade import Client
 

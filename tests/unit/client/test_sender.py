@@ -270,3 +270,18 @@ def test_an_open_batch_is_given_up_too_when_no_new_epoch_can_be_had() -> None:
             setup.cluster.disconnect()
     assert [count for count, error in setup.settled if error is not None] == [1, 1]
     assert setup.accumulator.is_empty
+
+
+def test_what_leaves_and_what_leaves_again_is_counted() -> None:
+    setup = Setup(acks=1)
+    setup.send(1)
+    setup.cluster.time.advance(7)
+    setup.produced()[1](ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    setup.cluster.time.advance(2000)
+    setup.produced()[1]()
+    counted = setup.sender.metrics.snapshot()
+    assert counted["request-total"] == 2
+    assert (counted["record-send-total"], counted["record-retry-total"]) == (1, 1)
+    assert counted["requests-in-flight"] == 0
+    assert counted["request-latency-avg"] == 3.5
+    assert counted["batch-size-avg"] == counted["outgoing-byte-total"] / 2 > 100

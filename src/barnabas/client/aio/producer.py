@@ -118,6 +118,10 @@ class Producer:
         """Records that were given up."""
         return self._core.failed
 
+    def metrics(self) -> dict[str, float]:
+        """Totals and averages since the producer was made, by Kafka's names."""
+        return self._core.metrics()
+
     # Life
 
     async def __aenter__(self) -> Self:
