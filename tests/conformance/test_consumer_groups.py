@@ -18,7 +18,7 @@ import pytest
 import barnabas
 from barnabas import RebalanceListener, TopicPartition
 from barnabas.client.consumer.errors import CommitFailedError
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import BrokerError, ClientError
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 
@@ -297,6 +297,22 @@ def test_a_listener_may_seek_and_what_it_raises_comes_out_of_poll(group: Group, 
         consumer.subscribe([topic], Raising())
         with pytest.raises(RuntimeError, match="not today"):
             read(consumer, 1)
+
+
+def test_a_topic_that_cannot_be_is_told_of_and_one_that_is_not_there_is_waited_for(
+    group: Group,
+) -> None:
+    name = f"later-{uuid.uuid4().hex[:8]}"
+    with group.consumer(name) as consumer:
+        consumer.subscribe(["no/topic"])
+        with pytest.raises(BrokerError, match="no/topic"):
+            read(consumer, 1)
+        consumer.subscribe([name])
+        assert not consumer.poll(0.2)
+        with barnabas.Client(group.bootstrap) as client:
+            client.create_topic(name, partitions=4, replication_factor=1)
+        write(group, name, 0, 1)
+        assert sorted(read(consumer, 4)) == everything(0, 1)
 
 
 def test_unsubscribing_leaves_and_other_topics_may_follow(group: Group, topic: str) -> None:

@@ -220,6 +220,7 @@ class Fetcher:
         for tp in gone:
             self._running -= not self._partitions.pop(tp).stopped
             self.high_watermarks.pop(tp, None)
+            self._last_stable_offsets.pop(tp, None)
         self.send_fetches()
 
     def pause(self, tp: TopicPartition) -> None:

@@ -291,6 +291,7 @@ class ConsumerCore:
         """
         self.is_awake = False
         self.check_wakeup()
+        self.topics.check()
         self.topics.maybe_refresh()
         self.commits.run_callbacks()
         self.host.go_on()

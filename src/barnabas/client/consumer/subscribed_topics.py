@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.consumer.subscription import SubscriptionKind
+from barnabas.client.errors import broker_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,21 @@ class SubscribedTopics:
         elif missing:
             self._cluster.refresh(missing, _ignore)
         self._counts = self._count()
+
+    def check(self) -> None:
+        """Raise what the cluster says against a wanted topic, once per answer.
+
+        Raises:
+            BrokerError: a name that cannot be, or a topic that this user may not see.
+        """
+        errors = self._cluster.metadata.errors
+        if not errors:
+            return
+        for name in self._cluster.tracked:
+            code = errors.get(name)
+            if code and not (error := broker_error(code, name)).retriable:
+                del errors[name]
+                raise error
 
     def maybe_refresh(self) -> None:
         """Match the pattern against all topics, or look at those tracked, when it is time."""
