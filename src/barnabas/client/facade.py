@@ -7,7 +7,7 @@ user at a time.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.admin.admin_client import AdminClient
 from barnabas.client.admin.configs import ConfigResource, ResourceType
@@ -21,10 +21,10 @@ from barnabas.client.retrying import RetryingCall
 from barnabas.client.session import Session
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from barnabas.client.admin.cluster_info import ClusterDescription
     from barnabas.client.admin.configs import ConfigEntry
@@ -43,7 +43,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound="tuple[str, int]")
 
 
-class Client:
+class Client(WithBlock):
     """A connection to a cluster, for scripts, the command line and the Spark source.
 
     Use it in a `with` block, or call `close()`. Every method raises `ClientError` and its
@@ -68,16 +68,8 @@ class Client:
 
     # Life
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close(flush=error is None)
+    def _give_up(self) -> None:
+        self.close(flush=False)
 
     def close(self, *, flush: bool = True) -> None:
         """Close all connections; producers deliver what they hold first, unless `flush` is off."""

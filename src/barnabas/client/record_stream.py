@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from barnabas.client.errors import RangeStalledError
 from barnabas.client.fetcher import Fetcher, FetchFailure, RecordSet
 from barnabas.client.record_decoding import ConsumerRecord, decode_record_set
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import TracebackType
 
     from barnabas.client.cluster import Cluster
     from barnabas.client.errors import ClientError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["RecordStream"]
 
 
-class RecordStream:
+class RecordStream(WithBlock):
     """Partitions being read. The next fetches are on their way while the caller works."""
 
     def __init__(
@@ -59,17 +59,6 @@ class RecordStream:
         self._stepper.run_until(lambda: bool(outcome))
         if outcome[0] is not None:
             raise outcome[0]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop reading."""

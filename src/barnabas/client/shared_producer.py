@@ -18,10 +18,10 @@ from barnabas.client.errors import (
 )
 from barnabas.client.interceptors import ProducerRecord
 from barnabas.client.producer_core import ProducerCore, SendOptions, Target
+from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import TracebackType
 
     from barnabas.client.accumulator import BatchRecord
     from barnabas.client.config import ClientConfig
@@ -41,7 +41,7 @@ _SORTED_AT_ONCE = 5_000
 _MS_PER_S = 1000
 
 
-class SharedProducer:
+class SharedProducer(WithBlock):
     """Sends records over the connections of a client; made by `Client.producer()`.
 
     A record whose delivery failed makes the next `flush()` or `close()` raise, unless it had an
@@ -90,16 +90,8 @@ class SharedProducer:
 
     # Life
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close(flush=error is None)
+    def _give_up(self) -> None:
+        self.close(flush=False)
 
     def close(self, timeout: float | None = None, *, flush: bool = True) -> None:
         """Deliver what is held (unless `flush` is off), give up the rest; abort a transaction.

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.admin.admin_client import AdminClient
 from barnabas.client.config import ClientConfig
 from barnabas.client.session import Session
+from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
 __all__ = ["Admin"]
 
 
-class Admin(AdminClient):
+class Admin(WithBlock, AdminClient):
     """What administrators do to a cluster. Use it in a `with` block, or call `close()`.
 
     Args:
@@ -27,17 +27,6 @@ class Admin(AdminClient):
         checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
         self._session = Session(checked, "admin client")
         super().__init__(self._session.cluster, self._session.coordinators, self._session.waiter)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close all connections."""

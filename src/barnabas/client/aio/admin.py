@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from barnabas.client.admin.plan import Pause, Plan
 from barnabas.client.admin.plans import (
@@ -21,11 +21,11 @@ from barnabas.client.admin.plans import (
 )
 from barnabas.client.admin.sender import AdminSender
 from barnabas.client.aio.session import AsyncSession
+from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.config import ClientConfig
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from types import TracebackType
 
 __all__ = ["Admin"]
 
@@ -46,7 +46,7 @@ def _awaited(
     return method
 
 
-class Admin:
+class Admin(AsyncWithBlock):
     """What administrators do to a cluster. Use it in an `async with` block, or call `close()`.
 
     Args:
@@ -58,17 +58,6 @@ class Admin:
         checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **config})
         self._session = AsyncSession(checked, "admin client")
         self.sender = AdminSender(self._session.cluster, self._session.coordinators)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close all connections."""

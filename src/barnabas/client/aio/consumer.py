@@ -7,10 +7,11 @@ thread: a member of a group is heard of as long as the loop runs.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.aio.consumer_calls import AsyncCalls
 from barnabas.client.aio.session import AsyncSession
+from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.consumer_face import ConsumerFace, consumer_config
 from barnabas.client.consumer.consumer_iterator import ConsumerIterator
@@ -23,7 +24,6 @@ from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-    from types import TracebackType
 
     from barnabas.client.group.membership import OnHostDone
     from barnabas.client.group_offsets import CommittedOffset
@@ -43,7 +43,7 @@ _CLOSE_S = 30.0
 _TURN_MS = 5.0
 
 
-class Consumer(ConsumerFace):
+class Consumer(AsyncWithBlock, ConsumerFace):
     """Reads records. Use it in an `async with` block, or await `close()`.
 
     Args:
@@ -71,17 +71,6 @@ class Consumer(ConsumerFace):
             self.subscribe(topics)
 
     # Life
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self, timeout: float = _CLOSE_S) -> None:
         """Commit (if that is automatic), leave the group, close all connections.

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from barnabas.client.aio.session import AsyncSession
+from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.config import ClientConfig
 from barnabas.client.delivery import DeliveryState
 from barnabas.client.errors import BufferFullError, ClientClosedError, ClientTimeoutError
@@ -21,7 +22,6 @@ from barnabas.client.producer_parts import take_parts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
-    from types import TracebackType
 
     from barnabas.client.accumulator import BatchRecord
     from barnabas.client.errors import ClientError
@@ -78,7 +78,7 @@ class AsyncDelivery(DeliveryState, eq=False):
             raise asyncio.InvalidStateError("the record is neither delivered nor given up yet")
 
 
-class Producer:
+class Producer(AsyncWithBlock):
     """Sends records to topics. Use it in an `async with` block, or call `close()`.
 
     Args:
@@ -124,16 +124,8 @@ class Producer:
 
     # Life
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        await self.close(flush=error is None)
+    async def _give_up(self) -> None:
+        await self.close(flush=False)
 
     async def close(self, timeout: float | None = None, *, flush: bool = True) -> None:
         """Deliver what is held (unless `flush` is off), give up the rest; abort a transaction.

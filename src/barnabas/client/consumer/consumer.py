@@ -8,7 +8,7 @@ group: then one keeps the membership alive while the user is elsewhere.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.consumer.blocking_calls import BlockingCalls
 from barnabas.client.consumer.consumer_core import ConsumerCore
@@ -20,10 +20,10 @@ from barnabas.client.group.user_code import UserCode
 from barnabas.client.list_offsets import EARLIEST, LATEST
 from barnabas.client.session import Session
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from barnabas.client.group.membership import OnHostDone
     from barnabas.client.group_offsets import CommittedOffset
@@ -43,7 +43,7 @@ _CLOSE_S = 30.0
 _TURN_MS = 5.0
 
 
-class Consumer(ConsumerFace):
+class Consumer(WithBlock, ConsumerFace):
     """Reads records. Use it in a `with` block, or call `close()`.
 
     Args:
@@ -72,17 +72,6 @@ class Consumer(ConsumerFace):
             self.subscribe(topics)
 
     # Life
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self, timeout: float = _CLOSE_S) -> None:
         """Commit (if that is automatic), leave the group, close all connections.

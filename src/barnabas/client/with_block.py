@@ -1,0 +1,36 @@
+"""What is closed at the end of its `with` block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["WithBlock"]
+
+
+class WithBlock:
+    """Base of the blocking faces."""
+
+    def close(self) -> None:
+        """End it, whatever happened."""
+        raise NotImplementedError
+
+    def _give_up(self) -> None:
+        """The block ended with an exception."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._give_up()
