@@ -21,8 +21,8 @@ from barnabas.client.partitioner import (
 
 if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
-    from barnabas.client.serializers import Serializer
     from barnabas.runtime.rng import Rng
+    from barnabas.serializers import Serializer
 
 __all__ = ["ProducerParts", "take_parts"]
 
