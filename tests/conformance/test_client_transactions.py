@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,23 @@ def stable(client: Client, topic: str) -> list[bytes | None]:
 
 def producer_of(kafka: KafkaProcess, transactional_id: str, **config: object) -> barnabas.Producer:
     return barnabas.Producer(kafka.bootstrap, transactional_id=transactional_id, **config)
+
+
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    """Within the block not one thread of the process runs."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        deadline = time.monotonic() + 30
+        while any(
+            path.read_text().rpartition(")")[2].split()[0] != "T"
+            for path in Path(f"/proc/{pid}/task").glob("*/stat")
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_a_transaction_is_seen_whole_or_not_at_all(
@@ -318,10 +336,9 @@ def test_after_records_that_were_given_up_the_next_transaction_works(
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic, b"before", partition=0).result(30)
-        os.kill(kafka.pid, signal.SIGSTOP)
-        lost = producer.send(topic, b"lost", partition=0)
-        assert isinstance(lost.exception(30), ClientError)
-        os.kill(kafka.pid, signal.SIGCONT)
+        with paused(kafka.pid):
+            lost = producer.send(topic, b"lost", partition=0)
+            assert isinstance(lost.exception(30), ClientError)
         with pytest.raises((DeliveryTimeoutError, ClientError)):
             producer.commit_transaction()
         producer.abort_transaction()
