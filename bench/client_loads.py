@@ -3,7 +3,8 @@
     python -m bench.client_loads consume barnabas 127.0.0.1:9092 topic 1000000 100
 
 Every reader touches offset, key and value of every record. Wall time and the processor time of all
-threads are taken from the first record (or send) to the last, so that connecting does not count.
+threads are taken from the first batch that was read to the last, or from the first send to the end
+of the flush, so that imports and connecting do not count.
 """
 
 from __future__ import annotations
@@ -22,25 +23,27 @@ FLUSH_SECONDS = 120
 
 
 class Meter:
-    """Wall and processor time since `start`."""
+    """Wall and processor time from the first `note` to the last."""
 
     def __init__(self) -> None:
-        self._wall = 0.0
-        self._cpu = 0.0
+        # Records, wall seconds, processor seconds.
+        self._first: tuple[int, float, float] | None = None
+        self._last = (0, 0.0, 0.0)
 
-    @staticmethod
-    def _cpu_seconds() -> float:
+    def note(self, records: int) -> None:
+        """So many were read or written by now."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        return usage.ru_utime + usage.ru_stime
+        self._last = (records, time.perf_counter(), usage.ru_utime + usage.ru_stime)
+        if self._first is None:
+            self._first = self._last
 
-    def start(self) -> None:
-        """From now on; only the first call counts."""
-        if not self._wall:
-            self._wall, self._cpu = time.perf_counter(), self._cpu_seconds()
-
-    def figures(self, records: int) -> dict[str, float]:
-        """What it took up to now."""
-        wall, cpu = time.perf_counter() - self._wall, self._cpu_seconds() - self._cpu
+    def figures(self) -> dict[str, float]:
+        """What the records between took."""
+        if self._first is None:
+            raise SystemExit("nothing was measured")
+        records, wall, cpu = (
+            last - first for first, last in zip(self._first, self._last, strict=True)
+        )
         return {
             "records": records,
             "per_second": records / wall,
@@ -61,10 +64,10 @@ def read_barnabas_batches(meter: Meter, address: str, topic: str, count: int) ->
         assign_all(consumer, topic)
         while seen < count:
             for part in consumer.poll(10).batches():
-                meter.start()
                 touched += sum(part.offsets)
                 touched += sum(map(len, part.keys)) + sum(map(len, part.values))
                 seen += len(part)
+                meter.note(seen)
     return seen, touched
 
 
@@ -77,10 +80,10 @@ def read_barnabas_records(meter: Meter, address: str, topic: str, count: int) ->
         assign_all(consumer, topic)
         while seen < count:
             records = consumer.poll(10)
-            meter.start()
             for record in records:
                 touched += record.offset + len(record.key or b"") + len(record.value or b"")
             seen += len(records)
+            meter.note(seen)
     return seen, touched
 
 
@@ -106,10 +109,10 @@ def read_confluent(meter: Meter, address: str, topic: str, count: int) -> tuple[
     seen = touched = 0
     while seen < count:
         records = consumer.consume(10_000, timeout=10)
-        meter.start()
         for record in records:
             touched += record.offset() + len(record.key()) + len(record.value())
         seen += len(records)
+        meter.note(seen)
     return seen, touched
 
 
@@ -126,10 +129,10 @@ def read_aiokafka(meter: Meter, address: str, topic: str, count: int) -> tuple[i
         seen = touched = 0
         while seen < count:
             for records in (await consumer.getmany(timeout_ms=10_000)).values():
-                meter.start()
                 for record in records:
                     touched += record.offset + len(record.key) + len(record.value)
                 seen += len(records)
+                meter.note(seen)
         await consumer.stop()
         return seen, touched
 
@@ -147,10 +150,10 @@ def read_kafka_python(meter: Meter, address: str, topic: str, count: int) -> tup
     seen = touched = 0
     while seen < count:
         for records in consumer.poll(10_000, max_records=10_000).values():
-            meter.start()
             for record in records:
                 touched += record.offset + len(record.key) + len(record.value)
             seen += len(records)
+            meter.note(seen)
     consumer.close()
     return seen, touched
 
@@ -173,11 +176,12 @@ def write_barnabas(meter: Meter, address: str, topic: str, count: int, size: int
     with Producer(address) as producer:
         producer.send(topic, b"", b"first", 0)
         producer.flush()
-        meter.start()
+        meter.note(0)
         send = producer.send
         for key, value in payloads(count, size):
             send(topic, value, key)
         producer.flush()
+        meter.note(count)
 
 
 def write_barnabas_batches(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
@@ -187,9 +191,10 @@ def write_barnabas_batches(meter: Meter, address: str, topic: str, count: int, s
     with Producer(address) as producer:
         producer.send(topic, b"", b"first", 0)
         producer.flush()
-        meter.start()
+        meter.note(0)
         producer.send_batch(topic, ((key, value, (), None) for key, value in payloads(count, size)))
         producer.flush()
+        meter.note(count)
 
 
 def write_confluent(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
@@ -199,7 +204,7 @@ def write_confluent(meter: Meter, address: str, topic: str, count: int, size: in
     producer = Producer({"bootstrap.servers": address, "queue.buffering.max.messages": 200_000})
     producer.produce(topic, b"", b"first", 0)
     producer.flush(FLUSH_SECONDS)
-    meter.start()
+    meter.note(0)
     for key, value in payloads(count, size):
         while True:
             try:
@@ -209,6 +214,7 @@ def write_confluent(meter: Meter, address: str, topic: str, count: int, size: in
                 producer.poll(0.01)
     if producer.flush(FLUSH_SECONDS):
         raise SystemExit("records were not delivered")
+    meter.note(count)
 
 
 def write_aiokafka(meter: Meter, address: str, topic: str, count: int, size: int) -> None:
@@ -222,10 +228,11 @@ def write_aiokafka(meter: Meter, address: str, topic: str, count: int, size: int
         )  # fmt: skip
         await producer.start()
         await producer.send_and_wait(topic, b"", b"first", 0)
-        meter.start()
+        meter.note(0)
         for key, value in payloads(count, size):
             await producer.send(topic, value, key)
         await producer.flush()
+        meter.note(count)
         await producer.stop()
 
     asyncio.run(write())
@@ -236,11 +243,12 @@ def write_kafka_python(meter: Meter, address: str, topic: str, count: int, size:
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=address, acks="all", linger_ms=5, batch_size=131_072)
-    producer.send(topic, b"", b"first", 0).get(FLUSH_SECONDS)
-    meter.start()
+    producer.send(topic, b"", b"first", partition=0).get(FLUSH_SECONDS)
+    meter.note(0)
     for key, value in payloads(count, size):
         producer.send(topic, value, key)
     producer.flush(FLUSH_SECONDS)
+    meter.note(count)
     producer.close()
 
 
@@ -309,10 +317,10 @@ def main(what: str, client: str, address: str, topic: str, count: int, size: int
     meter = Meter()
     if what == "consume":
         seen, touched = READERS[client](meter, address, topic, count)
-        figures = {**meter.figures(seen), "touched": touched}
+        figures = {**meter.figures(), "seen": seen, "touched": touched}
     elif what == "produce":
         WRITERS[client](meter, address, topic, count, size)
-        figures = meter.figures(count)
+        figures = meter.figures()
     elif what == "memory":
         figures = memory_of_reading(address, topic, count, 10_000_000)
     else:
