@@ -2,7 +2,7 @@
 # make demo   the pipeline over real data, with kills        make test   all tests
 # make fuzz   minutes of hostile requests                   make kills  kill -9 under load, KILLS=100 times
 # make check  format, lint, types, layers, tidy, tests       make bench  numbers beside other brokers
-# make chaos  half an hour of faults on three brokers
+# make chaos  half an hour of faults on three brokers       make storms 200 rounds of members that join, die and stand still
 
 PYTHON ?= python3
 VENV   := .venv
@@ -79,3 +79,8 @@ power-loss: setup
 .PHONY: chaos
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m chaos.campaign $(CHAOS)
+
+# Rebalance storms over every assignor and protocol, judged by the checker: STORMS='--rounds 200 --seed N --result FILE.json'
+.PHONY: storms
+storms: setup
+	PYTHONPATH=tests $(BIN)/python -m storms.campaign $(STORMS)

@@ -1,0 +1,54 @@
+"""The short form of `make storms`: members that join, die, close and stand still by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scenario.stage import runs_on_kafka
+from storms.campaign import CLASSIC, MODERN, started
+from storms.storm import StormOptions, run_storm
+
+pytestmark = [pytest.mark.conformance, pytest.mark.slow]
+
+SEED = 10
+ROUNDS = 8
+PACE_S = 0.2
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    kind = "kafka" if runs_on_kafka() else "barnabas"
+    with started(kind, tmp_path_factory.mktemp("broker")) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with started("kafka", tmp_path_factory.mktemp("kafka")) as bootstrap:
+        yield bootstrap
+
+
+def storm(bootstrap: str, protocol: str, assignor: str, directory: Path) -> None:
+    options = StormOptions(bootstrap, protocol, assignor, ROUNDS, SEED, PACE_S)
+    outcome = run_storm(options, directory)
+    print(f"{outcome.verdict} {outcome.events} drained in {outcome.drained_s:.1f} s")
+    assert outcome.problems == []
+    assert outcome.verdict.processed >= outcome.records > 0
+    assert outcome.verdict.commits > 0
+
+
+@pytest.mark.parametrize("assignor", CLASSIC)
+def test_a_classic_group_gets_through_a_storm(
+    own_broker: str, assignor: str, tmp_path: Path
+) -> None:
+    storm(own_broker, "classic", assignor, tmp_path)
+
+
+@pytest.mark.parametrize("assignor", MODERN)
+def test_a_group_by_the_consumer_protocol_gets_through_a_storm(
+    kafka: str, assignor: str, tmp_path: Path
+) -> None:
+    storm(kafka, "consumer", assignor, tmp_path)

@@ -1,0 +1,461 @@
+"""What users of aiokafka and kafka-python reported to those projects, asked of our client.
+
+Each test names the project and the number (issue or change) in its tracker, and what went wrong;
+the words are ours. Groups are tried in both protocols where the broker serves them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import re
+import threading
+import time
+
+import pytest
+
+import barnabas
+import barnabas.aio
+from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition
+from conformance.tracker_places import (
+    SESSION_MS,
+    WAIT_S,
+    Noting,
+    Place,
+    brokers,
+    commits,
+    group,
+    group_place,
+    make_forget,
+    numbers,
+    offset_of,
+    place,
+    poll_until,
+    poll_until_raised,
+    read,
+)
+
+pytestmark = pytest.mark.conformance
+__all__ = ["brokers", "group", "group_place", "place"]
+
+
+def test_a_member_goes_on_after_its_broker_came_back_and_another_closes_while_it_is_gone(
+    group_place: Place, group: str
+) -> None:
+    """Three reports of a broker that dies.
+
+    aiokafka 1154: the consumer lived on and never rejoined. kafka-python 1671: it locked up.
+    aiokafka 659: closing a group's member never ended while all brokers were down.
+    """
+    topic = group_place.make_topic()
+    group_place.write(topic, "before")
+    with group_place.consumer(group, enable_auto_commit=False) as consumer:
+        consumer.subscribe([topic])
+        assert read(1, consumer) == ["before"]
+        consumer.commit()
+        closing = group_place.consumer(f"{group}-closing")
+        closing.subscribe([topic])
+        assert read(1, closing) == ["before"]
+        group_place.broker.kill()
+        began = time.monotonic()
+        closing.close(2)
+        assert time.monotonic() - began < 5
+        consumer.poll(0.3)
+        group_place.broker.start()
+        group_place.write(topic, "after")
+        values: list[str] = []
+        poll_until(lambda: commits(consumer, values), consumer, values=values)
+        # A member that the group went on without meanwhile reads again what it could not commit.
+        assert set(values) == {"after"}
+
+
+def test_a_cancelled_read_does_not_end_the_reading(group_place: Place, group: str) -> None:
+    """aiokafka 983: a cancellation ended the task that fetches, and no record came ever after."""
+    topic = group_place.make_topic()
+
+    async def story() -> list[str]:
+        async with barnabas.aio.Consumer(**group_place.keys(group)) as consumer:
+            consumer.subscribe([topic])
+            for _ in range(5):
+                reading = asyncio.create_task(consumer.poll(10))
+                await asyncio.sleep(0.2)
+                reading.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await reading
+            await asyncio.to_thread(group_place.write, topic, "one", "two")
+            values: list[str] = []
+            while len(values) < 2:
+                records = await asyncio.wait_for(consumer.poll(10), WAIT_S)
+                values += [record.value.decode() for record in records]
+            return values
+
+    assert asyncio.run(story()) == ["one", "two"]
+
+
+def test_a_wait_for_records_ends_when_the_consumer_is_closed(place: Place, group: str) -> None:
+    """aiokafka 80: who waited for records went on waiting after the consumer had been stopped."""
+    topic = place.make_topic()
+
+    async def story() -> float:
+        consumer = barnabas.aio.Consumer(**place.keys(group))
+        consumer.subscribe([topic])
+        waiting = asyncio.create_task(consumer.poll(WAIT_S))
+        await asyncio.sleep(0.5)
+        began = time.monotonic()
+        await consumer.close()
+        with pytest.raises(ClientError):
+            await asyncio.wait_for(waiting, WAIT_S)
+        return time.monotonic() - began
+
+    assert asyncio.run(story()) < WAIT_S / 2
+
+
+def test_many_consumers_close_in_a_short_time(group_place: Place, group: str) -> None:
+    """aiokafka 773: stopping many consumers at once froze in the tasks that send heartbeats."""
+    topic = group_place.make_topic()
+
+    async def story() -> None:
+        consumers = [
+            barnabas.aio.Consumer(**group_place.keys(f"{group}-{number}")) for number in range(30)
+        ]
+        for consumer in consumers:
+            consumer.subscribe([topic])
+        await asyncio.gather(*(consumer.poll(0.5) for consumer in consumers))
+        closing = asyncio.gather(*(consumer.close() for consumer in consumers))
+        await asyncio.wait_for(closing, WAIT_S)
+
+    asyncio.run(story())
+
+
+def test_who_was_idle_for_longer_than_allowed_is_back_with_its_next_polls(
+    group_place: Place, group: str
+) -> None:
+    """aiokafka 764: after max.poll.interval.ms without a call the consumer hung for ever."""
+    topic = group_place.make_topic()
+    group_place.write(topic, "one")
+    listener = Noting()
+    keys = {"max_poll_interval_ms": SESSION_MS, "enable_auto_commit": False}
+    with group_place.consumer(group, **keys) as consumer:
+        consumer.subscribe([topic], listener)
+        assert read(1, consumer) == ["one"]
+        consumer.commit()
+        time.sleep(SESSION_MS / 1000 + 1)
+        group_place.write(topic, "two")
+        assert read(1, consumer) == ["two"]
+        consumer.commit()
+    assert [name for name, _ in listener.seen][:3] == ["assigned", "lost", "assigned"]
+
+
+def test_a_subscription_that_changes_in_the_midst_of_a_join_counts(
+    group_place: Place, group: str
+) -> None:
+    """aiokafka 88: topics subscribed to while JoinGroup was under way were never assigned."""
+    first, second = group_place.make_topic(), group_place.make_topic()
+    group_place.write(second, "of the second")
+    with group_place.consumer(group) as consumer:
+        consumer.subscribe([first])
+        consumer.poll(0)
+        consumer.subscribe([first, second])
+        assert read(1, consumer) == ["of the second"]
+        assert {tp.topic for tp in consumer.assignment()} == {first, second}
+
+
+def test_a_topic_that_comes_later_and_fits_the_pattern_is_read(
+    group_place: Place, group: str
+) -> None:
+    """aiokafka 46: new topics did not join a subscription by pattern."""
+    prefix = f"pattern-{os.getpid()}-{next(numbers)}"
+    group_place.make_topic(name=f"{prefix}-a")
+    group_place.write(f"{prefix}-a", "a")
+    with group_place.consumer(group, metadata_max_age_ms=500) as consumer:
+        consumer.subscribe(re.compile(f"{prefix}-.*"))
+        assert read(1, consumer) == ["a"]
+        group_place.make_topic(name=f"{prefix}-b")
+        group_place.write(f"{prefix}-b", "b")
+        assert read(1, consumer) == ["b"]
+
+
+def test_gaps_of_a_compacted_topic_neither_stop_nor_repeat_the_reading(place: Place) -> None:
+    """aiokafka 71; kafka-python 1724: records after a gap were skipped, or the reading stood."""
+    topic = place.make_topic(
+        **{
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.01",
+            "segment.bytes": "1048576",
+            "segment.ms": "100",
+            "delete.retention.ms": "0",
+        }
+    )
+    with barnabas.Client(place.broker.bootstrap) as client, client.producer() as producer:
+        for number in range(300):
+            # Most keys are written again: their older records go.
+            key = b"often" if number % 10 else b"once-%d" % number
+            producer.send(topic, b"%d" % number, key, 0)
+            producer.flush()
+    with place.consumer() as consumer:
+        tp = TopicPartition(topic, 0)
+        consumer.assign([tp])
+        offsets: list[int] = []
+        while not offsets or offsets[-1] < 299:
+            offsets += [record.offset for record in consumer.poll(1)]
+        assert offsets == sorted(set(offsets))
+        assert set(range(0, 300, 10)) <= set(offsets)
+        assert consumer.position(tp) == 300
+
+
+def test_a_poll_without_records_lasts_as_long_as_it_was_told_to(
+    group_place: Place, group: str
+) -> None:
+    """aiokafka 117: an answer without records ended the call before its time-out was over."""
+    topic = group_place.make_topic()
+    with group_place.consumer(group) as consumer:
+        consumer.subscribe([topic])
+        poll_until(consumer.assignment, consumer)
+        began = time.monotonic()
+        assert len(consumer.poll(1.0)) == 0
+        assert 0.95 < time.monotonic() - began < 3
+
+
+def test_a_member_that_the_group_forgot_is_back_without_the_user_hearing_of_it(
+    group_place: Place, group: str
+) -> None:
+    """aiokafka 611: an auto commit of a forgotten member raised UNKNOWN_MEMBER_ID to the user."""
+    topic = group_place.make_topic()
+    group_place.write(topic, "one")
+    with (
+        group_place.consumer(group, auto_commit_interval_ms=100) as consumer,
+        barnabas.Client(group_place.broker.bootstrap) as client,
+    ):
+        consumer.subscribe([topic])
+        assert read(1, consumer) == ["one"]
+        make_forget(group_place, consumer.group_metadata())
+        group_place.write(topic, "two")
+        assert read(1, consumer)[-1] == "two"
+        tp = TopicPartition(topic, 0)
+        poll_until(lambda: offset_of(client, group, tp) == 2, consumer)
+
+
+def test_commits_after_a_rejoin_are_of_the_new_generation(group_place: Place, group: str) -> None:
+    """aiokafka 727: after a rejoin, commits carried the member and generation of before."""
+    topic = group_place.make_topic(2)
+    group_place.write(topic, "one")
+    keys = {"enable_auto_commit": False}
+    with group_place.consumer(group, **keys) as consumer:
+        consumer.subscribe([topic])
+        assert read(1, consumer) == ["one"]
+        before = consumer.group_metadata().generation_id
+        with group_place.consumer(group, **keys) as other:
+            other.subscribe([topic])
+            poll_until(lambda: len(other.assignment()) == 1, consumer, other)
+            poll_until(lambda: len(consumer.assignment()) == 1, consumer, other)
+        poll_until(lambda: len(consumer.assignment()) == 2, consumer)
+        group_place.write(topic, "two")
+        read(1, consumer)
+        assert consumer.group_metadata().generation_id > before
+        consumer.commit()
+        tp = TopicPartition(topic, 0)
+        assert consumer.committed([tp])[tp].offset == 2
+
+
+def test_without_a_group_fresh_metadata_moves_no_position(place: Place) -> None:
+    """aiokafka 441: without a group each update of metadata set positions back to their reset."""
+    topic = place.make_topic()
+    place.write(topic, "one", "two", "three")
+    with place.consumer(metadata_max_age_ms=100) as consumer:
+        tp = TopicPartition(topic, 0)
+        consumer.assign([tp])
+        assert read(3, consumer) == ["one", "two", "three"]
+        consumer.seek(tp, 2)
+        assert read(1, consumer) == ["three"]
+        for _ in range(10):
+            assert len(consumer.poll(0.1)) == 0
+        assert consumer.position(tp) == 3
+
+
+def test_a_commit_does_not_wait_behind_a_fetch_that_waits_for_records(
+    group_place: Place, group: str
+) -> None:
+    """aiokafka 128 and 137: commits stood behind long fetches on the same connection."""
+    topic = group_place.make_topic()
+    group_place.write(topic, "one")
+    keys = {"fetch_max_wait_ms": 5_000, "enable_auto_commit": False}
+    with group_place.consumer(group, **keys) as consumer:
+        consumer.subscribe([topic])
+        read(1, consumer)
+        consumer.poll(0.3)
+        began = time.monotonic()
+        consumer.commit()
+        assert time.monotonic() - began < 2.5
+
+
+def test_an_error_that_no_retry_mends_is_raised_and_does_not_end_in_a_log(
+    place: Place, group: str
+) -> None:
+    """aiokafka 294: the coordinator's error was logged, and the consumer stood without a word."""
+    topic = place.make_topic()
+    with (
+        place.consumer(group, partition_assignment_strategy="range") as one,
+        place.consumer(group, partition_assignment_strategy="roundrobin") as other,
+    ):
+        one.subscribe([topic])
+        poll_until(one.assignment, one)
+        other.subscribe([topic])
+        with pytest.raises(ClientError, match="INCONSISTENT_GROUP_PROTOCOL"):
+            poll_until(lambda: False, one, other)
+
+
+def test_seeks_in_quick_succession_end_where_the_last_one_said(place: Place) -> None:
+    """aiokafka 258: seeks to end or beginning, and questions for positions, ran into each other."""
+    topic = place.make_topic()
+    place.write(topic, *(str(number) for number in range(10)))
+    with place.consumer() as consumer:
+        tp = TopicPartition(topic, 0)
+        consumer.assign([tp])
+        for _ in range(20):
+            consumer.seek_to_end([tp])
+            consumer.seek_to_beginning([tp])
+            assert consumer.position(tp) == 0
+            consumer.seek_to_end([tp])
+            assert consumer.position(tp) == 10
+            consumer.seek_to_beginning([tp])
+            consumer.poll(0)
+            consumer.seek(tp, 7)
+            assert consumer.position(tp) == 7
+            assert read(3, consumer) == ["7", "8", "9"]
+
+
+def test_commits_made_while_partitions_are_revoked_count_for_their_next_owner(
+    group_place: Place, group: str
+) -> None:
+    """aiokafka 1084: the next owner had the partition before the commit on revocation was made."""
+    topic = group_place.make_written_topic(2, 5)
+    keys = {"enable_auto_commit": False}
+    with group_place.consumer(group, **keys) as first, group_place.consumer(group, **keys) as next_:
+        listener = Noting(revoked=lambda _partitions: first.commit())
+        first.subscribe([topic], listener)
+        assert len(read(10, first)) == 10
+        next_.subscribe([topic])
+        poll_until(lambda: len(next_.assignment()) == 1, first, next_)
+        positions = [next_.position(tp) for tp in next_.assignment()]
+        assert positions == [5]
+
+
+def test_commits_of_the_last_revocation_count_when_a_consumer_is_closed(
+    group_place: Place, group: str
+) -> None:
+    """kafka-python 3020: closing did not tell the listener, whose commits were missed."""
+    topic = group_place.make_topic()
+    group_place.write(topic, "one", "two")
+    with group_place.consumer(group, enable_auto_commit=False) as consumer:
+        consumer.subscribe([topic], Noting(revoked=lambda _partitions: consumer.commit()))
+        assert read(2, consumer) == ["one", "two"]
+    with barnabas.Client(group_place.broker.bootstrap) as client:
+        assert offset_of(client, group, TopicPartition(topic, 0)) == 2
+
+
+def test_a_consumer_can_be_closed_from_another_thread_while_it_joins(
+    group_place: Place, group: str
+) -> None:
+    """kafka-python 1562: closing while another thread was joining the group locked both up."""
+    topic = group_place.make_topic()
+    for _ in range(5):
+        consumer = group_place.consumer(group)
+        consumer.subscribe([topic])
+        raised: list[BaseException] = []
+
+        thread = threading.Thread(target=poll_until_raised, args=(consumer, raised))
+        thread.start()
+        time.sleep(0.02)
+        consumer.close(5)
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+        assert raised
+
+
+def test_polls_without_any_patience_join_and_read_in_the_end(
+    group_place: Place, group: str
+) -> None:
+    """kafka-python 2609: with a time-out of zero the consumer made no progress at all."""
+    topic = group_place.make_topic()
+    group_place.write(topic, "one")
+    with group_place.consumer(group) as consumer:
+        consumer.subscribe([topic])
+        values: list[str] = []
+        deadline = time.monotonic() + WAIT_S
+        while not values:
+            assert time.monotonic() < deadline
+            values += [record.value.decode() for record in consumer.poll(0)]
+            time.sleep(0.005)
+        assert values == ["one"]
+
+
+def test_a_partition_that_was_paused_goes_on_where_it_stood(place: Place) -> None:
+    """kafka-python 2011: after a pause the reading went on far ahead of the last record."""
+    topic = place.make_written_topic(2, 500)
+    with place.consumer(max_poll_records=10) as consumer:
+        partitions = [TopicPartition(topic, number) for number in range(2)]
+        consumer.assign(partitions)
+        reached = dict.fromkeys(partitions, 0)
+        pausing = itertools.cycle(partitions)
+        while min(reached.values()) < 500:
+            paused = next(pausing)
+            consumer.pause([paused])
+            for _ in range(3):
+                for record in consumer.poll(0.2):
+                    tp = TopicPartition(record.topic, record.partition)
+                    assert tp != paused
+                    assert record.offset == reached[tp]
+                    reached[tp] += 1
+            consumer.resume([paused])
+
+
+def test_a_poll_keeps_its_time_out_while_the_group_waits_for_another_member(
+    group_place: Place, group: str
+) -> None:
+    """kafka-python 1223: a poll blocked until the session of a silent member was over."""
+    topic = group_place.make_topic()
+    silent = group_place.consumer(group)
+    silent.subscribe([topic])
+    poll_until(silent.assignment, silent)
+    with group_place.consumer(group) as consumer:
+        consumer.subscribe([topic])
+        for _ in range(3):
+            began = time.monotonic()
+            consumer.poll(0.2)
+            assert time.monotonic() - began < 1
+    silent.close()
+
+
+def test_fetched_records_of_a_revoked_partition_are_not_handed_out(
+    group_place: Place, group: str
+) -> None:
+    """kafka-python 497: after a rebalance records came twice, from buffers of before."""
+    topic = group_place.make_written_topic(2, 300)
+    keys = {"max_poll_records": 20, "auto_commit_interval_ms": 100_000}
+    values: list[str] = []
+    with group_place.consumer(group, **keys) as first, group_place.consumer(group, **keys) as other:
+        first.subscribe([topic])
+        values += read(40, first)
+        other.subscribe([topic])
+        values += read(600 - len(values), first, other)
+        assert len(first.assignment()) == len(other.assignment()) == 1
+        values += [record.value.decode() for record in first.poll(0.3)]
+        values += [record.value.decode() for record in other.poll(0.3)]
+    assert sorted(values) == sorted(f"{p}-{n}" for p in range(2) for n in range(300))
+
+
+def test_of_two_members_and_one_partition_only_one_reads(group_place: Place, group: str) -> None:
+    """kafka-python 1880: both members went on reading the only partition."""
+    topic = group_place.make_topic()
+    with group_place.consumer(group) as one, group_place.consumer(group) as two:
+        one.subscribe([topic])
+        poll_until(one.assignment, one)
+        two.subscribe([topic])
+        for _ in range(20):
+            one.poll(0.05)
+            two.poll(0.05)
+        assert sorted(len(each.assignment()) for each in (one, two)) == [0, 1]
+        group_place.write(topic, *(str(n) for n in range(100)))
+        assert read(100, one, two) == [str(n) for n in range(100)]

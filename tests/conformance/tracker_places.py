@@ -1,0 +1,197 @@
+"""Where reports to trackers are tried: each kind of broker, with the group protocols it serves."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import barnabas
+from barnabas.client.consumer.errors import CommitFailedError
+from barnabas.client.consumer.rebalance_listener import RebalanceListener
+from barnabas.client.errors import ClientError
+from barnabas.client.facade import Client
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.protocol.schema import Message
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.raw_client import RawClient
+from jvm.kafka_process import KafkaProcess
+from storms.campaign import MODERN_SETTINGS, SETTINGS
+
+WAIT_S = 30.0
+SESSION_MS = 2_000
+numbers = itertools.count(1)
+
+
+class Place(NamedTuple):
+    """A broker, and how a group lives on it."""
+
+    broker: BrokerProcess | KafkaProcess
+    protocol: str
+
+    def consumer(self, group: str | None = None, **keys: Any) -> barnabas.Consumer:
+        return barnabas.Consumer(**self.keys(group, **keys))
+
+    def keys(self, group: str | None = None, **keys: Any) -> dict[str, Any]:
+        given: dict[str, Any] = {
+            "bootstrap_servers": self.broker.bootstrap,
+            "auto_offset_reset": "earliest",
+            "fetch_max_wait_ms": 100,
+            "reconnect_backoff_max_ms": 200,
+        }
+        if group is not None:
+            given |= {"group_id": group, "group_protocol": self.protocol}
+            if self.protocol == "classic":
+                given |= {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 200}
+        return given | keys
+
+    def write(self, topic: str, *values: str, partition: int = 0) -> None:
+        with barnabas.Client(self.broker.bootstrap) as client, client.producer() as producer:
+            for value in values:
+                producer.send(topic, value.encode(), partition=partition)
+
+    def make_topic(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
+        name = name or f"topic-{os.getpid()}-{next(numbers)}"
+        with barnabas.Client(self.broker.bootstrap) as client:
+            client.create_topic(name, partitions=partitions, replication_factor=1, configs=config)
+        return name
+
+    def make_written_topic(self, partitions: int, records: int) -> str:
+        """With values "PARTITION-OFFSET"."""
+        topic = self.make_topic(partitions)
+        for partition in range(partitions):
+            self.write(topic, *(f"{partition}-{n}" for n in range(records)), partition=partition)
+        return topic
+
+
+class Noting(RebalanceListener):
+    """Counts calls, and does what the test wants within them."""
+
+    def __init__(self, **actions: Callable[[Collection[TopicPartition]], object]) -> None:
+        self.seen: list[tuple[str, list[TopicPartition]]] = []
+        self._actions = actions
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self._note("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self._note("revoked", revoked)
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self._note("lost", lost)
+
+    def _note(self, name: str, partitions: Collection[TopicPartition]) -> None:
+        self.seen.append((name, sorted(partitions)))
+        action = self._actions.get(name)
+        if action is not None:
+            action(partitions)
+
+
+@pytest.fixture(scope="module")
+def brokers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], BrokerProcess | KafkaProcess]]:
+    """Started when first asked for; a test may kill one and start it again."""
+    made: dict[str, BrokerProcess | KafkaProcess] = {}
+
+    def get(kind: str) -> BrokerProcess | KafkaProcess:
+        if kind not in made:
+            directory: Path = tmp_path_factory.mktemp(kind)
+            if kind == "kafka":
+                made[kind] = KafkaProcess(directory, SETTINGS | MODERN_SETTINGS)
+            else:
+                made[kind] = BrokerProcess(directory, SETTINGS)
+            made[kind].start()
+        return made[kind]
+
+    yield get
+    for process in made.values():
+        process.kill()
+
+
+@pytest.fixture(params=["barnabas", "kafka"])
+def place(request: pytest.FixtureRequest, brokers: Callable[[str], Any]) -> Place:
+    """Each kind of broker."""
+    return Place(brokers(request.param), "classic")
+
+
+@pytest.fixture(params=["barnabas classic", "kafka classic", "kafka consumer"])
+def group_place(request: pytest.FixtureRequest, brokers: Callable[[str], Any]) -> Place:
+    """Each kind of broker, with each group protocol that it serves."""
+    kind, protocol = request.param.split()
+    return Place(brokers(kind), protocol)
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{os.getpid()}-{next(numbers)}"
+
+
+def read(count: int, *consumers: barnabas.Consumer) -> list[str]:
+    """Poll in turn until there are so many records; their values."""
+    values: list[str] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(values) < count:
+        assert time.monotonic() < deadline, values
+        for consumer in consumers:
+            values += [record.value.decode() for record in consumer.poll(0.1)]
+    return values
+
+
+def poll_until(
+    condition: Callable[[], object], *consumers: barnabas.Consumer, values: list[str] | None = None
+) -> None:
+    """Poll in turn until it holds; values of the records that came on the way go to `values`."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        for consumer in consumers:
+            found = [record.value.decode() for record in consumer.poll(0.05)]
+            if values is not None:
+                values += found
+
+
+def commits(consumer: barnabas.Consumer, values: list[str]) -> bool:
+    """Whether there is something to commit, and the group takes it."""
+    try:
+        consumer.commit()
+    except CommitFailedError:
+        return False
+    return bool(values)
+
+
+def poll_until_raised(consumer: barnabas.Consumer, raised: list[BaseException]) -> None:
+    try:
+        while True:
+            consumer.poll(5)
+    except ClientError as error:
+        raised.append(error)
+
+
+def offset_of(client: Client, group: str, tp: TopicPartition) -> int:
+    found = client.committed(group).get(tp)
+    return found.offset if found is not None else -1
+
+
+def make_forget(place: Place, metadata: GroupGeneration) -> None:
+    """Have the coordinator forget a member, which hears nothing of it."""
+    raw = RawClient(place.broker.bootstrap)
+    request: Message
+    if place.protocol == "classic":
+        identity = MemberIdentity(member_id=metadata.member_id)
+        request = LeaveGroupRequest(group_id=metadata.group_id, members=[identity])
+    else:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=metadata.group_id, member_id=metadata.member_id, member_epoch=-1
+        )
+    answer: Any = raw.ask(request, 4 if place.protocol == "classic" else 1)
+    assert answer.error_code == 0, answer
+    raw.close()
