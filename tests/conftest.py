@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from jvm.java import run_java
 from jvm.kafka_process import KafkaProcess
@@ -22,6 +23,9 @@ TOOLS = "org.apache.kafka.tools."
 
 
 def pytest_configure() -> None:
+    # How long an example takes is a matter of the machine.
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
     # A shell starts what runs in its background without SIGINT, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -220,7 +220,7 @@ def check_group(group: ClassicGroup) -> None:
             assert member.awaiting_sync is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps)
 def test_a_group_stays_whole_whatever_its_members_do(story: list[tuple[str, int, int]]) -> None:
     run = Story()

@@ -47,7 +47,7 @@ def test_damaged_bytes_decode_or_are_an_error() -> None:
             assert stop <= len(written)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 10**6), st.binary(max_size=200))
 def test_random_bytes_decode_or_are_an_error(choice: int, data: bytes) -> None:
     cls = CLASSES[choice % len(CLASSES)]
@@ -59,7 +59,7 @@ def test_random_bytes_decode_or_are_an_error(choice: int, data: bytes) -> None:
     assert stop <= len(data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=60))
 def test_random_headers_and_records_are_read_or_are_an_error(data: bytes) -> None:
     for read in (

@@ -79,7 +79,7 @@ class Leader:
                 assert result.high_watermark <= log.high_watermark
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(STEPS)
 def test_a_leader_keeps_its_invariants_and_answers_every_request_once(steps: list) -> None:
     leader = Leader()

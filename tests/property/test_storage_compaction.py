@@ -209,6 +209,5 @@ TestCompactedLog = CompactedLog.TestCase
 TestCompactedLog.settings = settings(
     max_examples=60,
     stateful_step_count=30,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

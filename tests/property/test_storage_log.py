@@ -186,6 +186,5 @@ TestLogAgainstList = LogAgainstList.TestCase
 TestLogAgainstList.settings = settings(
     max_examples=60,
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -85,7 +85,7 @@ def clusters(
     return assignment(*draw(st.lists(replicas, min_size=1, max_size=20))), no_racks(*kept)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(clusters())
 def test_plans_are_even_and_of_few_moves(
     case: tuple[dict[TopicPartition, list[int]], dict[int, str | None]],

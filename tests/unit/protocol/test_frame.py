@@ -31,7 +31,7 @@ def feed(splitter: FrameSplitter, data: bytes, sizes: list[int]) -> list[bytes]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.integers(0, 300), max_size=12),
     st.lists(st.integers(1, 400), min_size=1, max_size=8),

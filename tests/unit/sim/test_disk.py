@@ -28,7 +28,7 @@ def test_it_is_a_disk() -> None:
     assert disk.exists("/d/f")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.integers(0, 1_000_000),
     st.lists(st.tuples(st.sampled_from("awt"), st.integers(0, 40)), max_size=12),

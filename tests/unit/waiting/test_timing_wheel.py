@@ -20,7 +20,7 @@ def wheel_in_world() -> tuple[SimWorld, TimingWheel]:
     return world, TimingWheel(runtime.clock, runtime.timer)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 200_000), st.booleans()), max_size=60))
 def test_every_entry_fires_once_in_order_and_at_its_time(
     plan: list[tuple[int, int, bool]],
