@@ -1,8 +1,11 @@
 """One random life of a replicated partition, from a seed, under the invariants of ARCHITECTURE 5.
 
-Producers write to whoever believes to lead; brokers are killed, lose power and come back; links
-between them, and theirs to the controller, are cut; leaders change; records are deleted. After each
-step the invariants are checked, and in the end all replicas must be the same.
+Producers write to whoever believes to lead, one of them idempotent, which sends again what it has
+no answer to; brokers are killed, lose power and come back; links between them, and theirs to the
+controller, are cut; leaders change, now and then so quickly that logs part more than once and
+followers are cut in the midst of it; records are deleted. In some lives followers fetch in a
+version that does not tell where logs part, and ask for ends of epochs. After each step the
+invariants are checked, and in the end all replicas must be the same.
 
 `python -m property.replication_schedule FIRST COUNT` in tests/ runs as many lives as wanted.
 """
@@ -16,6 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import batches
+from barnabas.record.builder import BatchBuilder
+from barnabas.replication.partition_registry import ImageBrokers
+from barnabas.storage.append_info import AppendOrigin
 from unit.replication.replicated_cluster import PARTITION, ReplicatedCluster
 
 if TYPE_CHECKING:
@@ -25,6 +31,52 @@ if TYPE_CHECKING:
 BROKERS = (1, 2, 3)
 STEPS = 60
 SETTLE_MS = 60_000.0
+# Knows nothing of diverging epochs (KIP-595).
+OLD_FETCH_VERSION = 11
+PRODUCER = 7
+ACKS_ALL = -1
+
+
+class Once:
+    """An idempotent producer with one batch in flight, sent again until it is acknowledged."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        # What is in flight: its sequence, which is its value too.
+        self.pending: int | None = None
+        self.answers: list[ProduceResult] = []
+        self.acknowledged: dict[int, bytes] = {}
+
+    @staticmethod
+    def value(sequence: int) -> bytes:
+        return b"once %d" % sequence
+
+    def take_answer(self) -> None:
+        if self.pending is None or not self.answers:
+            return
+        answer = self.answers.pop()
+        if answer.error is ErrorCode.NONE:
+            assert answer.base_offset >= 0, "an acknowledgement has an offset"
+            self.acknowledged[answer.base_offset] = self.value(self.pending)
+            self.pending = None
+
+    def send(self, node: Node) -> None:
+        """The next batch, or once more the one that is in flight."""
+        self.take_answer()
+        if self.pending is None:
+            self.pending = self.count
+            self.count += 1
+        builder = BatchBuilder(producer_id=PRODUCER, producer_epoch=0, base_sequence=self.pending)
+        builder.append(node.host.clock.wall_ms(), None, self.value(self.pending))
+        # Answers to earlier tries count no more: they may be of a leader that is none.
+        answers = self.answers = []
+        node.manager.append_records(
+            200,
+            ACKS_ALL,
+            {PARTITION: memoryview(builder.build())},
+            AppendOrigin.CLIENT,
+            lambda results: answers.append(results[PARTITION]),
+        )
 
 
 class Life:
@@ -56,6 +108,7 @@ class Life:
         # Up to where `committed` was compared with a leader's log.
         self.compared: dict[tuple[int, int, int], int] = {}
         self.acknowledged: dict[int, bytes] = {}
+        self.once = Once()
         self.deleted_below = 0
         self.history: list[str] = []
 
@@ -64,6 +117,8 @@ class Life:
     def run(self) -> None:
         steps = [
             (self.produce, 12),
+            (self.produce_once, 12),
+            (self.change_leaders_quickly, 2),
             (self.wait, 8),
             (self.cut_link, 2),
             (self.heal, 3),
@@ -106,6 +161,28 @@ class Life:
         answered = node.produce(*values, acks=acks, timeout_ms=200)
         if acks == -1:
             self.cluster.world.scheduler.schedule(0.0, lambda: self.watch(answered, values, 250))
+
+    def produce_once(self) -> None:
+        leaders = self.leaders()
+        if leaders:
+            node = self.random.choice(leaders)
+            self.once.send(node)
+            self.note(f"once {self.once.pending} to {node.id}")
+
+    def change_leaders_quickly(self) -> None:
+        """Each writes what the others do not get, so that logs part in several epochs (KIP-279)."""
+        alone = self.random.random() < 0.7
+        if alone:
+            self.note("cut all")
+            for one, other in ((1, 2), (1, 3), (2, 3)):
+                self.cluster.world.network.partition(f"b{one}", f"b{other}")
+        for _ in range(self.random.randint(2, 5)):
+            self.produce()
+            self.elect()
+            self.cluster.run_for(self.random.choice([0.3, 3.0, 35.0]))
+            self.check()
+        if alone:
+            self.heal()
 
     def watch(self, answered: list[ProduceResult], values: list[bytes], tries: int) -> None:
         if answered:
@@ -224,6 +301,30 @@ class Life:
             for node in self.cluster.nodes.values()
         ]
         assert contents[0] == contents[1] == contents[2], "replicas differ"
+        self.check_once([value for _, value in contents[0]])
+
+    def check_once(self, values: list[bytes]) -> None:
+        """ExactlyOncePerSequence, and that all replicas remember the producer alike."""
+        for sequence in range(self.once.count):
+            assert values.count(Once.value(sequence)) <= 1, f"ExactlyOncePerSequence {sequence}"
+        nodes = self.cluster.nodes.values()
+        entries = [node.log().producer_state.entries.get(PRODUCER) for node in nodes]
+        last = {entry.batches[-1] if entry and entry.batches else None for entry in entries}
+        # Whoever began anew behind deleted records never saw what they said of the producer.
+        start = max(node.log().log_start_offset for node in nodes)
+        is_deleted = all(each is None or each.last_offset < start for each in last)
+        assert len(last) == 1 or is_deleted, f"the producer is remembered differently: {entries}"
+        if not self.once.count:
+            return
+        leader = self.cluster.leader()
+        # Also by the newest leader, which perhaps never heard of it while it followed.
+        self.once.send(leader)
+        assert self.cluster.until(lambda: bool(self.once.answers))
+        assert self.once.answers[0].error is ErrorCode.NONE, self.once.answers
+        self.once.take_answer()
+        top = max(self.once.acknowledged)
+        found = {each.offset: each.value for each in leader.records(leader.log().log_start_offset)}
+        assert found[top] == self.once.acknowledged[top], "AckedAllNeverLost"
 
     def is_settled(self) -> bool:
         registration = self.cluster.registration()
@@ -242,6 +343,9 @@ class Life:
             if PARTITION in node.logs.logs:
                 self.check_replica(node)
         self.check_log_matching()
+        self.check_isr(registration.isr)
+        self.once.take_answer()
+        self.acknowledged.update(self.once.acknowledged)
         for offset, value in self.acknowledged.items():
             assert self.committed.get(offset, value) == value, f"AckedAllNeverLost {offset}"
 
@@ -262,6 +366,14 @@ class Life:
             top = max(self.committed, default=-1)
             assert top < log.log_end_offset, f"CommittedNeverLost: {top} is not on {node.id}"
             assert max(self.acknowledged, default=-1) < log.log_end_offset, "AckedAllNeverLost"
+
+    def check_isr(self, isr: tuple[int, ...]) -> None:
+        """Each member has all that is committed: any of them may lead next."""
+        top = max(self.committed, default=-1)
+        for node in self.up():
+            if node.id in isr and PARTITION in node.logs.logs:
+                end = node.log().log_end_offset
+                assert top < end, f"{node.id} is in the ISR and ends at {end}: {top} is committed"
 
     def check_committed(self, node: Node, key: tuple[int, int, int]) -> None:
         """NoOffsetTwice: below a leader's high watermark an offset has one value for ever."""
@@ -333,11 +445,16 @@ class Life:
 def live(seed: int) -> Life:
     """Run the life of a seed; a failure tells its seed, its history and the end state."""
     life = Life(seed)
+    newest = ImageBrokers.fetch_version
+    if seed % 4 == 3:
+        ImageBrokers.fetch_version = lambda _: OLD_FETCH_VERSION  # type: ignore[method-assign]
     try:
         life.run()
     except AssertionError as error:
         story = "\n".join(life.history)
         raise AssertionError(f"seed {seed}: {error}\n{story}\n{life.state()}") from error
+    finally:
+        ImageBrokers.fetch_version = newest  # type: ignore[method-assign]
     return life
 
 
