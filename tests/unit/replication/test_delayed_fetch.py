@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.append_info import AppendOrigin
-from unit.replication.replica_set import LEADER, PARTITION, ReplicaSet, batch
+from barnabas.storage.read_result import FetchIsolation
+from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+from unit.replication.replica_set import LEADER, PARTITION, TOPIC, TOPIC_ID, ReplicaSet, batch
 
 WAIT = {"max_wait_ms": 500, "min_bytes": 1}
 
@@ -127,6 +131,52 @@ def test_case_g_bytes_accumulate_up_to_the_minimum(pair: ReplicaSet) -> None:
     assert waits(pair)
     pair.produce(b"second")
     assert len(pair.last_fetch().records) == 2 * size
+
+
+def test_case_g_counts_what_all_partitions_have_together() -> None:
+    replicas = ReplicaSet((1, 2))
+    other = TopicPartition(TOPIC, 1)
+    replicas.replay(
+        PartitionRecord(
+            partition_id=1, topic_id=TOPIC_ID, replicas=[1, 2], isr=[1, 2], removing_replicas=[],
+            adding_replicas=[], leader=LEADER, leader_epoch=0, partition_epoch=0, directories=[],
+        )
+    )  # fmt: skip
+    size = len(batch(b"one"))
+    params = FetchParams(17, 2, 102, 500, 2 * size, 1 << 20, FetchIsolation.LOG_END)
+    both = [
+        (TopicIdPartition(TOPIC_ID, TOPIC, index), FetchPartitionData(0, 1 << 20))
+        for index in (0, 1)
+    ]
+    replicas.manager.fetch(params, both, replicas.answers.fetched.append)
+    for key in (PARTITION, other):
+        assert waits(replicas)
+        replicas.manager.append_records(
+            100, 1, {key: batch(b"one")}, AppendOrigin.CLIENT, lambda _: None
+        )
+    ((_, one), (_, two)) = replicas.answers.fetched[-1]
+    assert len(one.records) == len(two.records) == size
+
+
+def test_case_f_the_end_lies_in_an_older_segment_than_the_fetch_offset(pair: ReplicaSet) -> None:
+    """For a consumer the end is the high watermark, which a cut has left behind."""
+    pair.produce(b"second")
+    pair.log.roll()
+    pair.produce(b"third")
+    pair.follow(2, 3)
+    pair.answers.fetched.clear()
+    pair.consume(3, max_wait_ms=500, min_bytes=1 << 20)
+    assert waits(pair)
+    pair.log.update_high_watermark(1)
+    pair.manager.wake(PARTITION)
+    assert pair.last_fetch().records == b""
+
+
+def test_case_h_the_leader_ends_the_epoch_with_an_earlier_one(pair: ReplicaSet) -> None:
+    """Its log never had the epoch of our last record."""
+    pair.log.leader_epochs.replace([(0, 0), (2, 1)])
+    pair.follow(2, 1, last_fetched_epoch=1, **WAIT)
+    assert pair.last_fetch().diverging_epoch == (0, 1, ErrorCode.NONE)
 
 
 def test_case_g_a_partition_counts_no_more_than_its_own_maximum(pair: ReplicaSet) -> None:

@@ -9,6 +9,8 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.replication.fetch_state import FetchPhase
+from barnabas.replication.follower_side import Fetched, OffsetMismatchError
 from barnabas.sim.disk import DiskFault
 from unit.replication.following_broker import SESSION, FollowingBroker, data, records
 from unit.replication.replicated_cluster import DATA, PARTITION, TOPIC, topic_id_of
@@ -343,6 +345,44 @@ def test_a_leader_that_cannot_be_reached_is_warned_of_once(broker, caplog) -> No
     broker.leader.give({PARTITION: data()}, session_id=0)
     broker.leader.fail()
     assert len(warnings(caplog)) == 2
+
+
+def test_an_answer_to_what_is_no_longer_asked_is_dropped(broker) -> None:
+    """A6: the offset asked for is not the fetch offset any more, or the log is to be cut."""
+    content = records(b"a")
+    broker.state().fetch_offset = 7
+    broker.leader.give({PARTITION: data(content, high_watermark=1)})
+    assert (broker.log.log_end_offset, broker.fetchers.failed) == (0, [])
+    broker.state().fetch_offset = 0
+    broker.run_for(500)
+    broker.leader.give({PARTITION: data()}, session_id=0)
+    broker.state().phase = FetchPhase.TRUNCATING
+    broker.leader.give({PARTITION: data(content, high_watermark=1)}, session_id=0)
+    assert (broker.log.log_end_offset, broker.fetchers.failed) == (0, [])
+
+
+def test_a_partition_that_is_offline_is_delayed_and_the_others_are_asked_for() -> None:
+    """A5: its directory failed in this very turn."""
+    broker = FollowingBroker(partitions=2)
+    bad, good = broker.key(0), broker.key(1)
+    broker.node.manager._registry.take_offline(bad)
+    broker.leader.give({bad: data(), good: data()}, session_id=0)
+    assert list(broker.asked()) == [good]
+    assert broker.is_delayed(bad)
+
+
+def test_a_follower_appends_only_where_its_log_ends(broker) -> None:
+    """A7: refuses unless fetch offset = log end offset."""
+    fetched = Fetched(records(b"a", offset=2), 3, 0)
+    with pytest.raises(OffsetMismatchError):
+        broker.node.partition().append_as_follower(2, fetched, lambda _: None)
+    assert broker.log.size == 0
+
+
+def test_the_high_watermark_is_the_leaders_if_that_is_lower(broker) -> None:
+    """A7: min(leader's, own log end offset)."""
+    broker.leader.give({PARTITION: data(records(b"a", b"b", b"c"), high_watermark=1)})
+    assert (broker.log.high_watermark, broker.log.log_end_offset) == (1, 3)
 
 
 def out_of_range(broker: FollowingBroker, records_there: int = 2) -> None:

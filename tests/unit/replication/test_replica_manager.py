@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
@@ -485,3 +486,44 @@ def test_a_restart_leads_on_with_what_the_log_has(alone) -> None:
     assert alone.manager is not manager
     alone.consume(0)
     assert alone.last_fetch().high_watermark == 2
+
+
+def test_exactly_the_minimum_is_enough_to_answer_at_once(alone) -> None:
+    """B2: min bytes reached."""
+    alone.produce(b"a")
+    alone.consume(0, max_wait_ms=500, min_bytes=len(batch(b"a")))
+    assert len(alone.last_fetch().records) == len(batch(b"a"))
+
+
+def test_outdated_metadata_changes_nothing_on_a_follower(three) -> None:
+    """A2: a registration of an earlier partition epoch."""
+    before = three.image.topics.partition(TOPIC, 0)
+    three.change(leader=2)
+    partition = three.partition
+    assert (partition.leader_id, partition.leader_epoch) == (2, 1)
+    assert not partition.become_follower(replace(before, leader=3))
+    assert (partition.leader_id, partition.leader_epoch) == (2, 1)
+
+
+def test_a_follower_joins_only_with_what_this_leadership_began_with() -> None:
+    """B7: its log end offset >= the start of the current leader epoch, wherever the high watermark
+    of a new leader is."""
+    replicas = ReplicaSet((1, 2, 3))
+    replicas.produce(b"a", b"b", b"c")
+    replicas.change(leader=2, isr=[1, 2])
+    replicas.change(leader=1)
+    assert (replicas.log.high_watermark, replicas.partition.leader_epoch_start_offset) == (0, 3)
+    replicas.follow(3, 2)
+    assert not replicas.sender.sent
+    replicas.follow(3, 3)
+    assert len(replicas.sender.sent) == 1
+
+
+def test_only_the_registration_that_is_known_joins() -> None:
+    """B7, KIP-903: its broker epoch matches."""
+    replicas = ReplicaSet((1, 2, 3))
+    replicas.change(isr=[1, 2])
+    replicas.follow(3, 0, replica_epoch=104)
+    assert not replicas.sender.sent, "a registration that this broker has not heard of"
+    replicas.follow(3, 0)
+    assert len(replicas.sender.sent) == 1

@@ -1,0 +1,51 @@
+"""Where a follower cuts its log (MISSION A4; KIP-101, KIP-279)."""
+
+from __future__ import annotations
+
+from barnabas.replication.log_truncation import OffsetTruncation, truncation_offset
+from barnabas.replication.results import EpochEndOffset
+from unit.storage.storage_fixtures import Bench, batch
+
+FETCH_OFFSET = 3
+
+
+def cut(epochs: list[tuple[int, int]], end: int, leader_end: tuple[int, int]) -> OffsetTruncation:
+    """Args:
+    epochs: of the follower, with the offsets at which they begin; one record each.
+    end: of the follower's log.
+    leader_end: epoch and end offset that the leader answers.
+    """
+    bench = Bench()
+    for offset in range(end):
+        epoch = max(each for each, start in epochs if start <= offset)
+        bench.append(batch([b"v"]), epoch=epoch)
+    return truncation_offset(bench.log, EpochEndOffset(*leader_end), FETCH_OFFSET)
+
+
+def test_the_leaders_epoch_ends_before_ours() -> None:
+    assert cut([(1, 0)], 8, (1, 5)) == (5, True)
+
+
+def test_our_epoch_ends_before_the_leaders() -> None:
+    """What we have of a later epoch is not in the leader's log."""
+    assert cut([(1, 0), (2, 5)], 8, (1, 10)) == (5, True)
+
+
+def test_never_beyond_our_own_end() -> None:
+    assert cut([(1, 0)], 8, (1, 10)) == (8, True)
+
+
+def test_an_epoch_that_we_do_not_have_is_followed_by_another_question() -> None:
+    assert cut([(1, 0), (3, 5)], 8, (2, 7)) == (5, False)
+
+
+def test_a_leader_that_knows_no_epoch_is_fetched_from_where_it_was_to_begin() -> None:
+    assert cut([(1, 0)], 8, (-1, -1)) == (FETCH_OFFSET, True)
+
+
+def test_a_log_that_begins_with_a_later_epoch_has_nothing_of_the_leaders() -> None:
+    bench = Bench()
+    bench.log.truncate_fully_and_start_at(4)
+    for _ in range(4):
+        bench.append(batch([b"v"]), epoch=5)
+    assert truncation_offset(bench.log, EpochEndOffset(3, 6), FETCH_OFFSET) == (4, True)
