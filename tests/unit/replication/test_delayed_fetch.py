@@ -179,6 +179,23 @@ def test_case_h_the_leader_ends_the_epoch_with_an_earlier_one(pair: ReplicaSet) 
     assert pair.last_fetch().diverging_epoch == (0, 1, ErrorCode.NONE)
 
 
+def test_case_g_a_throttled_partition_gives_nothing(pair: ReplicaSet) -> None:
+    """Nor does a new segment complete what is throttled (F)."""
+    pair.change(isr=[1])
+    throttle = pair.manager.leader_throttle
+    throttle.set_replicas(TOPIC, ["*"], LEADER)
+    throttle.bytes_per_second = 10
+    throttle.record(1_000_000)
+    pair.follow(2, 1, **WAIT)
+    pair.produce(b"second")
+    pair.log.roll()
+    pair.produce(b"third")
+    assert waits(pair)
+    throttle.bytes_per_second = 1 << 40
+    pair.manager.wake(PARTITION)
+    assert len(pair.last_fetch().records) > 0
+
+
 def test_case_g_a_partition_counts_no_more_than_its_own_maximum(pair: ReplicaSet) -> None:
     pair.follow(2, 1, max_wait_ms=500, min_bytes=100, max_bytes=90)
     pair.produce(b"x" * 200)

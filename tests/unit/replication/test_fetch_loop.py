@@ -120,6 +120,25 @@ def test_an_error_that_escapes_ends_that_fetcher_only(broker, caplog) -> None:
     assert broker.leader.waiting is not None
 
 
+def test_a_dead_fetcher_hands_its_partitions_to_its_successor() -> None:
+    """A3: with the next leadership of one of them."""
+    broker = FollowingBroker(partitions=2)
+    dead = broker.leader
+
+    class Broken:
+        @property
+        def responses(self):
+            raise RuntimeError("not foreseen")
+
+    dead.answer(Broken())
+    assert broker.fetchers.dead_count == 1
+    broker.lead(2, broker.key(0))
+    assert broker.leader is not dead
+    assert broker.fetchers.dead_count == 0
+    broker.run_for(50)
+    assert set(broker.asked()) == {broker.key(0), broker.key(1)}
+
+
 def test_an_error_while_shutting_down_is_silent(broker, caplog) -> None:
     """A3: silent while shutting down."""
     leader = broker.leader

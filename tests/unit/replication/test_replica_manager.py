@@ -527,3 +527,40 @@ def test_only_the_registration_that_is_known_joins() -> None:
     assert not replicas.sender.sent, "a registration that this broker has not heard of"
     replicas.follow(3, 0)
     assert len(replicas.sender.sent) == 1
+
+
+def test_an_answer_to_an_earlier_proposal_is_ignored() -> None:
+    """B7: partition epoch guards against stale answers."""
+    replicas = ReplicaSet((1, 2, 3))
+    replicas.change(isr=[1])
+    replicas.follow(2, 0)
+    replicas.change(isr=[1])
+    replicas.follow(3, 0)
+    (_, answer_first), (second, _) = replicas.sender.sent
+    answer_first(AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA))
+    assert replicas.partition.isr_state.is_in_flight
+    assert replicas.partition.is_waiting_for(second)
+
+
+@pytest.mark.parametrize("is_reassignment", [False, True])
+def test_bytes_for_replicas_that_are_added_are_counted_apart(alone, is_reassignment) -> None:
+    """A8: reassignment traffic measured apart."""
+    alone.produce(b"a")
+    alone.consume(0)
+    result = alone.last_fetch()
+    result.is_reassignment = is_reassignment
+    alone.manager.count_sent(WHERE, result)
+    metrics, size = alone.manager.metrics, len(result.records)
+    assert metrics.replication_bytes_out == size
+    assert metrics.reassignment_bytes_out == (size if is_reassignment else 0)
+
+
+def test_what_is_sent_of_a_throttled_partition_counts_once(alone) -> None:
+    """A8: the leader counts throttled partitions' bytes, when the answer is sent."""
+    throttle = alone.manager.leader_throttle
+    throttle.set_replicas(TOPIC, ["*"], LEADER)
+    alone.produce(b"a")
+    alone.consume(0)
+    assert throttle.byte_rate() == 0
+    alone.manager.count_sent(WHERE, alone.last_fetch())
+    assert throttle.byte_rate() == len(alone.last_fetch().records)
