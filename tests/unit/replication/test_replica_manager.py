@@ -23,6 +23,8 @@ from unit.replication.replica_set import (
 )
 
 UNKNOWN = TopicPartition("nowhere", 0)
+# replica.lag.time.max.ms
+LAG_MS = 30_000
 
 
 @pytest.fixture
@@ -564,3 +566,56 @@ def test_what_is_sent_of_a_throttled_partition_counts_once(alone) -> None:
     assert throttle.byte_rate() == 0
     alone.manager.count_sent(WHERE, alone.last_fetch())
     assert throttle.byte_rate() == len(alone.last_fetch().records)
+
+
+def test_a_member_that_is_only_proposed_holds_the_high_watermark_however_far_it_lags() -> None:
+    """B7, B8: the controller may have taken it in already."""
+    replicas = ReplicaSet((1, 2, 3))
+    replicas.change(isr=[1, 2])
+    replicas.follow(3, 0)
+    assert replicas.partition.isr_state.is_in_flight
+    replicas.world.run_for(LAG_MS + 1)
+    replicas.produce(b"a")
+    replicas.follow(2, 1)
+    assert replicas.log.high_watermark == 0
+    replicas.follow(3, 1)
+    assert replicas.log.high_watermark == 1
+
+
+def test_the_high_watermark_waits_for_a_follower_that_may_join_while_another_is_proposed() -> None:
+    """B8: else it would run ahead of that follower for good."""
+    replicas = ReplicaSet((1, 2, 3))
+    replicas.change(isr=[1])
+    replicas.follow(2, 0)
+    replicas.follow(3, 0)
+    assert replicas.partition.isr_state.proposed_isr == (1, 2)
+    replicas.produce(b"a")
+    replicas.follow(2, 1)
+    assert replicas.log.high_watermark == 0
+    replicas.follow(3, 1)
+    assert replicas.log.high_watermark == 1
+
+
+def test_an_answer_that_moves_the_high_watermark_wakes_who_waits() -> None:
+    """B7, B8: the last one that was waited for has left the ISR."""
+    replicas = ReplicaSet((1, 2))
+    replicas.manager.start()
+    replicas.produce(b"a", acks=-1, timeout_ms=10 * LAG_MS)
+    assert replicas.world.run_until(lambda: bool(replicas.sender.sent), 3 * LAG_MS)
+    assert not replicas.answers.produced
+    ((proposal, on_done),) = replicas.sender.sent
+    assert proposal.broker_ids == (1,)
+    on_done(AlterPartitionAnswer(ErrorCode.NONE, 1, 0, (1,), 1))
+    assert replicas.last_produce().error is ErrorCode.NONE
+
+
+def test_an_answer_of_an_earlier_partition_epoch_than_ours_says_nothing() -> None:
+    """B7: metadata has told of it, and of what came after it, before the answer did."""
+    replicas = ReplicaSet((1, 2, 3))
+    replicas.change(isr=[1, 2])
+    replicas.follow(3, 0)
+    ((_, on_done),) = replicas.sender.sent
+    before = replicas.partition.isr_state
+    on_done(AlterPartitionAnswer(ErrorCode.NONE, 1, 0, (1, 2, 3), 0))
+    assert replicas.partition.isr_state == before
+    assert replicas.partition.partition_epoch == 1
