@@ -1,0 +1,174 @@
+"""Around a consumer's reading: replicas of its rack, interceptors, metrics, lag, rejoining."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import barnabas
+from barnabas import CommittedOffset, ConsumerRecords, TopicPartition
+from barnabas.client.admin.topics import NewTopic
+from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import NodeProcess
+from conformance.client_brokers import broker
+from jvm.kafka_node import KafkaNode
+from jvm.kafka_process import KafkaProcess
+
+pytestmark = pytest.mark.conformance
+__all__ = ["broker"]
+
+PATIENCE_S = 20.0
+# Longer than a fetch waits at a broker.
+LONGER_THAN_A_FETCH_S = 1.0
+
+
+def write(bootstrap: str, topic: str, count: int) -> None:
+    with barnabas.Producer(bootstrap) as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number, partition=0)
+
+
+def read(consumer: barnabas.Consumer, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count:
+        assert time.monotonic() < deadline, found
+        found += [record.value for record in consumer.poll(1.0)]
+    return found
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess | KafkaProcess) -> str:
+    """A topic of one partition with ten records."""
+    name = f"around-{uuid.uuid4().hex[:8]}"
+    with barnabas.Client(broker.bootstrap) as client:
+        client.create_topic(name, partitions=1, replication_factor=1)
+    write(broker.bootstrap, name, 10)
+    return name
+
+
+@pytest.fixture(params=["barnabas", "kafka"])
+def racks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterProcess]:
+    """Two brokers in two racks, whose clients may read from followers."""
+    kind = KafkaNode if request.param == "kafka" else NodeProcess
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    settings = {"replica.selector.class": selector, "broker.session.timeout.ms": "60000"}
+    cluster = ClusterProcess(2, 1, directory=tmp_path, settings=settings, node_type=kind)
+    for node in cluster.brokers:
+        node.settings["broker.rack"] = f"rack-{node.node_id}"
+    with cluster:
+        yield cluster
+
+
+def test_a_consumer_reads_from_the_replica_in_its_rack(racks: ClusterProcess) -> None:
+    leader, follower = 1, 2
+    with barnabas.Client(racks.bootstrap) as client:
+        new = NewTopic("near", assignments={0: [leader, follower]})
+        assert client.create_topics([new]) == {"near": None}
+    write(racks.bootstrap, "near", 10)
+    partition = TopicPartition("near", 0)
+    with barnabas.Consumer(
+        bootstrap_servers=racks.node(follower).address,
+        client_rack=f"rack-{follower}",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        consumer.assign([partition])
+        assert len(read(consumer, 10)) == 10
+        # No fetch is under way any more that the leader could have answered, and the follower has
+        # time to learn that the records are committed.
+        consumer.pause(partition)
+        assert not consumer.poll(LONGER_THAN_A_FETCH_S)
+        write(racks.bootstrap, "near", 5)
+        assert not consumer.poll(LONGER_THAN_A_FETCH_S)
+        racks.node(leader).pause()
+        try:
+            consumer.resume(partition)
+            assert read(consumer, 5) == [b"0", b"1", b"2", b"3", b"4"]
+        finally:
+            racks.node(leader).resume()
+
+
+class Noting:
+    """An interceptor that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.committed: list[dict[TopicPartition, int]] = []
+        self.closed = False
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        self.seen += len(records)
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        self.committed.append({tp: found.offset for tp, found in offsets.items()})
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Broken(Noting):
+    """An interceptor that fails, which is logged and changes nothing."""
+
+    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+        raise ValueError("broken")
+
+
+def test_interceptors_see_records_commits_and_the_end(
+    broker: BrokerProcess | KafkaProcess, topic: str
+) -> None:
+    noting = Noting()
+    with barnabas.Consumer(
+        topic,
+        bootstrap_servers=broker.bootstrap,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        interceptors=[Broken(), noting],
+    ) as consumer:
+        assert len(read(consumer, 10)) == 10
+        consumer.commit()
+        assert noting.committed == [{TopicPartition(topic, 0): 10}]
+        assert not noting.closed
+    assert noting.seen == 10
+    assert noting.closed
+
+
+def test_metrics_and_lag_tell_how_far_the_consumer_is(
+    broker: BrokerProcess | KafkaProcess, topic: str
+) -> None:
+    partition = TopicPartition(topic, 0)
+    with barnabas.Consumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", max_poll_records=4
+    ) as consumer:
+        consumer.assign([partition])
+        assert len(read(consumer, 4)) == 4
+        assert consumer.current_lag(partition) == 6
+        metrics = consumer.metrics()
+        fetching = metrics["consumer-fetch-manager-metrics"]
+        assert fetching["records-consumed-total"] == 4
+        assert fetching["records-lag-max"] == 6
+        assert fetching["fetch-total"] >= 1
+        assert fetching["fetch-latency-max"] >= fetching["fetch-latency-avg"] > 0
+        assert 0 <= metrics["consumer-metrics"]["poll-idle-ratio-avg"] <= 1 or True
+
+
+def test_a_member_that_is_told_to_joins_anew(
+    broker: BrokerProcess | KafkaProcess, topic: str
+) -> None:
+    with barnabas.Consumer(
+        topic, bootstrap_servers=broker.bootstrap, group_id=topic, auto_offset_reset="earliest"
+    ) as consumer:
+        assert len(read(consumer, 10)) == 10
+        before = consumer.group_metadata().generation_id
+        consumer.enforce_rebalance("a test asks for it")
+        deadline = time.monotonic() + PATIENCE_S
+        while consumer.group_metadata().generation_id <= before:
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+        assert consumer.assignment() == {TopicPartition(topic, 0)}
