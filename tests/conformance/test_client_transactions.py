@@ -139,6 +139,51 @@ def test_a_transaction_is_seen_whole_or_not_at_all(
         assert committed(client, topic) == [b"a", b"c", b"b"]
 
 
+def values_of(consumer: barnabas.Consumer, count: int) -> list[bytes]:
+    """Values of the next records, at least `count` of them, and of what comes soon behind them."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + 30
+    while len(found) < count:
+        assert time.monotonic() < deadline, found
+        found += [record.value for record in consumer.poll(0.2)]
+    return found + [record.value for record in consumer.poll(0.2)]
+
+
+def test_the_consumer_sees_a_transaction_whole_or_not_at_all(
+    kafka: KafkaProcess, topic: str, transactional_id: str
+) -> None:
+    with (
+        producer_of(kafka, transactional_id) as producer,
+        barnabas.Consumer(
+            bootstrap_servers=kafka.bootstrap,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        ) as committed_only,
+        barnabas.Consumer(
+            bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest"
+        ) as everything,
+    ):
+        committed_only.assign([(topic, 0)])
+        everything.assign([(topic, 0)])
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"never", partition=0)
+        producer.flush()
+        assert values_of(everything, 1) == [b"never"]
+        assert not committed_only.poll(0.5)
+        producer.abort_transaction()
+        producer.begin_transaction()
+        for value in (b"a", b"b"):
+            producer.send(topic, value, partition=0)
+        producer.flush()
+        assert values_of(everything, 2) == [b"a", b"b"]
+        assert not committed_only.poll(0.5)
+        producer.commit_transaction()
+        assert values_of(committed_only, 2) == [b"a", b"b"]
+        # Behind the marker of the commit, which is an offset of its own.
+        assert committed_only.position((topic, 0)) == 5
+
+
 def test_a_hundred_transactions_one_after_the_other(
     kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
 ) -> None:

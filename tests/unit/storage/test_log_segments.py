@@ -145,6 +145,18 @@ def test_the_log_start_moves_up_only_and_not_above_the_high_watermark() -> None:
         bench.log.maybe_increment_log_start_offset(5, "test")
 
 
+def test_leader_epochs_begin_where_the_log_does() -> None:
+    """B12, however records go: deleted on request, or with the segments of their time."""
+    bench = Bench(LogConfig(retention_ms=1000, segment_bytes=SIZE * 2))
+    for epoch in range(6):
+        bench.append(batch([bytes(100)], timestamp=NOW_MS + epoch), epoch=epoch)
+    bench.log.update_high_watermark(6)
+    assert bench.log.maybe_increment_log_start_offset(1, "test")
+    assert bench.log.leader_epochs.entries[0] == (1, 1)
+    assert bench.log.delete_old_segments(NOW_MS + 1004) == 2
+    assert bench.log.leader_epochs.entries[0] == (4, 4)
+
+
 def test_a_deleted_log_moves_aside_and_then_goes() -> None:
     bench = Bench()
     bench.append_many(1)
