@@ -19,6 +19,8 @@ from typing import Self
 
 from storms.member import MemberOptions, run
 
+TESTS = Path(__file__).parents[1]
+
 
 class Nursery:
     """Starts members; the one that leaves the context kills those that live."""
@@ -32,6 +34,7 @@ class Nursery:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         )
 
     def __enter__(self) -> Self:
