@@ -269,14 +269,17 @@ def test_committed_offsets_are_compacted_and_survive_a_kill(tmp_path: Path) -> N
             end += 1
             time.sleep(0.1)
         consumer.close()
+        checkpoint = broker.data_directory / "cleaner-offset-checkpoint"
+        while not (checkpoint.exists() and "__consumer_offsets 0 " in checkpoint.read_text()):
+            assert time.monotonic() < deadline, "a cleaned log is followed by its checkpoint"
+            time.sleep(0.05)
         broker.kill()
         broker.start()
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
         (committed,) = consumer.committed([TopicPartition("t", 0)], 10)
         consumer.close()
         assert committed.offset == end - 1
-        checkpoint = (broker.data_directory / "cleaner-offset-checkpoint").read_text()
-        assert "__consumer_offsets 0 " in checkpoint
+        assert "__consumer_offsets 0 " in checkpoint.read_text()
 
 
 def alter_topic(admin: AdminClient, topic: str, configs: dict[str, str]) -> None:
