@@ -173,7 +173,7 @@ def test_a_signal_ends_it_and_what_was_printed_is_committed(
     lines = [process.stdout.readline() for _ in range(10)]
     process.send_signal(number)
     _, errors = process.communicate(timeout=SECONDS)
-    assert process.returncode == 128 + number
+    assert process.returncode == 128 + number, errors.decode()
     assert errors == b""
     assert lines[9] == b"value 9\n"
     described = json.loads(records.shell.ok("groups", "describe", group, "--json"))

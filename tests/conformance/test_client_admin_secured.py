@@ -280,6 +280,7 @@ def test_a_replica_is_moved_to_another_log_directory(
         assert isinstance(found, ReplicaDirectories)
         return found
 
+    eventually(lambda: bool(place().path))
     before = place().path
     (target,) = (path for path in kafka.directories if path != before)
     assert admin.alter_replica_log_dirs({replica: target}) == {replica: None}

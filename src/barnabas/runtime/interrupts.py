@@ -34,7 +34,11 @@ class KeptInterrupt:
         """From now on SIGINT stops the loop; a second one before it has stopped is not kept."""
         if threading.current_thread() is not threading.main_thread():
             return
+        self.has_arrived = False
         before = signal.signal(signal.SIGINT, self._on_signal)
+        if before == self._on_signal:
+            # The last `release` was broken off by a second SIGINT.
+            return
         if callable(before):
             self._before = before
         else:
@@ -51,8 +55,8 @@ class KeptInterrupt:
         if before is None:
             return
         signal.signal(signal.SIGINT, before)
-        if self.has_arrived:
-            self.has_arrived = False
+        arrived, self.has_arrived = self.has_arrived, False
+        if arrived:
             before(signal.SIGINT, None)
 
     def _on_signal(self, number: int, frame: Any) -> None:

@@ -127,18 +127,19 @@ class LoopStepper:
         A time-out of 0 lets what is already there happen; None waits without limit. Ctrl-C ends the
         run, and is raised here.
         """
-        assert self._predicate is None, "run_until within run_until"
+        assert not self._loop.is_running(), "run_until within run_until"
         assert self._keeper is None or self._user == threading.get_ident(), "not inside"
         if predicate():
             return True
         self._reached = self._timed_out = False
-        self._predicate = predicate
-        deadline = None
-        if timeout_ms is not None:
-            deadline = self._loop.call_later(timeout_ms / _MS_PER_S, self._on_timed_out)
         interrupt = self._interrupt
-        interrupt.keep()
+        deadline = None
+        # From here on Ctrl-C may come at any line.
         try:
+            self._predicate = predicate
+            if timeout_ms is not None:
+                deadline = self._loop.call_later(timeout_ms / _MS_PER_S, self._on_timed_out)
+            interrupt.keep()
             # Again, if what stopped it was meant for the keeper.
             while not (self._reached or self._timed_out or interrupt.has_arrived):
                 self._loop.run_forever()

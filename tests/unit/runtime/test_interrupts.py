@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.runtime import interrupts
+from barnabas.runtime import stepper as stepper_module
 from barnabas.runtime.stepper import LoopStepper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from _typeshed import TraceFunction
 
     from barnabas.runtime.sockets import Stream
+
+OWN_FILES = (interrupts.__file__, stepper_module.__file__)
 
 
 @pytest.fixture
@@ -93,6 +103,50 @@ def test_it_ends_a_wait_in_which_nothing_happens(stepper: LoopStepper) -> None:
     with pytest.raises(KeyboardInterrupt):
         stepper.run_until(never, 60_000)
     timer.join()
+
+
+def press_at(line: int, times: int, run: Callable[[], object]) -> bool:
+    """Run it, pressing in the line that is executed `line`th in our own files; False if it ended.
+
+    Pressed several times, it is at as many lines one after the other.
+    """
+    seen = 0
+
+    def on_event(frame: FrameType, event: str, _argument: object) -> TraceFunction | None:
+        nonlocal seen
+        if frame.f_code.co_filename not in OWN_FILES:
+            return None
+        if event == "line":
+            seen += 1
+            if line <= seen < line + times:
+                press()
+        return on_event
+
+    sys.settrace(on_event)
+    try:
+        run()
+    finally:
+        sys.settrace(None)
+    return seen >= line
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_in_whatever_line_it_comes_the_loop_can_be_run_again(
+    stepper: LoopStepper, times: int
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    interrupted = 0
+    for line in itertools.count(1):
+        try:
+            if not press_at(line, times, lambda: stepper.run_until(never, 0.01)):
+                break
+        except KeyboardInterrupt:
+            interrupted += 1
+        done: list[str] = []
+        stepper.runtime.timer.call_later(0.01, partial(done.append, "done"))
+        assert stepper.run_until(lambda done=done: bool(done), 5_000)
+        assert signal.getsignal(signal.SIGINT) == before
+    assert interrupted == line - 1 > 20
 
 
 def test_pressed_twice_it_breaks_a_callback_that_does_not_return(stepper: LoopStepper) -> None:
