@@ -146,9 +146,9 @@ def _reader(progress: PartitionProgress) -> object:
 
 
 def _member_row(member: GroupMember) -> Sequence[object]:
-    topics: dict[str, list[int]] = {}
-    for tp in member.assignment:
-        topics.setdefault(tp.topic, []).append(tp.partition)
+    from barnabas.client.topic_partition import numbers_by_topic
+
+    topics = numbers_by_topic(member.assignment)
     reads = " ".join(f"{topic}:{','.join(map(str, n))}" for topic, n in topics.items())
     name = member.member_id
     if member.instance_id:

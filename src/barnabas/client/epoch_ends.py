@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.client.connections import Call
 from barnabas.client.errors import ClientError, UnsupportedVersionError, broker_error
 from barnabas.client.metadata_cache import NO_LEADER
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_for_leader_epoch import (
@@ -91,15 +91,15 @@ def _ask(
 
 
 def _request(cluster: Cluster, asked: dict[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
-    topics: dict[str, list[OffsetForLeaderPartition]] = {}
-    for tp, epoch in asked.items():
+    def entry(tp: TopicPartition, epoch: int) -> OffsetForLeaderPartition:
         info = cluster.metadata.partition(tp)
-        entry = OffsetForLeaderPartition(
+        return OffsetForLeaderPartition(
             partition=tp.partition,
             current_leader_epoch=-1 if info is None else info.leader_epoch,
             leader_epoch=epoch,
         )
-        topics.setdefault(tp.topic, []).append(entry)
+
+    topics = by_topic((tp, entry(tp, epoch)) for tp, epoch in asked.items())
     return OffsetForLeaderEpochRequest(
         replica_id=-1,
         topics=[OffsetForLeaderTopic(topic=name, partitions=p) for name, p in topics.items()],

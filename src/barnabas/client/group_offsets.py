@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.retrying import OnDone, RetryingCall
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, by_topic, numbers_by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
@@ -162,15 +162,18 @@ def _speaker(group: str | GroupGeneration) -> GroupGeneration:
 def _commit_request(
     speaker: GroupGeneration, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> OffsetCommitRequest:
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for tp, committed in offsets.items():
-        entry = OffsetCommitRequestPartition(
-            partition_index=tp.partition,
-            committed_offset=committed.offset,
-            committed_leader_epoch=committed.leader_epoch,
-            committed_metadata=committed.metadata,
+    topics = by_topic(
+        (
+            tp,
+            OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            ),
         )
-        topics.setdefault(tp.topic, []).append(entry)
+        for tp, committed in offsets.items()
+    )
     return OffsetCommitRequest(
         group_id=speaker.group_id,
         generation_id_or_member_epoch=speaker.generation_id,
@@ -197,11 +200,7 @@ def _commit_error(speaker: GroupGeneration, response: OffsetCommitResponse) -> C
 def _fetch_request(
     speaker: GroupGeneration, partitions: list[TopicPartition] | None, version: int
 ) -> OffsetFetchRequest:
-    topics: dict[str, list[int]] | None = None
-    if partitions is not None:
-        topics = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
+    topics = None if partitions is None else numbers_by_topic(partitions)
     if version >= _MANY_GROUPS_FROM:
         named = None
         if topics is not None:

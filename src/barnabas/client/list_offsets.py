@@ -15,7 +15,7 @@ from barnabas.client.errors import (
     UnknownTopicError,
     broker_error,
 )
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import (
@@ -156,15 +156,7 @@ class OffsetLookup:
         self._cluster.call(leader, Call(ApiKey.LIST_OFFSETS, build, on_done))
 
     def _request(self, partitions: list[TopicPartition]) -> ListOffsetsRequest:
-        topics: dict[str, list[ListOffsetsPartition]] = {}
-        for tp in partitions:
-            info = self._cluster.metadata.partition(tp)
-            entry = ListOffsetsPartition(
-                partition_index=tp.partition,
-                current_leader_epoch=info.leader_epoch if info is not None else -1,
-                timestamp=self._remaining[tp],
-            )
-            topics.setdefault(tp.topic, []).append(entry)
+        topics = by_topic((tp, self._entry(tp)) for tp in partitions)
         return ListOffsetsRequest(
             replica_id=-1,
             isolation_level=self._isolation_level,
@@ -172,6 +164,14 @@ class OffsetLookup:
                 ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()
             ],
             timeout_ms=self._cluster.config.request_timeout_ms,
+        )
+
+    def _entry(self, tp: TopicPartition) -> ListOffsetsPartition:
+        info = self._cluster.metadata.partition(tp)
+        return ListOffsetsPartition(
+            partition_index=tp.partition,
+            current_leader_epoch=info.leader_epoch if info is not None else -1,
+            timestamp=self._remaining[tp],
         )
 
     def _take(self, response: ListOffsetsResponse) -> None:

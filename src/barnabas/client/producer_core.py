@@ -50,9 +50,6 @@ class SendOptions(TypedDict, total=False):
     on_delivery: DeliveryCallback | None
 
 
-_NO_OPTIONS: SendOptions = {}
-
-
 class Target:
     """What sending to a topic needs at hand; made anew when metadata changed."""
 

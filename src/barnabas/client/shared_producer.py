@@ -10,14 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from barnabas.client.delivery import Delivery
-from barnabas.client.errors import (
-    BufferFullError,
-    ClientClosedError,
-    ClientError,
-    ClientTimeoutError,
-)
 from barnabas.client.interceptors import ProducerRecord
-from barnabas.client.producer_core import ProducerCore, SendOptions, Target
+from barnabas.client.producer_face import ProducerFace
 from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
@@ -25,10 +19,12 @@ if TYPE_CHECKING:
 
     from barnabas.client.accumulator import BatchRecord
     from barnabas.client.config import ClientConfig
+    from barnabas.client.errors import ClientError
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.producer_batch import ProducerBatch
+    from barnabas.client.producer_core import SendOptions, Target
     from barnabas.client.producer_parts import ProducerParts
     from barnabas.client.session import Session
     from barnabas.client.topic_partition import K, TopicPartition
@@ -41,7 +37,7 @@ _SORTED_AT_ONCE = 5_000
 _MS_PER_S = 1000
 
 
-class SharedProducer(WithBlock):
+class SharedProducer(WithBlock, ProducerFace):
     """Sends records over the connections of a client; made by `Client.producer()`.
 
     A record whose delivery failed makes the next `flush()` or `close()` raise, unless it had an
@@ -56,37 +52,14 @@ class SharedProducer(WithBlock):
         parts: ProducerParts,
     ) -> None:
         """Send over the session's connections; call `on_closed` with the producer at its end."""
+        super().__init__(session, config, parts)
         self._session = session
         self._stepper = session.stepper
-        self._config = config
-        self._check_usable = session.check_usable
         self._on_closed = on_closed
-        self._clock = session.cluster.runtime.clock
-        self._core = ProducerCore(session, config, parts)
         self._enqueue = self._core.enqueue
         self._batches_per_turn = self._core.batches_per_turn
-        self._accumulator = self._core.accumulator
         self._wait = self._run_until
-        # `closed_count` of the accumulator when the loop last had a turn.
-        self._closed_seen = 0
-        # When the loop last had a turn, in ms of the wall clock.
-        self._stepped_ms = 0
         self._linger_ms = config.linger_ms
-        self._closed = False
-
-    @property
-    def delivered(self) -> int:
-        """Records that were acknowledged."""
-        return self._core.delivered
-
-    @property
-    def failed(self) -> int:
-        """Records that were given up."""
-        return self._core.failed
-
-    def metrics(self) -> dict[str, float]:
-        """Totals and averages since the producer was made, by Kafka's names."""
-        return self._core.metrics()
 
     # Life
 
@@ -239,16 +212,7 @@ class SharedProducer(WithBlock):
             ClientError: records could not be delivered and nobody was told; the first reason.
         """
         self._check_open()
-        if not self._run_until(self._core.flush(), timeout):
-            raise ClientTimeoutError(f"flush: records still undelivered after {timeout} s")
-        untold = self._core.take_untold()
-        if untold is not None:
-            raise untold
-
-    def _check_open(self) -> None:
-        self._check_usable()
-        if self._closed:
-            raise ClientClosedError("the producer is closed")
+        self._end_flush(timeout, is_empty=self._run_until(self._core.flush(), timeout))
 
     def _run_until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
         """Let the loop run until the predicate holds; `timeout` in seconds."""
@@ -264,17 +228,9 @@ class SharedProducer(WithBlock):
         self._stepper.run_until(_never, 0)
 
     def _wait_for_room(self) -> None:
-        self._check_open()
-        if self._core.manager is not None:
-            self._core.manager.check_sending()
-        self._accumulator.make_all_due()
-        self._core.sender.pump()
-        limit = self._config.max_block_ms
-        if not self._stepper.run_until(lambda: self._accumulator.has_room, limit):
-            raise BufferFullError(
-                f"buffer.memory={self._config.buffer_memory} stayed full for max.block.ms={limit}: "
-                f"the brokers take records slower than they are sent, or not at all"
-            )
+        self._make_room()
+        if not self._stepper.run_until(self._has_room, self._config.max_block_ms):
+            raise self._full()
 
     # Transactions
 
@@ -292,16 +248,6 @@ class SharedProducer(WithBlock):
             ClientError: the coordinator refused.
         """
         self._end_of(self._core.transactions.initialize(), timeout)
-
-    def begin_transaction(self) -> None:
-        """Begin: what is sent from now on is seen by read_committed consumers whole, or never.
-
-        Raises:
-            IllegalTransactionStateError: out of order.
-            ProducerFencedError: another producer has the id.
-        """
-        self._check_open()
-        self._core.transactions.begin()
 
     def send_offsets_to_transaction(
         self,
@@ -352,12 +298,9 @@ class SharedProducer(WithBlock):
 
     def _end_of(self, outcome: Outcome, timeout: float | None) -> None:
         self._check_open()
-        seconds = self._config.max_block_ms / _MS_PER_S if timeout is None else timeout
-        if not self._run_until(lambda: outcome.is_done, seconds):
-            raise ClientTimeoutError(
-                f"{outcome.call} did not end within {seconds} s; it goes on: call it again"
-            )
-        self._core.transactions.claim(outcome)
+        seconds = self._seconds_of(timeout)
+        is_done = self._run_until(lambda: outcome.is_done, seconds)
+        self._end_call(outcome, seconds, is_done=is_done)
 
     # Topics
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-__all__ = ["K", "TopicPartition"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["K", "TopicPartition", "by_topic", "numbers_by_topic"]
 
 # A TopicPartition or a plain (topic, partition): mappings of either are taken.
 K = TypeVar("K", bound=tuple[str, int])
+V = TypeVar("V")
 
 
 class TopicPartition(NamedTuple):
@@ -18,3 +22,16 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(pairs: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[V]]:
+    """Values of partitions, topic by topic."""
+    topics: dict[str, list[V]] = {}
+    for tp, value in pairs:
+        topics.setdefault(tp.topic, []).append(value)
+    return topics
+
+
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Numbers of partitions, topic by topic."""
+    return by_topic((tp, tp.partition) for tp in partitions)

@@ -40,7 +40,7 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         return buckets[_hash_of(key) & (len(buckets) - 1)][key]
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str | bytes) and self.get(cast(K, key)) is not None
+        return isinstance(key, str | bytes) and self.get(cast("K", key)) is not None
 
     def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]
         """The value of `key`, `default` if it is not there; no exception on the way."""

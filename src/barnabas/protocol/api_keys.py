@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from barnabas.protocol.api_table import API_ROWS, ApiKey, ApiRow
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Message
 
 __all__ = [
     "ApiKey",
@@ -73,4 +75,4 @@ def is_flexible_version(api_key: int, version: int) -> bool:
 def _message_class(api_key: int, kind: str) -> type[Message]:
     row = api_row(api_key)
     module = importlib.import_module(f"barnabas.protocol.messages.{row.module}")
-    return cast(type[Message], getattr(module, row.name + kind))
+    return cast("type[Message]", getattr(module, row.name + kind))

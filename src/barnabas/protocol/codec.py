@@ -96,7 +96,7 @@ def decode_from(
         made = decoder(view, offset, len(view))
     except _DECODE_ERRORS as error:
         raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
-    return cast(tuple[M, int], made)
+    return cast("tuple[M, int]", made)
 
 
 def _decoder(cls: type[Message], version: int) -> Decoder:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from barnabas.protocol.record_table import RECORD_ROWS
-from barnabas.protocol.schema import Record
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Record
 
 
 def metadata_record_class(record_type: int) -> type[Record] | None:
@@ -47,4 +49,4 @@ def _classes(family: str, record_type: int) -> tuple[type[Record], ...]:
         return ()
     module_name, names = row
     module = importlib.import_module(f"barnabas.protocol.records.{module_name}")
-    return tuple(cast(type[Record], getattr(module, name)) for name in names)
+    return tuple(cast("type[Record]", getattr(module, name)) for name in names)

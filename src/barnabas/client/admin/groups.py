@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.errors import BrokerError, ClientError, broker_error
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
@@ -281,10 +281,9 @@ def delete_offsets(
     """Delete committed offsets of a group; an error or None for each partition."""
 
     def build(_version: int) -> Message:
-        topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
-        for tp in partitions:
-            entry = OffsetDeleteRequestPartition(partition_index=tp.partition)
-            topics.setdefault(tp.topic, []).append(entry)
+        topics = by_topic(
+            (tp, OffsetDeleteRequestPartition(partition_index=tp.partition)) for tp in partitions
+        )
         return OffsetDeleteRequest(
             group_id=group,
             topics=[OffsetDeleteRequestTopic(name=n, partitions=p) for n, p in topics.items()],

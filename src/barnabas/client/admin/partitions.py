@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.errors import BrokerError, ClientError, broker_error
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, by_topic, numbers_by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import describe_producers as producers
 from barnabas.protocol.messages import elect_leaders as elections
@@ -20,7 +20,7 @@ from barnabas.protocol.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from barnabas.protocol.schema import Message
 
@@ -31,8 +31,6 @@ __all__ = [
     "describe_producers",
     "elect_leaders",
 ]
-
-V = TypeVar("V")
 
 
 class ElectionType(enum.IntEnum):
@@ -52,14 +50,6 @@ class ActiveProducer:
     last_timestamp: int
     coordinator_epoch: int
     current_transaction_start_offset: int
-
-
-def by_topic(pairs: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[V]]:
-    """Values of partitions, topic by topic."""
-    topics: dict[str, list[V]] = {}
-    for tp, value in pairs:
-        topics.setdefault(tp.topic, []).append(value)
-    return topics
 
 
 def delete_records(
@@ -100,7 +90,7 @@ def elect_leaders(
     def build(version: int) -> Message:
         topics = None
         if partitions is not None:
-            numbers = by_topic((tp, tp.partition) for tp in partitions)
+            numbers = numbers_by_topic(partitions)
             topics = [elections.TopicPartitions(topic=n, partitions=p) for n, p in numbers.items()]
         request = elections.ElectLeadersRequest(topic_partitions=topics, timeout_ms=timeout_ms)
         if version >= 1:
@@ -127,7 +117,7 @@ def describe_producers(
     """The producers that the partitions' leader remembers."""
 
     def build(_version: int) -> Message:
-        numbers = by_topic((tp, tp.partition) for tp in partitions)
+        numbers = numbers_by_topic(partitions)
         topics = [producers.TopicRequest(name=n, partition_indexes=p) for n, p in numbers.items()]
         return producers.DescribeProducersRequest(topics=topics)
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall, raise_error
-from barnabas.client.admin.partitions import by_topic
 from barnabas.client.errors import broker_error
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, by_topic, numbers_by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -90,7 +89,7 @@ def list_reassignments(
         if wanted is not None:
             topics = [
                 ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
-                for name, numbers in by_topic((tp, tp.partition) for tp in wanted).items()
+                for name, numbers in numbers_by_topic(wanted).items()
             ]
         return ListPartitionReassignmentsRequest(topics=topics, timeout_ms=timeout_ms)
 

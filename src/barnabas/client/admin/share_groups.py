@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.admin.groups import GroupDescription, GroupMember
-from barnabas.client.admin.partitions import by_topic
 from barnabas.client.errors import BrokerError, ClientError, broker_error
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

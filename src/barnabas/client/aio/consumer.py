@@ -13,11 +13,10 @@ from barnabas.client.aio.consumer_calls import AsyncCalls
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.consumer_face import ConsumerFace, consumer_config
+from barnabas.client.consumer.consumer_face import CLOSE_S, MS_PER_S, ConsumerFace, consumer_config
 from barnabas.client.consumer.consumer_iterator import ConsumerIterator
 from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.consumer.errors import SubscriptionError
-from barnabas.client.consumer.lookups import Lookups
 from barnabas.client.group.user_code import UserCode
 from barnabas.client.list_offsets import EARLIEST, LATEST
 from barnabas.client.topic_partition import TopicPartition
@@ -37,11 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Consumer"]
 
-_MS_PER_S = 1000.0
-_CLOSE_S = 30.0
-# The loop has a turn at least so often while polls find enough in the buffer.
-_TURN_MS = 5.0
-
 
 class Consumer(AsyncWithBlock, ConsumerFace):
     """Reads records. Use it in an `async with` block, or await `close()`.
@@ -60,25 +54,21 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         # Callbacks of the user that are being awaited: the loop itself keeps no hold of them.
         self._tasks: set[asyncio.Task[None]] = set()
         core = ConsumerCore(session.cluster, session.coordinators, parts, self._run_callback)
-        self._iterator = ConsumerIterator(core)
-        self._calls = AsyncCalls(session, core, self._iterator)
-        super().__init__(checked, core, self._calls)
-        self._lookups = Lookups(session.cluster, core)
-        self._limit = checked.max_poll_records
-        self._clock = session.runtime.clock
-        self._turned_ms = 0.0
+        iterator = ConsumerIterator(core)
+        self._calls = AsyncCalls(session, core, iterator)
+        super().__init__(session.cluster, core, iterator, self._calls)
         if topics:
             self.subscribe(topics)
 
     # Life
 
-    async def close(self, timeout: float = _CLOSE_S) -> None:
+    async def close(self, timeout: float = CLOSE_S) -> None:
         """Commit (if that is automatic), leave the group, close all connections.
 
         Raises:
             BaseException: what a callback of the user raised; it is closed all the same.
         """
-        await self._calls.close(timeout * _MS_PER_S)
+        await self._calls.close(timeout * MS_PER_S)
 
     async def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group if there is one."""
@@ -127,7 +117,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
             core = self._core
             try:
                 core.begin_poll()
-                deadline_ms = self._clock.monotonic_ms() + timeout * _MS_PER_S
+                deadline_ms = self._clock.monotonic_ms() + timeout * MS_PER_S
                 await self._turn()
                 has_time, begun = True, calls.closings
                 while True:
@@ -145,9 +135,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
 
     async def _turn(self) -> None:
         """Let the loop have a turn now and then, before anything is taken."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._turned_ms >= _TURN_MS or self._core.has_sent_fetches():
-            self._turned_ms = now_ms
+        if self._takes_turn():
             await asyncio.sleep(0)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
@@ -155,14 +143,13 @@ class Consumer(AsyncWithBlock, ConsumerFace):
 
         The position moves record by record: what is committed in between is what was iterated.
         """
-        limit_ms = self.config.consumer_timeout_ms
-        timeout = _CLOSE_S if limit_ms < 0 else limit_ms / _MS_PER_S
+        timeout, may_end = self._iteration_s(), self.config.consumer_timeout_ms >= 0
         iterator = self._iterator
         while True:
             for record in iterator.rows:
                 yield record
             records = await self.poll(timeout)
-            if not records and limit_ms >= 0:
+            if not records and may_end:
                 return
             iterator.begin(records)
 

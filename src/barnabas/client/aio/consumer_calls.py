@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.client.consumer.consumer_calls import ConsumerCalls, outcome_of
 from barnabas.client.consumer.errors import ConcurrentUseError
-from barnabas.client.errors import ClientClosedError, ClientError, ClientTimeoutError
+from barnabas.client.errors import ClientError, ClientTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from barnabas.client.aio.session import AsyncSession
     from barnabas.client.consumer.consumer_core import ConsumerCore
@@ -21,41 +21,25 @@ __all__ = ["AsyncCalls"]
 
 T = TypeVar("T")
 _MS_PER_S = 1000.0
-# A wait is at least so long while the user's time is not over: whatever is due, nothing spins.
-_SHORTEST_MS = 1.0
 
 
-class AsyncCalls:
-    """A context manager around every call; all but polls may be under way side by side."""
+class AsyncCalls(ConsumerCalls):
+    """All calls but polls may be under way side by side."""
 
-    __slots__ = ("_clock", "_core", "_is_polling", "_iterator", "_news", "_session", "closings")
+    __slots__ = ("_is_polling", "_news", "_session")
 
     def __init__(
         self, session: AsyncSession, core: ConsumerCore, iterator: ConsumerIterator
     ) -> None:
+        super().__init__(session.runtime.clock, core, iterator)
         self._session = session
-        self._core = core
-        self._iterator = iterator
-        self._clock = session.runtime.clock
         # Set when something happened; every wait ends.
         self._news = asyncio.Event()
-        # Counts the calls of `close`: whatever waited before ends, and callbacks of its own go on.
-        self.closings = 0
         self._is_polling = False
         core.on_wake = self._news.set
 
-    def __enter__(self) -> Self:
+    def _begin(self) -> None:
         self._session.check_usable()
-        self._iterator.settle()
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        pass
 
     def wakeup(self) -> None:
         """Have a wait look at what it waits for; from any thread."""
@@ -85,8 +69,7 @@ class AsyncCalls:
             # A turn of the loop for what is there already.
             await asyncio.sleep(0)
         else:
-            due_ms = core.next_deadline_ms() - clock.monotonic_ms()
-            await self._wait_for_news(min(left_ms, max(due_ms, _SHORTEST_MS)))
+            await self._wait_for_news(self._wait_ms(left_ms))
         return clock.monotonic_ms() < deadline_ms
 
     async def _wait_for_news(self, limit_ms: float) -> None:
@@ -97,29 +80,20 @@ class AsyncCalls:
         finally:
             alarm.cancel()
 
-    def check_open(self, begun: int) -> None:
-        """Raise if `close` was called since `closings` was `begun`."""
-        if self.closings != begun:
-            raise ClientClosedError("the consumer was closed during the call")
-
     async def until(self, predicate: Callable[[], bool], timeout: float | None, what: str) -> None:
         """Find positions until `predicate` holds.
 
         Raises:
             ClientTimeoutError: it does not within `timeout` seconds.
         """
-        config_ms = self._session.config.default_api_timeout_ms
-        limit_ms = config_ms if timeout is None else timeout * _MS_PER_S
+        limit_ms = self._limit_ms(timeout)
         deadline_ms = self._clock.monotonic_ms() + limit_ms
         begun = self.closings
         has_time = True
         while not predicate():
             if not has_time:
                 raise ClientTimeoutError(f"{what} was not to be had within {limit_ms:.0f} ms")
-            self._core.is_awake = False
-            self._core.check_wakeup()
-            self.check_open(begun)
-            self._core.positions.update()
+            self._find_positions(begun)
             has_time = predicate() or await self.wait(deadline_ms)
 
     async def result(self, start: Start[T]) -> T:
@@ -138,15 +112,10 @@ class AsyncCalls:
         begun = self.closings
         start(on_done)
         while not outcomes:
-            self._core.check_wakeup()
-            self.check_open(begun)
+            self._check_going(begun)
             self._news.clear()
             await self._news.wait()
-        result, error = outcomes[0]
-        if error is not None:
-            raise error
-        assert result is not None
-        return result
+        return outcome_of(outcomes[0])
 
     # The end
 
@@ -158,7 +127,7 @@ class AsyncCalls:
         """
         ended: list[bool] = []
         self._core.unsubscribe("the consumer unsubscribed", lambda: ended.append(True))
-        deadline_ms = self._clock.monotonic_ms() + self._session.config.default_api_timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + self._default_ms()
         await self._run_steps(lambda: bool(ended), deadline_ms)
         if not ended:
             self._core.end_subscription()
@@ -175,12 +144,6 @@ class AsyncCalls:
                 return
             if not core.is_awake:
                 await self._wait_for_news(left_ms)
-
-    def _raise_callback_error(self) -> None:
-        host = self._core.host
-        error, host.callback_error = host.callback_error, None
-        if error is not None:
-            raise error
 
     async def close(self, timeout_ms: float) -> None:
         """End everything.

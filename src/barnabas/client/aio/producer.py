@@ -15,9 +15,8 @@ from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.config import ClientConfig
 from barnabas.client.delivery import DeliveryState
-from barnabas.client.errors import BufferFullError, ClientClosedError, ClientTimeoutError
 from barnabas.client.interceptors import ProducerRecord
-from barnabas.client.producer_core import ProducerCore, SendOptions, Target
+from barnabas.client.producer_face import ProducerFace
 from barnabas.client.producer_parts import take_parts
 
 if TYPE_CHECKING:
@@ -29,13 +28,12 @@ if TYPE_CHECKING:
     from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.metadata_cache import PartitionInfo
     from barnabas.client.producer_batch import ProducerBatch, RecordMetadata
+    from barnabas.client.producer_core import SendOptions, Target
     from barnabas.client.retrying import OnDone
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.calls import Outcome
 
 __all__ = ["AsyncDelivery", "Producer"]
-
-_MS_PER_S = 1000
 
 
 class AsyncDelivery(DeliveryState, eq=False):
@@ -78,7 +76,7 @@ class AsyncDelivery(DeliveryState, eq=False):
             raise asyncio.InvalidStateError("the record is neither delivered nor given up yet")
 
 
-class Producer(AsyncWithBlock):
+class Producer(AsyncWithBlock, ProducerFace):
     """Sends records to topics. Use it in an `async with` block, or call `close()`.
 
     Args:
@@ -91,36 +89,16 @@ class Producer(AsyncWithBlock):
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
         parts, keys = take_parts(config)
-        self._config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
-        self._session = AsyncSession(self._config, "producer")
-        self._clock = self._session.runtime.clock
-        self._core = ProducerCore(self._session, self._config, parts)
-        self._accumulator = self._core.accumulator
+        checked = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
+        self._session = AsyncSession(checked, "producer")
+        super().__init__(self._session, checked, parts)
         self._core.on_progress = self._look
         # Who waits for what; looked at whenever a batch was settled.
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
-        # `closed_count` of the accumulator when the loop last had a turn.
-        self._closed_seen = 0
-        # When the loop last had a turn from here, in ms of the wall clock, and how often it has to.
-        self._stepped_ms = 0
-        self._turn_ms = max(1, self._config.linger_ms)
+        # How often the loop has to have a turn, in ms.
+        self._turn_ms = max(1, checked.linger_ms)
         # A turn of the loop is asked for to send what is queued.
         self._pump_planned = False
-        self._closed = False
-
-    @property
-    def delivered(self) -> int:
-        """Records that were acknowledged."""
-        return self._core.delivered
-
-    @property
-    def failed(self) -> int:
-        """Records that were given up."""
-        return self._core.failed
-
-    def metrics(self) -> dict[str, float]:
-        """Totals and averages since the producer was made, by Kafka's names."""
-        return self._core.metrics()
 
     # Life
 
@@ -227,11 +205,7 @@ class Producer(AsyncWithBlock):
             ClientError: records could not be delivered and nobody was told; the first reason.
         """
         self._check_open()
-        if not await self._until(self._core.flush(), timeout):
-            raise ClientTimeoutError(f"flush: records still undelivered after {timeout} s")
-        untold = self._core.take_untold()
-        if untold is not None:
-            raise untold
+        self._end_flush(timeout, is_empty=await self._until(self._core.flush(), timeout))
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The topic's partitions, by number; waits for metadata if it is not known.
@@ -249,16 +223,6 @@ class Producer(AsyncWithBlock):
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Take `transactional_id` over; to be called once, before the first transaction."""
         await self._end_of(self._core.transactions.initialize(), timeout)
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction; nothing to wait for.
-
-        Raises:
-            IllegalTransactionStateError: out of order.
-            ProducerFencedError: another producer has the id.
-        """
-        self._check_open()
-        self._core.transactions.begin()
 
     async def send_offsets_to_transaction(
         self,
@@ -292,17 +256,9 @@ class Producer(AsyncWithBlock):
 
     async def _end_of(self, outcome: Outcome, timeout: float | None) -> None:
         self._check_open()
-        seconds = self._config.max_block_ms / _MS_PER_S if timeout is None else timeout
-        if not await self._until(lambda: outcome.is_done, seconds):
-            raise ClientTimeoutError(
-                f"{outcome.call} did not end within {seconds} s; it goes on: call it again"
-            )
-        self._core.transactions.claim(outcome)
-
-    def _check_open(self) -> None:
-        self._session.check_usable()
-        if self._closed:
-            raise ClientClosedError("the producer is closed")
+        seconds = self._seconds_of(timeout)
+        is_done = await self._until(lambda: outcome.is_done, seconds)
+        self._end_call(outcome, seconds, is_done=is_done)
 
     # Waiting
 
@@ -329,17 +285,9 @@ class Producer(AsyncWithBlock):
         await asyncio.sleep(0)
 
     async def _room(self) -> None:
-        self._check_open()
-        if self._core.manager is not None:
-            self._core.manager.check_sending()
-        self._accumulator.make_all_due()
-        self._core.sender.pump()
-        limit = self._config.max_block_ms
-        if not await self._until(lambda: self._accumulator.has_room, limit / _MS_PER_S):
-            raise BufferFullError(
-                f"buffer.memory={self._config.buffer_memory} stayed full for max.block.ms={limit}: "
-                f"the brokers take records slower than they are sent, or not at all"
-            )
+        self._make_room()
+        if not await self._until(self._has_room, self._seconds_of(None)):
+            raise self._full()
 
     async def _learned(self, topic: str, partition: int | None) -> Target:
         """Wait for metadata with the topic's partition; the broker may create the topic now."""

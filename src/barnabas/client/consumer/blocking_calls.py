@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.client.consumer.consumer_calls import ConsumerCalls, outcome_of
 from barnabas.client.consumer.errors import ConcurrentUseError
-from barnabas.client.errors import ClientClosedError, ClientError, ClientTimeoutError
+from barnabas.client.errors import ClientError, ClientTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.consumer.consumer_iterator import ConsumerIterator
@@ -19,44 +19,30 @@ if TYPE_CHECKING:
 __all__ = ["BlockingCalls"]
 
 T = TypeVar("T")
-_MS_PER_S = 1000.0
 # Beyond the time-out that a call keeps itself: time for its own error to arrive.
 _GRACE_MS = 5_000.0
-# A wait is at least so long while the user's time is not over: whatever is due, nothing spins.
-_SHORTEST_MS = 1.0
 
 
-class BlockingCalls:
-    """A context manager around every call; calls of callbacks nest."""
+class BlockingCalls(ConsumerCalls):
+    """Calls of callbacks nest."""
 
-    __slots__ = ("_clock", "_core", "_iterator", "_late_close_ms", "_session", "closings")
+    __slots__ = ("_late_close_ms", "_session")
 
     def __init__(self, session: Session, core: ConsumerCore, iterator: ConsumerIterator) -> None:
+        super().__init__(session.runtime.clock, core, iterator)
         self._session = session
-        self._core = core
-        self._iterator = iterator
-        self._clock = session.runtime.clock
-        # Counts the calls of `close`: whatever waited before ends, and callbacks of its own go on.
-        self.closings = 0
         # Close when the outermost call ends: `close` came from within it.
         self._late_close_ms: float | None = None
 
-    def __enter__(self) -> Self:
+    def _begin(self) -> None:
         self._session.check_usable()
         if not self._session.stepper.enter():
             raise ConcurrentUseError(
                 "another thread is in a call of this consumer: one thread at a time may use it, "
                 "only wakeup() and close() may come from elsewhere"
             )
-        self._iterator.settle()
-        return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def _end(self) -> None:
         stepper = self._session.stepper
         stepper.leave()
         if self._late_close_ms is not None and not stepper.is_inside:
@@ -68,21 +54,13 @@ class BlockingCalls:
         """Wait for news, or a `close` since `closings` was `begun`; whether there is time left."""
         core, clock = self._core, self._clock
         left_ms = deadline_ms - clock.monotonic_ms()
-        limit_ms = 0.0
-        if left_ms > 0:
-            due_ms = core.next_deadline_ms() - clock.monotonic_ms()
-            limit_ms = min(left_ms, max(due_ms, _SHORTEST_MS))
+        limit_ms = self._wait_ms(left_ms) if left_ms > 0 else 0.0
 
         def is_disturbed() -> bool:
             return core.is_awake or core.is_wakeup_wanted or self.closings != begun
 
         self._session.stepper.run_until(is_disturbed, limit_ms)
         return clock.monotonic_ms() < deadline_ms
-
-    def check_open(self, begun: int) -> None:
-        """Raise if `close` was called since `closings` was `begun`."""
-        if self.closings != begun:
-            raise ClientClosedError("the consumer was closed during the call")
 
     def until(self, predicate: Callable[[], bool], timeout: float | None, what: str) -> None:
         """Find positions until `predicate` holds.
@@ -99,10 +77,7 @@ class BlockingCalls:
                 why = self._session.cluster.unreachable
                 late = f"{what} was not to be had within {limit_ms:.0f} ms"
                 raise ClientTimeoutError(late if why is None else f"{late}: {why}") from why
-            self._core.is_awake = False
-            self._core.check_wakeup()
-            self.check_open(begun)
-            self._core.positions.update()
+            self._find_positions(begun)
             has_time = predicate() or self.wait(deadline_ms, begun)
 
     def result(self, start: Start[T], what: str) -> T:
@@ -114,7 +89,7 @@ class BlockingCalls:
         """
         outcomes: list[tuple[T | None, ClientError | None]] = []
         start(lambda result, error: outcomes.append((result, error)))
-        limit_ms = self._config_ms + _GRACE_MS
+        limit_ms = self._default_ms() + _GRACE_MS
         begun = self.closings
 
         def is_over() -> bool:
@@ -122,21 +97,9 @@ class BlockingCalls:
 
         self._session.stepper.run_until(is_over, limit_ms)
         if not outcomes:
-            self._core.check_wakeup()
-            self.check_open(begun)
+            self._check_going(begun)
             raise ClientTimeoutError(f"{what} did not end within default.api.timeout.ms")
-        result, error = outcomes[0]
-        if error is not None:
-            raise error
-        assert result is not None
-        return result
-
-    @property
-    def _config_ms(self) -> float:
-        return self._session.config.default_api_timeout_ms
-
-    def _limit_ms(self, timeout: float | None) -> float:
-        return self._config_ms if timeout is None else timeout * _MS_PER_S
+        return outcome_of(outcomes[0])
 
     def wakeup(self) -> None:
         """Have a wait look at what it waits for."""
@@ -152,7 +115,7 @@ class BlockingCalls:
         """
         ended: list[bool] = []
         self._core.unsubscribe("the consumer unsubscribed", lambda: ended.append(True))
-        deadline_ms = self._clock.monotonic_ms() + self._config_ms
+        deadline_ms = self._clock.monotonic_ms() + self._default_ms()
         self._run_steps(lambda: bool(ended), deadline_ms)
         if not ended:
             self._core.end_subscription()
@@ -168,12 +131,6 @@ class BlockingCalls:
             if predicate() or left_ms <= 0:
                 return
             self._session.stepper.run_until(lambda: core.is_awake or predicate(), left_ms)
-
-    def _raise_callback_error(self) -> None:
-        host = self._core.host
-        error, host.callback_error = host.callback_error, None
-        if error is not None:
-            raise error
 
     def close(self, timeout_ms: float) -> None:
         """End everything, from any thread.

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.consumer.blocking_calls import BlockingCalls
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.consumer_face import ConsumerFace, consumer_config
+from barnabas.client.consumer.consumer_face import CLOSE_S, MS_PER_S, ConsumerFace, consumer_config
 from barnabas.client.consumer.consumer_iterator import ConsumerIterator
 from barnabas.client.consumer.consumer_records import ConsumerRecords
-from barnabas.client.consumer.lookups import Lookups
 from barnabas.client.group.user_code import UserCode
 from barnabas.client.list_offsets import EARLIEST, LATEST
 from barnabas.client.session import Session
@@ -37,11 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Consumer"]
 
-_MS_PER_S = 1000.0
-_CLOSE_S = 30.0
-# The loop has a turn at least so often while polls find enough in the buffer.
-_TURN_MS = 5.0
-
 
 class Consumer(WithBlock, ConsumerFace):
     """Reads records. Use it in a `with` block, or call `close()`.
@@ -61,19 +55,15 @@ class Consumer(WithBlock, ConsumerFace):
         checked, parts = consumer_config(bootstrap_servers, config)
         self._session = session = Session(checked, "consumer")
         core = ConsumerCore(session.cluster, session.coordinators, parts, _run_callback)
-        self._iterator = ConsumerIterator(core)
-        self._calls = BlockingCalls(session, core, self._iterator)
-        super().__init__(checked, core, self._calls)
-        self._lookups = Lookups(session.cluster, core)
-        self._limit = checked.max_poll_records
-        self._clock = session.runtime.clock
-        self._turned_ms = 0.0
+        iterator = ConsumerIterator(core)
+        self._calls = BlockingCalls(session, core, iterator)
+        super().__init__(session.cluster, core, iterator, self._calls)
         if topics:
             self.subscribe(topics)
 
     # Life
 
-    def close(self, timeout: float = _CLOSE_S) -> None:
+    def close(self, timeout: float = CLOSE_S) -> None:
         """Commit (if that is automatic), leave the group, close all connections.
 
         Callbacks run as in a rebalance. From another thread: a poll under way ends with
@@ -82,7 +72,7 @@ class Consumer(WithBlock, ConsumerFace):
         Raises:
             BaseException: what a callback of the user raised; it is closed all the same.
         """
-        self._calls.close(timeout * _MS_PER_S)
+        self._calls.close(timeout * MS_PER_S)
 
     # What to read
 
@@ -114,7 +104,7 @@ class Consumer(WithBlock, ConsumerFace):
             core.begin_poll()
             if core.membership is not None:
                 self._session.stepper.keep_alive()
-            deadline_ms = self._clock.monotonic_ms() + timeout * _MS_PER_S
+            deadline_ms = self._clock.monotonic_ms() + timeout * MS_PER_S
             has_time, begun = True, calls.closings
             try:
                 while True:
@@ -132,10 +122,8 @@ class Consumer(WithBlock, ConsumerFace):
 
     def _send(self, records: ConsumerRecords) -> None:
         """Let the loop have a turn now and then, so that the next fetches leave."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._turned_ms < _TURN_MS and not self._core.has_sent_fetches():
+        if not self._takes_turn():
             return
-        self._turned_ms = now_ms
         try:
             self._session.stepper.run_until(_never, 0)
         except BaseException:
@@ -157,13 +145,12 @@ class Consumer(WithBlock, ConsumerFace):
         raise StopIteration
 
     def _polled(self) -> Iterator[Iterator[ConsumerRecord]]:
-        limit_ms = self.config.consumer_timeout_ms
-        timeout = _CLOSE_S if limit_ms < 0 else limit_ms / _MS_PER_S
+        timeout, may_end = self._iteration_s(), self.config.consumer_timeout_ms >= 0
         iterator = self._iterator
         while True:
             if not iterator.has_rows:
                 records = self.poll(timeout)
-                if not records and limit_ms >= 0:
+                if not records and may_end:
                     return
                 iterator.begin(records)
             yield iterator.rows

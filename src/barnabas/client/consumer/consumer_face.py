@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.consumer.commits import as_offsets
 from barnabas.client.consumer.consumer_parts import ConsumerParts, take_consumer_parts
-from barnabas.client.consumer.lookups import flat_partitions
+from barnabas.client.consumer.lookups import Lookups, flat_partitions
 from barnabas.client.consumer.offset_reset import OffsetReset
 from barnabas.client.consumer.subscription import Subscription
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from types import TracebackType
 
+    from barnabas.client.cluster import Cluster
     from barnabas.client.consumer.commits import CommitCallback
+    from barnabas.client.consumer.consumer_calls import ConsumerCalls
     from barnabas.client.consumer.consumer_core import ConsumerCore
+    from barnabas.client.consumer.consumer_iterator import ConsumerIterator
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.consumer.subscription import Topics
     from barnabas.client.group.membership import GroupGeneration
@@ -27,28 +29,13 @@ if TYPE_CHECKING:
     Partition = tuple[str, int]
     Partitions = Partition | Iterable[Partition]
 
-__all__ = ["Calls", "ConsumerFace", "consumer_config"]
+__all__ = ["CLOSE_S", "MS_PER_S", "ConsumerFace", "consumer_config"]
 
-
-class Calls(Protocol):
-    """Stands around every call: it is entered if the consumer may be used."""
-
-    def __enter__(self) -> object:
-        """Begin a call; positions are where the user stands."""
-        ...
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        """End it."""
-        ...
-
-    def wakeup(self) -> None:
-        """End the wait of another call."""
-        ...
+MS_PER_S = 1000.0
+# How long `close` takes at most, unless the user says otherwise.
+CLOSE_S = 30.0
+# The loop has a turn at least so often while polls find enough in the buffer.
+_TURN_MS = 5.0
 
 
 def consumer_config(
@@ -68,15 +55,40 @@ def consumer_config(
 class ConsumerFace:
     """Base of `barnabas.Consumer` and `barnabas.aio.Consumer`."""
 
-    def __init__(self, config: ClientConfig, core: ConsumerCore, calls: Calls) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        core: ConsumerCore,
+        iterator: ConsumerIterator,
+        calls: ConsumerCalls,
+    ) -> None:
         # All keys, checked.
-        self.config = config
+        self.config = core.config
         self._core = core
+        self._iterator = iterator
         self._entry = calls
+        self._lookups = Lookups(cluster, core)
+        self._limit = core.config.max_poll_records
+        self._clock = cluster.runtime.clock
+        # When the loop last had a turn for a poll that did not wait.
+        self._turned_ms = 0.0
 
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
         return f"Consumer({servers!r}, group_id={self.config.group_id!r})"
+
+    def _takes_turn(self) -> bool:
+        """Whether the loop is to have a turn now: now and then, so that the next fetches leave."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._turned_ms < _TURN_MS and not self._core.has_sent_fetches():
+            return False
+        self._turned_ms = now_ms
+        return True
+
+    def _iteration_s(self) -> float:
+        """How long an iteration waits for its next records at a time."""
+        limit_ms = self.config.consumer_timeout_ms
+        return CLOSE_S if limit_ms < 0 else limit_ms / MS_PER_S
 
     def wakeup(self) -> None:
         """Have the call that is under way, or the next one that waits, raise `WakeupError`.

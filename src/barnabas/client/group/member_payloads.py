@@ -6,10 +6,8 @@ Both begin with a version, and a reader takes what it knows of a later one (KIP-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from barnabas.client.group.assignors.assignor import Assignment, Subscription
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, numbers_by_topic
 from barnabas.protocol.codec import decode_from, encode_bytes
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.records.consumer_protocol_assignment import (
@@ -24,9 +22,6 @@ from barnabas.protocol.records.consumer_protocol_subscription import (
 from barnabas.protocol.records.consumer_protocol_subscription import (
     TopicPartition as OwnedTopic,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = [
     "PROTOCOL_TYPE",
@@ -47,7 +42,7 @@ def write_subscription(subscription: Subscription, version: int = VERSION_MAX) -
     """A subscription as JoinGroup carries it; older versions leave out what they lack."""
     owned = [
         OwnedTopic(topic=topic, partitions=numbers)
-        for topic, numbers in _by_topic(subscription.owned_partitions).items()
+        for topic, numbers in numbers_by_topic(subscription.owned_partitions).items()
     ]
     message = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
@@ -81,7 +76,7 @@ def write_assignment(assignment: Assignment, version: int = VERSION_MAX) -> byte
     """An assignment as SyncGroup carries it."""
     topics = [
         AssignedTopic(topic=topic, partitions=numbers)
-        for topic, numbers in _by_topic(assignment.partitions).items()
+        for topic, numbers in numbers_by_topic(assignment.partitions).items()
     ]
     message = ConsumerProtocolAssignment(assigned_partitions=topics, user_data=assignment.user_data)
     return version.to_bytes(_VERSION_BYTES, "big") + encode_bytes(message, version)
@@ -110,10 +105,3 @@ def _version(payload: bytes) -> int:
     if version < 0:
         raise ProtocolError(f"payload version {version}")
     return min(version, VERSION_MAX)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for tp in partitions:
-        found.setdefault(tp.topic, []).append(tp.partition)
-    return found

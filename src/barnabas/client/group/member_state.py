@@ -59,11 +59,6 @@ class MemberStatus:
         return self.generation_id == _NO_GENERATION or self.member_id == _NO_MEMBER
 
     @property
-    def has_joined(self) -> bool:
-        """Whether the broker expects heartbeats."""
-        return self.state in (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
-
-    @property
     def is_rebalancing(self) -> bool:
         """Whether a JoinGroup or SyncGroup is under way."""
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)

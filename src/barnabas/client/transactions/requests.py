@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import broker_error
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, by_topic, numbers_by_topic
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -79,15 +79,13 @@ def add_partitions(
     transactional_id: str, who: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
     """Tell the coordinator what the transaction writes to, before it does."""
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=who.producer_id,
         v3_and_below_producer_epoch=who.producer_epoch,
         v3_and_below_topics=[
-            AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()
+            AddPartitionsToTxnTopic(name=name, partitions=found)
+            for name, found in numbers_by_topic(partitions).items()
         ],
     )
 
@@ -124,15 +122,18 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, CommittedOffset],
 ) -> TxnOffsetCommitRequest:
     """Offsets that become the group's when the transaction is committed (KIP-447)."""
-    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for tp, committed in offsets.items():
-        entry = TxnOffsetCommitRequestPartition(
-            partition_index=tp.partition,
-            committed_offset=committed.offset,
-            committed_leader_epoch=committed.leader_epoch,
-            committed_metadata=committed.metadata,
+    topics = by_topic(
+        (
+            tp,
+            TxnOffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            ),
         )
-        topics.setdefault(tp.topic, []).append(entry)
+        for tp, committed in offsets.items()
+    )
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,

@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from barnabas.client.group.assignors.claims import Claim
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, numbers_by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +19,7 @@ _INT16 = struct.Struct(">h")
 
 def sticky_user_data(claim: Claim) -> bytes:
     """Topics with their partitions, then the generation."""
-    topics: dict[str, list[int]] = {}
-    for tp in claim.partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
+    topics = numbers_by_topic(claim.partitions)
     chunks = [_INT32.pack(len(topics))]
     for topic, numbers in topics.items():
         name = topic.encode()
