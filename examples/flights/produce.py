@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 
 from barnabas.client.facade import Client
-from barnabas.client.producer import Producer
+from barnabas.client.producer.producer import Producer
 from examples.flights import events
 
 PIECES = 200

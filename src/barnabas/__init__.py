@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.subscription import SubscriptionPattern
     from barnabas.client.facade import Client
     from barnabas.client.group_offsets import CommittedOffset
-    from barnabas.client.producer import Producer
+    from barnabas.client.producer.producer import Producer
     from barnabas.client.record_decoding import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
 
@@ -42,7 +42,7 @@ _HOMES = {
     "Consumer": "barnabas.client.consumer.consumer",
     "ConsumerRecord": "barnabas.client.record_decoding",
     "ConsumerRecords": "barnabas.client.consumer.consumer_records",
-    "Producer": "barnabas.client.producer",
+    "Producer": "barnabas.client.producer.producer",
     "RebalanceListener": "barnabas.client.consumer.rebalance_listener",
     "SubscriptionPattern": "barnabas.client.consumer.subscription",
     "TopicPartition": "barnabas.client.topic_partition",

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
-from barnabas.client.producer_batch import RecordMetadata
+from barnabas.client.producer.producer_batch import RecordMetadata
 from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, value_of
 
 READ_TIMEOUT_S = 60.0

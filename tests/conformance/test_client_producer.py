@@ -12,8 +12,8 @@ import pytest
 import barnabas
 from barnabas.client.errors import BufferFullError, ClientError, ClientTimeoutError
 from barnabas.client.facade import Client
-from barnabas.client.interceptors import ProducerRecord
-from barnabas.client.producer_batch import RecordMetadata
+from barnabas.client.producer.interceptors import ProducerRecord
+from barnabas.client.producer.producer_batch import RecordMetadata
 from barnabas.client.record_decoding import read_records
 from barnabas.record.record import Record
 from barnabas.serializers import serialize_json, serialize_string

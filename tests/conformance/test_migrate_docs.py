@@ -17,7 +17,7 @@ import pytest
 
 import barnabas
 from barnabas.client.config import ClientConfig
-from barnabas.client.delivery import Delivery
+from barnabas.client.producer.delivery import Delivery
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from barnabas.client.errors import BrokerError
     from barnabas.client.fetcher import RecordSet
     from barnabas.client.metadata_cache import TopicInfo
+    from barnabas.client.producer.shared_producer import SharedProducer
     from barnabas.client.retrying import OnDone
-    from barnabas.client.shared_producer import SharedProducer
 
     PartitionKey = tuple[str, int]
 
@@ -207,8 +207,8 @@ class Client(WithBlock):
 
     def producer(self, **config: Any) -> SharedProducer:
         """A producer over this client's connections; `config` overrides the client's keys."""
-        from barnabas.client.producer_parts import take_parts
-        from barnabas.client.shared_producer import SharedProducer
+        from barnabas.client.producer.producer_parts import take_parts
+        from barnabas.client.producer.shared_producer import SharedProducer
 
         self._session.check_usable()
         parts, keys = take_parts(config)

@@ -15,7 +15,7 @@ from barnabas.client.facade import Client
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.client.shared_producer import SharedProducer
+    from barnabas.client.producer.shared_producer import SharedProducer
 
 # For long reads: fewer, larger answers than Kafka's defaults, enough rows for a batch in each.
 _READ_DEFAULTS = {

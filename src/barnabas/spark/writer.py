@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
-    from barnabas.client.shared_producer import SharedProducer
+    from barnabas.client.producer.shared_producer import SharedProducer
     from barnabas.spark.options import SinkOptions
 
     Header = tuple[str, bytes | None]

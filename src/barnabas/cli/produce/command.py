@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.cli.record_formats import Format
-    from barnabas.client.shared_producer import SharedProducer
+    from barnabas.client.producer.shared_producer import SharedProducer
 
 __all__ = ["produce"]
 

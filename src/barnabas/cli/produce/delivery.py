@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.produce.chunks import InputChunk
     from barnabas.cli.record_progress import Progress
-    from barnabas.client.shared_producer import SharedProducer
+    from barnabas.client.producer.shared_producer import SharedProducer
 
 __all__ = ["Delivery", "Limits"]
 

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from barnabas.client.aio.session import AsyncSession
 from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.config import ClientConfig
-from barnabas.client.delivery import DeliveryState
-from barnabas.client.interceptors import ProducerRecord
-from barnabas.client.producer_face import ProducerFace
-from barnabas.client.producer_parts import take_parts
+from barnabas.client.producer.delivery import DeliveryState
+from barnabas.client.producer.interceptors import ProducerRecord
+from barnabas.client.producer.producer_face import ProducerFace
+from barnabas.client.producer.producer_parts import take_parts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 
-    from barnabas.client.accumulator import BatchRecord
     from barnabas.client.errors import ClientError
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.metadata_cache import PartitionInfo
-    from barnabas.client.producer_batch import ProducerBatch, RecordMetadata
-    from barnabas.client.producer_core import SendOptions, Target
+    from barnabas.client.producer.accumulator import BatchRecord
+    from barnabas.client.producer.producer_batch import ProducerBatch, RecordMetadata
+    from barnabas.client.producer.producer_core import SendOptions, Target
     from barnabas.client.retrying import OnDone
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.calls import Outcome

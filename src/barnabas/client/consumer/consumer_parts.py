@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.client.consumer.deserializing import Deserializing
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.interceptors import Shielded
+from barnabas.client.shielded import Shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

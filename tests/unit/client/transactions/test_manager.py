@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from barnabas.client.coordinators import Coordinators
-from barnabas.client.delivery import Delivery
 from barnabas.client.errors import (
     ClientError,
     IllegalTransactionStateError,
@@ -17,8 +16,9 @@ from barnabas.client.errors import (
 )
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.group_offsets import CommittedOffset
-from barnabas.client.producer_core import ProducerCore
-from barnabas.client.producer_parts import ProducerParts
+from barnabas.client.producer.delivery import Delivery
+from barnabas.client.producer.producer_core import ProducerCore
+from barnabas.client.producer.producer_parts import ProducerParts
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.state import TransactionState, check_transition
 from barnabas.protocol.api_keys import ApiKey

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from barnabas.client.batch_split import split
 from barnabas.client.errors import RecordTooLargeError
-from barnabas.client.producer_batch import ProducerBatch
+from barnabas.client.producer.batch_split import split
+from barnabas.client.producer.producer_batch import ProducerBatch
 from barnabas.record.compression import CODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.client.config import ClientConfig
-    from barnabas.client.producer_batch import DeliveryCallback
+    from barnabas.client.producer.producer_batch import DeliveryCallback
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer

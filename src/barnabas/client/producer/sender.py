@@ -19,8 +19,8 @@ from barnabas.client.errors import (
     broker_error,
 )
 from barnabas.client.metadata_cache import ZERO_ID
-from barnabas.client.producer_identity import ProducerIdentity
-from barnabas.client.producer_metrics import ProducerMetrics
+from barnabas.client.producer.producer_identity import ProducerIdentity
+from barnabas.client.producer.producer_metrics import ProducerMetrics
 from barnabas.client.versions import PRODUCE_MAX_BEFORE_TRANSACTIONS_V2, PRODUCE_MAX_BY_NAME
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -35,10 +35,10 @@ from barnabas.protocol.messages.produce import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.accumulator import Accumulator, PartitionQueue
     from barnabas.client.cluster import Cluster
     from barnabas.client.config import ClientConfig
-    from barnabas.client.producer_batch import ProducerBatch
+    from barnabas.client.producer.accumulator import Accumulator, PartitionQueue
+    from barnabas.client.producer.producer_batch import ProducerBatch
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.client.transactions.manager import TransactionManager
     from barnabas.protocol.schema import Message

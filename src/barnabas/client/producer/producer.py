@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig
-from barnabas.client.producer_parts import take_parts
+from barnabas.client.producer.producer_parts import take_parts
+from barnabas.client.producer.shared_producer import SharedProducer
 from barnabas.client.session import Session
-from barnabas.client.shared_producer import SharedProducer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

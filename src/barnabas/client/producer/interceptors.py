@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from barnabas.client.shielded import Shielded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from barnabas.client.errors import ClientError
-    from barnabas.client.producer_batch import DeliveryCallback, RecordMetadata
+    from barnabas.client.producer.producer_batch import DeliveryCallback, RecordMetadata
 
-__all__ = ["Interceptors", "ProducerInterceptor", "ProducerRecord", "Shielded"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["Interceptors", "ProducerInterceptor", "ProducerRecord"]
 
 
 class ProducerRecord(NamedTuple):
@@ -76,26 +74,3 @@ class Interceptors:
         for interceptor in self._chain:
             with Shielded(interceptor):
                 interceptor.close()
-
-
-class Shielded:
-    """Logs what an interceptor raises, and goes on."""
-
-    __slots__ = ("_interceptor",)
-
-    def __init__(self, interceptor: object) -> None:
-        self._interceptor = interceptor
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> bool:
-        if kind is None or not issubclass(kind, Exception):
-            return False
-        _log.error("interceptor %r failed", self._interceptor, exc_info=error)
-        return True

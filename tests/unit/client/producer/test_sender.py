@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.accumulator import Accumulator
 from barnabas.client.errors import ClientError
-from barnabas.client.producer_batch import ProducerBatch
-from barnabas.client.sender import Sender
+from barnabas.client.producer.accumulator import Accumulator
+from barnabas.client.producer.producer_batch import ProducerBatch
+from barnabas.client.producer.sender import Sender
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse

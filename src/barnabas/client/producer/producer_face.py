@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.client.errors import BufferFullError, ClientClosedError, ClientTimeoutError
-from barnabas.client.producer_core import ProducerCore, ProducerSession
+from barnabas.client.producer.producer_core import ProducerCore, ProducerSession
 
 if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
-    from barnabas.client.producer_parts import ProducerParts
+    from barnabas.client.producer.producer_parts import ProducerParts
     from barnabas.client.transactions.calls import Outcome
 
 __all__ = ["FaceSession", "ProducerFace"]

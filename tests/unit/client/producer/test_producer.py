@@ -16,9 +16,9 @@ from barnabas.client.errors import (
     UnknownTopicError,
 )
 from barnabas.client.lifetime import Lifetime
-from barnabas.client.producer_batch import RecordMetadata
-from barnabas.client.producer_parts import take_parts
-from barnabas.client.shared_producer import SharedProducer
+from barnabas.client.producer.producer_batch import RecordMetadata
+from barnabas.client.producer.producer_parts import take_parts
+from barnabas.client.producer.shared_producer import SharedProducer
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.reader import records
 from unit.client.scripted_cluster import ScriptedCluster
@@ -26,7 +26,7 @@ from unit.client.scripted_cluster import ScriptedCluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.interceptors import ProducerRecord
+    from barnabas.client.producer.interceptors import ProducerRecord
 
 RECORD = (None, b"x", (), None)
 

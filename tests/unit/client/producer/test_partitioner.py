@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.partitioner import (
+from barnabas.client.producer.partitioner import (
     CallablePartitioner,
     RoundRobinPartitioner,
     StickyPartitioner,

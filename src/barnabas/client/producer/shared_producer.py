@@ -9,23 +9,23 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from barnabas.client.delivery import Delivery
-from barnabas.client.interceptors import ProducerRecord
-from barnabas.client.producer_face import ProducerFace
+from barnabas.client.producer.delivery import Delivery
+from barnabas.client.producer.interceptors import ProducerRecord
+from barnabas.client.producer.producer_face import ProducerFace
 from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from barnabas.client.accumulator import BatchRecord
     from barnabas.client.config import ClientConfig
     from barnabas.client.errors import ClientError
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.metadata_cache import PartitionInfo
-    from barnabas.client.producer_batch import ProducerBatch
-    from barnabas.client.producer_core import SendOptions, Target
-    from barnabas.client.producer_parts import ProducerParts
+    from barnabas.client.producer.accumulator import BatchRecord
+    from barnabas.client.producer.producer_batch import ProducerBatch
+    from barnabas.client.producer.producer_core import SendOptions, Target
+    from barnabas.client.producer.producer_parts import ProducerParts
     from barnabas.client.session import Session
     from barnabas.client.topic_partition import K, TopicPartition
     from barnabas.client.transactions.calls import Outcome

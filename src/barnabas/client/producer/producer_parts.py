@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.interceptors import Interceptors, ProducerInterceptor
-from barnabas.client.partitioner import (
+from barnabas.client.producer.interceptors import Interceptors, ProducerInterceptor
+from barnabas.client.producer.partitioner import (
     CallablePartitioner,
     RoundRobinPartitioner,
     StickyPartitioner,

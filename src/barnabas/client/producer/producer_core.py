@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
-from barnabas.client.accumulator import Accumulator
 from barnabas.client.errors import UnknownPartitionError
-from barnabas.client.interceptors import ProducerRecord
-from barnabas.client.sender import Sender
+from barnabas.client.producer.accumulator import Accumulator
+from barnabas.client.producer.interceptors import ProducerRecord
+from barnabas.client.producer.sender import Sender
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.calls import TransactionCalls
@@ -21,15 +21,15 @@ from barnabas.client.transactions.manager import TransactionManager
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from barnabas.client.accumulator import BatchRecord
     from barnabas.client.cluster import Cluster
     from barnabas.client.config import ClientConfig
     from barnabas.client.coordinators import Coordinators
     from barnabas.client.errors import ClientError
     from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
-    from barnabas.client.partitioner import TopicPartitioner
-    from barnabas.client.producer_batch import DeliveryCallback, ProducerBatch
-    from barnabas.client.producer_parts import ProducerParts
+    from barnabas.client.producer.accumulator import BatchRecord
+    from barnabas.client.producer.partitioner import TopicPartitioner
+    from barnabas.client.producer.producer_batch import DeliveryCallback, ProducerBatch
+    from barnabas.client.producer.producer_parts import ProducerParts
     from barnabas.client.retrying import OnDone
 
 __all__ = ["ProducerCore", "SendOptions", "Target"]
