@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -183,6 +184,9 @@ def test_no_partition_has_two_owners_while_members_come_and_go(group: Group, top
             owners[tp] = holding[0]
         return group.shared(topic, 4)()
 
+    def left(member: Member) -> bool:
+        return look() and member.has_left
+
     group.join(topic)
     group.until(look)
     for _ in range(3):
@@ -190,7 +194,7 @@ def test_no_partition_has_two_owners_while_members_come_and_go(group: Group, top
         group.until(look)
         leaving = group.members[0]
         leaving.leave()
-        group.until(lambda leaving=leaving: look() and leaving.has_left)  # type: ignore[misc]
+        group.until(partial(left, leaving))
         group.members.remove(leaving)
     assert len(owners) == 4
 

@@ -17,6 +17,8 @@ import random
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import batches
 from barnabas.record.builder import BatchBuilder
@@ -445,16 +447,16 @@ class Life:
 def live(seed: int) -> Life:
     """Run the life of a seed; a failure tells its seed, its history and the end state."""
     life = Life(seed)
-    newest = ImageBrokers.fetch_version
+    versions = pytest.MonkeyPatch()
     if seed % 4 == 3:
-        ImageBrokers.fetch_version = lambda _: OLD_FETCH_VERSION  # type: ignore[method-assign]
+        versions.setattr(ImageBrokers, "fetch_version", lambda _: OLD_FETCH_VERSION)
     try:
         life.run()
     except AssertionError as error:
         story = "\n".join(life.history)
         raise AssertionError(f"seed {seed}: {error}\n{story}\n{life.state()}") from error
     finally:
-        ImageBrokers.fetch_version = newest  # type: ignore[method-assign]
+        versions.undo()
     return life
 
 

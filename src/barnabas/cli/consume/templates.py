@@ -80,10 +80,9 @@ def value_lines(null: bytes, delimiter: bytes) -> Render:
     """Values and a delimiter behind each: what is printed unless something else is asked for."""
 
     def render(records: Sequence[CompiledRecord]) -> bytes:
-        values = [record.value for record in records]
-        if None in values:
-            return b"".join([null + delimiter if v is None else v + delimiter for v in values])
-        return delimiter.join([*values, b""])  # type: ignore[list-item]
+        values = [null if record.value is None else record.value for record in records]
+        values.append(b"")
+        return delimiter.join(values)
 
     return render
 

@@ -66,6 +66,7 @@ class Deserializing:
     ) -> tuple[list[Any], RecordDeserializationError | None]:
         if deserializer is None:
             return list(raw), None
+        # How many were made before one failed is how far the user gets: no comprehension.
         made: list[Any] = []
         try:
             for data in raw:
