@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from typing import TYPE_CHECKING
@@ -37,6 +38,10 @@ class RawClient:
         if length is None:
             return None
         return self._receive(struct.unpack(">i", length)[0])
+
+    def has_bytes(self, timeout_s: float) -> bool:
+        """Whether something came within that time; it is left there."""
+        return bool(select.select([self._socket], [], [], timeout_s)[0])
 
     def is_closed_by_broker(self) -> bool:
         """Wait for the end of the connection; False if something else comes."""

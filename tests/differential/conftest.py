@@ -22,6 +22,11 @@ SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    # What a broker does from time to time, often enough to wait for.
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "100",
+    "log.cleaner.backoff.ms": "100",
+    "producer.id.expiration.check.interval.ms": "100",
 }
 _PAIR = pytest.StashKey[Pair]()
 

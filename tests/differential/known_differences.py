@@ -14,6 +14,11 @@ _SILENT = "Kafka never answers it; Barnabas does"
 _OLD = "versions that Kafka 4.0 dropped are served for older clients"
 _FEATURES = "features that are not implemented are not advertised"
 
+# A member that asks twice has two connections: whoever waits on the first one is told.
+_FIRST = (
+    "a SyncGroup or JoinGroup whose member leaves, or asks again, is not left without an answer"
+)
+
 KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
     "alter_configs: a-resource-named-twice": {"*": _SILENT},
     "alter_partition_reassignments: reassignments": {
@@ -42,6 +47,12 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
         "answer 7 *": _TOLD,
         "answer 8 *": _TOLD,
     },
+    "join_group: member-when-the-leader-joins-again": {"answer 9 *": _FIRST},
+    "join_group: member-with-more-protocols-when-the-leader-joins-again": {"answer 9 *": _FIRST},
+    "join_group: member-with-other-metadata-when-the-leader-joins-again": {"answer 9 *": _FIRST},
+    "leave_group: of-all-when-a-follower-asks": {"answer 8 *": _FIRST},
+    "leave_group: of-one-twice-when-a-follower-asks": {"answer 8 *": _FIRST},
+    "leave_group: of-second-when-a-follower-asks": {"answer 8 *": _FIRST},
     "list_offsets: epochs": {
         "answer 4 *": "an epoch below 0 is none, as in Kafka's Fetch; Kafka fences it here"
     },
@@ -54,4 +65,6 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
     "produce: headers-that-lie": {"answer 3 *": _TOLD},
     "produce: lengths-that-lie": {"answer 6 *": _TOLD},
     "produce: records-that-are-null": {"*": _SILENT},
+    "sync_group: follower-that-assigns-when-a-follower-asks": {"answer 9 *": _FIRST},
+    "sync_group: follower-when-a-follower-asks": {"answer 9 *": _FIRST},
 }

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
 HOUR_MS = 3_600_000
+# How a member's id ends that a broker drew.
+DRAWN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 class Rule(NamedTuple):
@@ -36,6 +38,11 @@ def _drawn(value: Any, side: Side) -> object:
         return value
     known = side.name_of(value)
     return "a new one" if known is value else known
+
+
+def _member(value: str, side: Side) -> object:
+    """A member by the case's name for it, or by what its id begins with."""
+    return DRAWN.sub("", str(side.name_of(value)))
 
 
 def _topic_id(value: Any, side: Side) -> object:
@@ -124,8 +131,8 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
     "DescribeLogDirs.results[].topics": lambda topic, _: topic.name,
     "DescribeLogDirs.results[].topics[].partitions": lambda each, _: each.partition_index,
     "DescribeGroups.groups": lambda group, _: group.group_id,
-    "DescribeGroups.groups[].members": lambda member, side: side.name_of(member.member_id),
-    "JoinGroup.members": lambda member, side: side.name_of(member.member_id),
+    "DescribeGroups.groups[].members": lambda member, side: _member(member.member_id, side),
+    "JoinGroup.members": lambda member, side: _member(member.member_id, side),
 }
 
 # What Barnabas does not have, and therefore does not show, is left out of Kafka's lists. Were it

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 WAIT_S = 20.0
 POLL_S = 0.003
+# Of a request that nobody has answered after this time it is said that it waits.
+PATIENCE_S = 0.03
+LATE_S = 1.0
 SHOWN_MAX = 200
 # Kafka advertises Produce v0-2, which it does not serve, because librdkafka looks for them.
 ADVERTISED_ONLY = {ApiKey.PRODUCE: 3}
@@ -38,6 +41,8 @@ class Pair:
         self.barnabas = barnabas
         self.compared: Counter[ApiKey] = Counter()
         self.played: Counter[ApiKey] = Counter()
+        # A topic that both have and no case changes, with the ids that the two gave it.
+        self.shared_topic: tuple[str, list[bytes]] | None = None
         self._served = [advertised(side) for side in self.sides()]
 
     def sides(self) -> tuple[Side, Side]:
@@ -107,6 +112,20 @@ class Scene:
             flats.append(flat)
         self._note(flats)
         return read[0], read[1]
+
+    def answer_if_any(
+        self, api: ApiKey | None = None, version: int | None = None, on: str = ""
+    ) -> bool:
+        """Compare the next answers on a connection, or that both let it wait; true if they came."""
+        came = [side.has_answer(PATIENCE_S, on) for side in self.pair.sides()]
+        if any(came):
+            # What one has answered may be late on the other.
+            came = [side.has_answer(LATE_S, on) for side in self.pair.sides()]
+        if all(came):
+            self.answer(api, version, on)
+        else:
+            self._note([{"outcome": "answered" if each else "waits"} for each in came])
+        return any(came)
 
     def compare_silence(self, build: Build) -> None:
         """Send a request that may have no answer, and one behind it that has."""
@@ -193,6 +212,15 @@ class Scene:
         assert all(answer.topics[0].error_code == 0 for answer in made), made
         self.remember(f"id of {name}", *(answer.topics[0].topic_id for answer in made))
         self.await_leaders(name, partitions)
+        return name
+
+    def shared_topic(self) -> str:
+        """A topic of one partition that many cases name, and none of them changes."""
+        if self.pair.shared_topic is None:
+            name = self.topic()
+            self.pair.shared_topic = name, [side.topic_id(name) for side in self.pair.sides()]
+        name, ids = self.pair.shared_topic
+        self.remember(f"id of {name}", *ids)
         return name
 
     def await_leaders(self, topic: str, partitions: int) -> None:

@@ -118,6 +118,10 @@ class Side:
             return CLOSED
         return frame
 
+    def has_answer(self, timeout_s: float, on: str = "") -> bool:
+        """Whether an answer, or the connection's end, came within that time."""
+        return self._connection(on).has_bytes(timeout_s)
+
     def close(self, on: str = "") -> None:
         """Close that connection; the next use opens another."""
         client = self._connections.pop(on, None)

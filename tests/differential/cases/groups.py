@@ -26,7 +26,7 @@ def joining(group: str, member: str = "", **more: Any) -> Callable[[Side], Value
     def values(side: Side) -> Values:
         return {
             "group_id": group,
-            "member_id": _id(side, member),
+            "member_id": id_of(side, member),
             "session_timeout_ms": 10_000,
             "rebalance_timeout_ms": 10_000,
             "protocol_type": "consumer",
@@ -37,7 +37,7 @@ def joining(group: str, member: str = "", **more: Any) -> Callable[[Side], Value
     return values
 
 
-def _id(side: Side, member: str) -> str:
+def id_of(side: Side, member: str) -> str:
     try:
         return side.text(member)
     except KeyError:
@@ -58,7 +58,7 @@ def syncing(group: str, member: str, generation: int = 1, **more: Any) -> Callab
     return lambda side: {
         "group_id": group,
         "generation_id": generation,
-        "member_id": _id(side, member),
+        "member_id": id_of(side, member),
         "protocol_type": "consumer",
         "protocol_name": "range",
         **more,
@@ -68,7 +68,7 @@ def syncing(group: str, member: str, generation: int = 1, **more: Any) -> Callab
 def assigning(group: str, member: str, generation: int = 1) -> Callable[[Side], Values]:
     return lambda side: {
         **syncing(group, member, generation)(side),
-        "assignments": [{"member_id": _id(side, member), "assignment": b"partitions"}],
+        "assignments": [{"member_id": id_of(side, member), "assignment": b"partitions"}],
     }
 
 
@@ -76,7 +76,7 @@ def beating(group: str, member: str, generation: int = 1, **more: Any) -> Callab
     return lambda side: {
         "group_id": group,
         "generation_id": generation,
-        "member_id": _id(side, member),
+        "member_id": id_of(side, member),
         **more,
     }
 
@@ -84,8 +84,8 @@ def beating(group: str, member: str, generation: int = 1, **more: Any) -> Callab
 def leaving(group: str, member: str, instance: str | None = None) -> Callable[[Side], Values]:
     return lambda side: {
         "group_id": group,
-        "member_id": _id(side, member),
-        "members": [{"member_id": _id(side, member), "group_instance_id": instance}],
+        "member_id": id_of(side, member),
+        "members": [{"member_id": id_of(side, member), "group_instance_id": instance}],
     }
 
 
@@ -305,7 +305,7 @@ def members_commit_with_their_generation(scene: Scene) -> None:
     def commit(member: str, generation: int, **more: Any) -> Callable[[Side], Values]:
         return lambda side: {
             "group_id": group,
-            "member_id": _id(side, member),
+            "member_id": id_of(side, member),
             "generation_id_or_member_epoch": generation,
             "topics": [
                 {
