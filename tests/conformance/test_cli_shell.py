@@ -122,13 +122,14 @@ def read_until(process: subprocess.Popen[bytes], words: str) -> str:
     return said.decode()
 
 
+@pytest.mark.parametrize("group", [[], ["-g", "shared"]], ids=["alone", "in a group"])
 def test_consume_says_when_the_broker_is_gone_and_when_it_is_back(
-    broker_process: BrokerProcess,
+    broker_process: BrokerProcess, group: list[str]
 ) -> None:
     shell = Shell(broker_process.bootstrap)
     shell.ok("topics", "create", shell.topic, "-p", "1")
     process = subprocess.Popen(
-        shell.command("consume", shell.topic, "--from", "beginning"),
+        shell.command("consume", shell.topic, "--from", "beginning", *group),
         env=shell.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

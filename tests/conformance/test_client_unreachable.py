@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 
 import pytest
 
 import barnabas
-from barnabas.client.errors import ClientError, ClientTimeoutError, UnreachableBrokerError
+import barnabas.aio
+from barnabas.client.errors import (
+    ClientError,
+    ClientTimeoutError,
+    NoBrokersError,
+    UnreachableBrokerError,
+)
 from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
@@ -16,6 +23,7 @@ from jvm.kafka_process import KafkaProcess
 pytestmark = pytest.mark.conformance
 
 NOWHERE = "127.0.0.1:1"
+SOON = {"reconnect_backoff_max_ms": 50, "retry_backoff_ms": 20}
 
 
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])
@@ -81,3 +89,50 @@ def test_an_admin_call_gives_it_as_the_reason(wrong_broker: BrokerProcess | Kafk
         with pytest.raises(ClientError) as raised:
             client.list_offsets({("t", 0): "latest"})
         says_all(raised.value, bootstrap)
+
+
+# No broker at all
+
+
+def says_once(caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
+    """What was dialled and what came of it: in the log one time, and in an error that it led to."""
+    [message] = [record.getMessage() for record in caplog.records]
+    assert f"dialled: {NOWHERE} Connection refused" in message
+    assert f"dialled: {NOWHERE} Connection refused" in str(error)
+
+
+def test_a_member_polls_on_while_no_broker_answers_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with (
+        caplog.at_level(logging.WARNING, "barnabas"),
+        barnabas.Consumer("t", bootstrap_servers=NOWHERE, group_id="g", **SOON) as consumer,
+    ):
+        assert consumer.trouble is None
+        for _ in range(3):
+            assert len(consumer.poll(0.1)) == 0
+        assert isinstance(consumer.trouble, NoBrokersError)
+        consumer.unsubscribe()
+        consumer.assign([("t", 0)])
+        with pytest.raises(ClientTimeoutError) as raised:
+            consumer.position(("t", 0), timeout=0.2)
+    says_once(caplog, raised.value)
+
+
+def test_a_member_on_asyncio_says_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> ClientTimeoutError:
+        async with barnabas.aio.Consumer(
+            "t", bootstrap_servers=NOWHERE, group_id="g", **SOON
+        ) as consumer:
+            for _ in range(3):
+                assert len(await consumer.poll(0.1)) == 0
+            assert isinstance(consumer.trouble, NoBrokersError)
+            await consumer.unsubscribe()
+            consumer.assign([("t", 0)])
+            with pytest.raises(ClientTimeoutError) as raised:
+                await consumer.position(("t", 0), timeout=0.2)
+            return raised.value
+
+    with caplog.at_level(logging.WARNING, "barnabas"):
+        error = asyncio.run(story())
+    says_once(caplog, error)

@@ -133,6 +133,11 @@ class Cluster:
         found = self._connections.unreachable
         return next((found[address] for address in found if address in addresses), None)
 
+    @property
+    def outage(self) -> NoBrokersError | None:
+        """Why no broker at all was reached, as of the last attempt; None since one answered."""
+        return self._connections.outage
+
     # Metadata
 
     def on_update(self, listener: Callable[[], None]) -> None:
@@ -284,7 +289,9 @@ class _AnyNodeCall:
     def next(self) -> None:
         if not self._infos:
             servers = [info.address for info in self._bootstrap]
-            self._call.on_done(None, NoBrokersError(servers, self._attempts))
+            error = NoBrokersError(servers, self._attempts)
+            self._connections.note_outage(error)
+            self._call.on_done(None, error)
             return
         info = self._infos.pop(0)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.client.config import ClientConfig
+    from barnabas.client.errors import NoBrokersError
     from barnabas.client.metadata_cache import NodeInfo
     from barnabas.network.channel import Channel
     from barnabas.protocol.api_keys import ApiKey
@@ -88,6 +89,9 @@ class Connections:
         self._answered: dict[str, None] = {}
         # The newest error of each broker that metadata names and that has never answered there.
         self.unreachable: dict[str, UnreachableBrokerError] = {}
+        # Why no broker at all was reached by the last call that any could answer; None since one
+        # answered.
+        self.outage: NoBrokersError | None = None
         self._closed = False
 
     def is_ready(self, info: NodeInfo) -> bool:
@@ -119,6 +123,17 @@ class Connections:
                 self._pool.drop(node_id)
 
         self._timer.call_soon(drop)
+
+    def note_outage(self, error: NoBrokersError) -> None:
+        """No broker was reached; said once, since they are tried again and again."""
+        if self.outage is None and not self._closed:
+            _log.warning("%s", error)
+        self.outage = error
+
+    def _end_outage(self, address: str) -> None:
+        if self.outage is not None:
+            self.outage = None
+            _log.info("%s answers again", address)
 
     def close(self) -> None:
         """Close all; calls under way end with `ClientClosedError`."""
@@ -194,6 +209,7 @@ class Connections:
                 self._note_features(response)
                 self._answered[channel.address] = None
                 self.unreachable.pop(channel.address, None)
+                self._end_outage(channel.address)
                 done(None)
 
         channel.send(request, version, on_response, self._config.request_timeout_ms)

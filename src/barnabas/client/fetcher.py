@@ -285,7 +285,12 @@ class Fetcher:
     @property
     def trouble(self) -> ClientError | None:
         """Why a broker that is read from does not answer, None while all do."""
-        return self._nodes.trouble
+        nodes = set()
+        for tp, state in self._partitions.items():
+            info = self._cluster.metadata.partition(tp)
+            if info is not None and not state.stopped:
+                nodes.add(info.leader if state.preferred < 0 else state.preferred)
+        return self._nodes.trouble(nodes)
 
     @property
     def requests_sent(self) -> int:

@@ -90,10 +90,10 @@ class NodeFetches:
         # Requests sent so far.
         self.sent = 0
 
-    @property
-    def trouble(self) -> ClientError | None:
-        """Why a node that is fetched from does not answer, None while all do."""
-        return next((node.error for node in self._nodes.values() if node.error is not None), None)
+    def trouble(self, node_ids: Iterable[int]) -> ClientError | None:
+        """Why one of these nodes does not answer, None while all do."""
+        nodes = (self._nodes.get(node_id) for node_id in node_ids)
+        return next((node.error for node in nodes if node and node.error is not None), None)
 
     def is_free(self, node_id: int) -> bool:
         """Whether a request may be sent to the node now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -10,12 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["WithBlock"]
 
 
-class WithBlock:
+class WithBlock(ABC):
     """Base of the blocking faces."""
 
+    @abstractmethod
     def close(self) -> None:
         """End it, whatever happened."""
-        raise NotImplementedError
 
     def _give_up(self) -> None:
         """The block ended with an exception."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -141,7 +142,7 @@ class _Attempt:
         if error is None:
             self._on_failed(ConnectionResetError(errno.ECONNRESET, "closed while connecting"))
         elif isinstance(error, OSError):
-            self._on_failed(error)
+            self._on_failed(_in_plain_words(error))
         else:
             self._on_failed(OSError(errno.EINVAL, f"cannot connect: {error}"))
 
@@ -165,3 +166,10 @@ def _bind(host: str, port: int, backlog: int) -> socket.socket:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = found[0]
     return socket.create_server((str(address[0]), port), family=family, backlog=backlog)
+
+
+def _in_plain_words(error: OSError) -> OSError:
+    """The system's words for a failure to connect: loops have their own, which name the address."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error
+    return OSError(error.errno, os.strerror(error.errno))

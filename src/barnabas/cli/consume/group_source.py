@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.consume.places import Place, PlaceKind, resolve
 from barnabas.cli.consume.source import Chunk
+from barnabas.cli.output import warning
+from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.consumer.rebalance_listener import RebalanceListener
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ __all__ = ["GroupSource"]
 
 _RECORDS_MAX = 50_000
 _MS_PER_S = 1000.0
+# How long a commit is tried: then it is said that the broker is gone, and tried again later.
+_COMMIT_S = 5.0
 
 
 class GroupSource(RebalanceListener):
@@ -102,8 +106,8 @@ class GroupSource(RebalanceListener):
 
     @property
     def trouble(self) -> ClientError | None:
-        """The consumer raises what it cannot mend, and is silent while it tries."""
-        return None
+        """Why nothing comes."""
+        return self._consumer.trouble
 
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
         """What the consumer has."""
@@ -116,8 +120,12 @@ class GroupSource(RebalanceListener):
     def commit(self, printed: Mapping[TopicPartition, int]) -> None:
         """Commit for the partitions that are still this member's."""
         own = {tp: offset for tp, offset in printed.items() if tp in self._ends}
-        if own:
-            self._consumer.commit(own)
+        if not own:
+            return
+        try:
+            self._consumer.commit(own, _COMMIT_S)
+        except CommitFailedError:
+            warning("the group went on without this member: some records may come again")
 
 
 def _nothing() -> None:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.output import warning
+from barnabas.client.errors import ClientError
 from barnabas.runtime.interrupts import KeptInterrupt
 
 if TYPE_CHECKING:
@@ -92,8 +93,7 @@ class Printer:
                 elif self._warned:
                     self._check_broker()
                 self._print_all(chunks)
-                if time.monotonic() - self._committed_at >= _COMMIT_INTERVAL_S:
-                    self.commit()
+                self._maybe_commit()
         finally:
             self._output.flush()
             self.commit()
@@ -102,8 +102,18 @@ class Printer:
         """Commit what was printed and was not committed yet."""
         self._committed_at = time.monotonic()
         if self._printed:
-            printed, self._printed = self._printed, {}
-            self._source.commit(printed)
+            self._source.commit(self._printed)
+            self._printed = {}
+
+    def _maybe_commit(self) -> None:
+        """Commit if it is time; what no broker takes now is committed later."""
+        if time.monotonic() - self._committed_at < _COMMIT_INTERVAL_S:
+            return
+        try:
+            self.commit()
+        except ClientError as error:
+            if not error.retriable:
+                raise
 
     def _print_all(self, chunks: Sequence[Chunk]) -> None:
         """Print, and note that it was printed: Ctrl-C comes before both or after both.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.consumer.consumer_calls import ConsumerCalls, outcome_of
 from barnabas.client.consumer.errors import ConcurrentUseError
-from barnabas.client.errors import ClientError, ClientTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.consumer.consumer_iterator import ConsumerIterator
     from barnabas.client.consumer.lookups import Start
+    from barnabas.client.errors import ClientError
 
 __all__ = ["AsyncCalls"]
 
@@ -40,6 +40,9 @@ class AsyncCalls(ConsumerCalls):
 
     def _begin(self) -> None:
         self._session.check_usable()
+
+    def _end(self) -> None:
+        """Calls stand side by side: the end of one is nothing to the others."""
 
     def wakeup(self) -> None:
         """Have a wait look at what it waits for; from any thread."""
@@ -92,7 +95,7 @@ class AsyncCalls(ConsumerCalls):
         has_time = True
         while not predicate():
             if not has_time:
-                raise ClientTimeoutError(f"{what} was not to be had within {limit_ms:.0f} ms")
+                raise self._late(what, limit_ms)
             self._find_positions(begun)
             has_time = predicate() or await self.wait(deadline_ms)
 

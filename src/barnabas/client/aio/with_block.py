@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -10,12 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["AsyncWithBlock"]
 
 
-class AsyncWithBlock:
+class AsyncWithBlock(ABC):
     """Base of the asyncio faces."""
 
+    @abstractmethod
     async def close(self) -> None:
         """End it, whatever happened."""
-        raise NotImplementedError
 
     async def _give_up(self) -> None:
         """The block ended with an exception."""

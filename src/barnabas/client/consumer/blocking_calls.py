@@ -74,9 +74,7 @@ class BlockingCalls(ConsumerCalls):
         has_time = True
         while not predicate():
             if not has_time:
-                why = self._session.cluster.unreachable
-                late = f"{what} was not to be had within {limit_ms:.0f} ms"
-                raise ClientTimeoutError(late if why is None else f"{late}: {why}") from why
+                raise self._late(what, limit_ms)
             self._find_positions(begun)
             has_time = predicate() or self.wait(deadline_ms, begun)
 

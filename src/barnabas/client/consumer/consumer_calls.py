@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from barnabas.client.errors import ClientClosedError
+from barnabas.client.errors import ClientClosedError, ClientTimeoutError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,7 +23,7 @@ _MS_PER_S = 1000.0
 _SHORTEST_MS = 1.0
 
 
-class ConsumerCalls:
+class ConsumerCalls(ABC):
     """A context manager around every call: it is entered if the consumer may be used."""
 
     __slots__ = ("_clock", "_core", "_iterator", "closings")
@@ -48,16 +49,17 @@ class ConsumerCalls:
     ) -> None:
         self._end()
 
+    @abstractmethod
     def _begin(self) -> None:
         """Raise unless a call may be made."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _end(self) -> None:
         """A call is over."""
 
+    @abstractmethod
     def wakeup(self) -> None:
         """Have a wait look at what it waits for."""
-        raise NotImplementedError
 
     def check_open(self, begun: int) -> None:
         """Raise if `close` was called since `closings` was `begun`."""
@@ -86,6 +88,14 @@ class ConsumerCalls:
         """How long to wait for news while the user has this much time left."""
         due_ms = self._core.next_deadline_ms() - self._clock.monotonic_ms()
         return min(left_ms, max(due_ms, _SHORTEST_MS))
+
+    def _late(self, what: str, limit_ms: float) -> ClientTimeoutError:
+        """The error of a wait whose time is over; with why, if a broker is not to be reached."""
+        why = self._core.unreachable
+        late = f"{what} was not to be had within {limit_ms:.0f} ms"
+        error = ClientTimeoutError(late if why is None else f"{late}: {why}")
+        error.__cause__ = why
+        return error
 
     def _raise_callback_error(self) -> None:
         host = self._core.host

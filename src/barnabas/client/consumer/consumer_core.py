@@ -406,6 +406,18 @@ class ConsumerCore:
         """The partitions that are paused."""
         return {tp for tp, at in self.subscription.assignment.items() if at.is_paused}
 
+    # Why nothing comes
+
+    @property
+    def trouble(self) -> ClientError | None:
+        """Which broker does not answer, and why; None while all do that are needed."""
+        return self.fetcher.trouble or self._cluster.outage
+
+    @property
+    def unreachable(self) -> ClientError | None:
+        """The most that is known of why the cluster is not to be reached, if it is not."""
+        return self._cluster.unreachable or self._cluster.outage
+
     # Positions and lag
 
     def lag(self, tp: TopicPartition) -> int | None:

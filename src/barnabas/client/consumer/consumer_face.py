@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.consumer_iterator import ConsumerIterator
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.consumer.subscription import Topics
+    from barnabas.client.errors import ClientError
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import K
@@ -52,7 +54,7 @@ def consumer_config(
     return config, parts
 
 
-class ConsumerFace:
+class ConsumerFace(ABC):
     """Base of `barnabas.Consumer` and `barnabas.aio.Consumer`."""
 
     def __init__(
@@ -126,9 +128,9 @@ class ConsumerFace:
             else:
                 self._core.subscribe(wanted, listener)
 
+    @abstractmethod
     def _end_subscription(self) -> None:
         """`subscribe` or `assign` was called with nothing: as `unsubscribe`."""
-        raise NotImplementedError
 
     def assign(self, partitions: Iterable[Partition] | None) -> None:
         """Read exactly these (topic, partition), whatever any group says.
@@ -222,6 +224,12 @@ class ConsumerFace:
             return self._core.generation
 
     # What is known
+
+    @property
+    def trouble(self) -> ClientError | None:
+        """Why nothing comes, if that is known: a broker does not answer. Polls try on."""
+        with self._entry:
+            return self._core.trouble
 
     def current_lag(self, partition: Partition) -> int | None:
         """Records behind the position as of the last fetch; None while that is not known."""
