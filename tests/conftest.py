@@ -15,11 +15,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from jvm.java import run_java
 from jvm.kafka_process import KafkaProcess
 from jvm.maven import class_path
-
-TOOLS = "org.apache.kafka.tools."
+from jvm.tool_host import ToolHost
 
 
 def pytest_configure() -> None:
@@ -52,18 +50,18 @@ def kafka_jars() -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
+def tool_host(kafka_jars: Callable[[str], str]) -> Iterator[ToolHost]:
+    """One Java process for all of Kafka's shell tools."""
+    with ToolHost() as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
 def kafka_tools(
-    kafka_jars: Callable[[str], str],
+    tool_host: ToolHost,
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a class of Kafka's shell tools: kafka_tools("DumpLogSegments", "--files", path)."""
-    kafka_jars("kafka-tools")
-
-    def run(
-        tool: str, *arguments: str, stdin: str | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return run_java("kafka-tools", TOOLS + tool, *arguments, stdin=stdin)
-
-    return run
+    return tool_host.run
 
 
 @pytest.fixture(scope="session")

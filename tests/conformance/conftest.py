@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from conformance.java_tools import Tools
+    from jvm.tool_host import ToolHost
+
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
@@ -29,7 +32,9 @@ from jvm.kafka_node import KafkaNode
 from jvm.kafka_process import KafkaProcess
 
 # What these assert is shown with its values, as in the tests themselves.
-pytest.register_assert_rewrite("conformance.client_scenarios", "conformance.client_program")
+pytest.register_assert_rewrite(
+    "conformance.client_scenarios", "conformance.client_program", "conformance.java_tools"
+)
 
 _numbers = itertools.count(1)
 
@@ -95,6 +100,20 @@ def old_clients_bootstrap(
         return
     with _clients_broker(tmp_path_factory.mktemp("old-clients"), "kafka-3.9") as bootstrap:
         yield bootstrap
+
+
+@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+def tools(request: pytest.FixtureRequest, tool_host: ToolHost) -> Tools:
+    """Kafka's shell tools against a broker of each kind, which must make them print the same."""
+    # The scenarios that they use need this file.
+    from conformance.java_tools import Tools
+
+    is_kafka = request.param == "kafka"
+    if is_kafka:
+        bootstrap = request.getfixturevalue("reference_broker").bootstrap
+    else:
+        bootstrap = request.getfixturevalue("clients_bootstrap")
+    return Tools(tool_host, bootstrap, is_kafka)
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from conformance import client_scenarios
-from conformance.client_packages import java_classes
 from conformance.client_program import ClientProgram
 from jvm.java import java_command
 
@@ -17,10 +15,8 @@ PROGRAM = Path(__file__).parent / "programs" / "JavaProgram.java"
 
 @pytest.fixture(scope="module")
 def client(clients_bootstrap: str) -> ClientProgram:
-    classes = java_classes("kafka", PROGRAM)
-    *options, path = java_command("kafka", log_level="ERROR")
-    command = [*options, os.pathsep.join([str(classes), path]), "JavaProgram"]
-    return ClientProgram(command, clients_bootstrap)
+    command = java_command("kafka", log_level="ERROR", source=PROGRAM)
+    return ClientProgram([*command, PROGRAM.stem], clients_bootstrap)
 
 
 def test_it_is_the_locked_version(client: ClientProgram) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from conformance import client_scenarios
-from conformance.client_packages import java_classes
 from conformance.client_program import ClientProgram
 from jvm.java import java_command
 
@@ -26,10 +24,7 @@ Run = Callable[[list[tuple[str, str, str, int]]], list]
 @pytest.fixture(scope="module", params=["0.9.0.1", "0.10.2.2", "0.11.0.3"])
 def run(request: pytest.FixtureRequest, old_clients_bootstrap: str) -> Run:
     """Runs actions one after the other in one process."""
-    jars = f"kafka-clients-{request.param}"
-    classes = java_classes(jars, PROGRAM)
-    *options, path = java_command(jars)
-    command = [*options, os.pathsep.join([str(classes), path]), "OldJavaProgram"]
+    command = [*java_command(f"kafka-clients-{request.param}", source=PROGRAM), PROGRAM.stem]
 
     def do(actions: list[tuple[str, str, str, int]]) -> list:
         words = [str(word) for action in actions for word in action]

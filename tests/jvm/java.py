@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from jvm.maven import class_path
+from jvm.installed import installed, run_installer
+from jvm.maven import class_path, need
 
 HEAP = "512m"
 TIMEOUT_S = 120
@@ -17,20 +19,41 @@ _LOGGING = Path(__file__).parent / "log4j2.properties"
 QUICK = (f"-Xmx{HEAP}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
-def java_command(jars: str, log_level: str = "WARN", machine: Sequence[str] = QUICK) -> list[str]:
+def java_command(
+    jars: str,
+    log_level: str = "WARN",
+    machine: Sequence[str] = QUICK,
+    source: Path | None = None,
+) -> list[str]:
     """The words before a class name: `java` with the jars of tests/jvm/JARS.
 
     Args:
         machine: memory, compiler and collector.
+        source: a Java file of ours, whose classes are there too.
     """
+    path = class_path(jars)
+    if source is not None:
+        path = os.pathsep.join([str(java_classes(jars, source)), path])
     return [
         "java",
         *machine,
         f"-Dlog4j2.configurationFile={_LOGGING}",
         f"-Dbarnabas.log.level={log_level}",
         "-cp",
-        class_path(jars),
+        path,
     ]
+
+
+def java_classes(jars: str, source: Path) -> Path:
+    """A folder with the classes of one Java file, compiled against the jars of tests/jvm/JARS."""
+    need("javac")
+
+    def compile_into(target: Path) -> None:
+        words = ["javac", "-cp", class_path(jars), "-d", str(target), str(source)]
+        run_installer(words, target.parent)
+
+    pom = Path(__file__).parent / jars / "pom.xml"
+    return installed(source.stem, [source, pom], compile_into)
 
 
 def run_java(

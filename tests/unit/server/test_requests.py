@@ -172,7 +172,11 @@ def test_a_transactional_producer_is_told_that_this_is_no_coordinator(
     request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
     assert broker.ask(request, 4).error_code == ErrorCode.NOT_COORDINATOR
     find = FindCoordinatorRequest(coordinator_keys=["tx"], key_type=1)
-    assert broker.ask(find, 4).coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    found = broker.ask(find, 4).coordinators[0]
+    assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert found.error_message == "this broker has no transactions"
+    # A client that asks again and again would not notice.
+    assert not ErrorCode(found.error_code).retriable
 
 
 def test_a_missing_topic_is_made_when_asked_for_once(broker: SimulatedBroker) -> None:

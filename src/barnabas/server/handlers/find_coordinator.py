@@ -1,7 +1,8 @@
 """FindCoordinator: key 10, v0-6. Which broker coordinates a group.
 
 v1 key types, v4 many keys at once (KIP-699), v6 share groups (KIP-932). Transactions and share
-groups have no coordinator here: COORDINATOR_NOT_AVAILABLE.
+groups have no coordinator here: UNSUPPORTED_VERSION, at which clients give up. They would ask again
+and again after COORDINATOR_NOT_AVAILABLE, Kafka's admin client without a pause.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.server.request import Handle, RequestContext
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_NOT_SERVED = {_TRANSACTION: "transactions", _SHARE: "share groups"}
 _SHARE_SINCE = 6
 _BATCHED_SINCE = 4
 
@@ -71,7 +73,9 @@ class FindCoordinatorHandler:
                 refused.error_message = ""
             return refused
         if key_type != _GROUP:
-            return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            refused = _failed(key, ErrorCode.UNSUPPORTED_VERSION)
+            refused.error_message = f"this broker has no {_NOT_SERVED[key_type]}"
+            return refused
         topic = self._cluster.image.topics.by_name(OFFSETS_TOPIC)
         if topic is None:
             self._auto_topics.create([OFFSETS_TOPIC])

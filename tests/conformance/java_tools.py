@@ -1,0 +1,83 @@
+"""Apache Kafka's shell tools pointed at one broker: what they print is looked at by tests."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from conformance import client_scenarios
+from conformance.client_program import ClientProgram, wait_until
+from jvm.tool_host import ToolHost
+
+CONSUMER_GROUPS = "consumer.group.ConsumerGroupCommand"
+
+
+class Tools:
+    """Runs tools against a broker.
+
+    Args:
+        host: where they run.
+        bootstrap: HOST:PORT of the broker.
+        is_kafka: whether that is an Apache Kafka.
+    """
+
+    def __init__(self, host: ToolHost, bootstrap: str, is_kafka: bool) -> None:
+        self.host = host
+        self.bootstrap = bootstrap
+        self.is_kafka = is_kafka
+        self._program = ClientProgram([], bootstrap)
+
+    def run(self, tool: str, *words: str, stdin: str | None = None) -> str:
+        """What a tool printed that did what it was asked for."""
+        words = ("--bootstrap-server", self.bootstrap, *words)
+        done = self.host.run(tool, *words, stdin=stdin)
+        assert done.returncode == 0, f"{tool} {words}\n{done.stdout}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    def refused(self, tool: str, *words: str) -> str:
+        """What a tool printed, in all, that did not."""
+        done = self.host.run(tool, "--bootstrap-server", self.bootstrap, *words)
+        assert done.returncode == 1, f"{tool} {words}\n{done.stdout}\n{done.stderr[-3000:]}"
+        return done.stdout + done.stderr
+
+    def shows(self, pattern: str, tool: str, *words: str) -> None:
+        """Run a tool until it prints this: Kafka's broker hears of changes after who asked."""
+        printed = ""
+
+        def is_there() -> bool:
+            nonlocal printed
+            printed = self.run(tool, *words)
+            return re.search(pattern, printed) is not None
+
+        wait_until(is_there, lambda: printed)
+
+    def rows(self, tool: str, *words: str) -> list[list[str]]:
+        """The words of each line that a tool printed, without empty lines."""
+        return [line.split() for line in self.run(tool, *words).splitlines() if line.strip()]
+
+    def table(self, tool: str, *words: str) -> list[list[str]]:
+        """The same without the line of headings."""
+        return self.rows(tool, *words)[1:]
+
+    def new_topic(self, partitions: int = 1, **config: str) -> str:
+        """A topic of its own."""
+        return client_scenarios.make_topic(self._program, partitions, **config)
+
+    def fill(
+        self, topic: str, values: list[str], partition: int = 0, first_timestamp: int = 0
+    ) -> None:
+        """Records whose timestamps are a second apart, the first a minute ago if not given."""
+        began = first_timestamp or int(time.time() * 1000) - 60_000
+        client_scenarios.fill(
+            self._program,
+            topic,
+            values,
+            partition=partition,
+            timestamp=lambda number: began + 1000 * number,
+        )
+
+    def offsets(self, topic: str, at: str = "latest") -> dict[int, int]:
+        """What GetOffsetShell says of each partition that has such an offset."""
+        printed = self.run("GetOffsetShell", "--topic", topic, "--time", at)
+        found = re.findall(rf"^{topic}:(\d+):(\d+)$", printed, re.MULTILINE)
+        return {int(partition): int(offset) for partition, offset in found}
