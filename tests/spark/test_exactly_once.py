@@ -18,8 +18,8 @@ from spark.killed_job import Job
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 JOB = Path(__file__).with_name("job_to_parquet.py")
-# 20 batches of the job.
-RECORDS = 100_000
+# 10 batches of the job.
+RECORDS = 50_000
 BATCHES_BEFORE_KILL = (0, 1, 4)
 
 
