@@ -91,7 +91,8 @@ RULES = (
     Rule(r"total_bytes|usable_bytes", _positive, "the disk, which both fill"),
     Rule(r"port", _port, "both listen on a free port"),
     Rule(
-        r"last_fetch_timestamp|last_caught_up_timestamp|log_append_time_ms",
+        r"last_fetch_timestamp|last_caught_up_timestamp|log_append_time_ms|last_timestamp"
+        r"|ListOffsets.*\.timestamp",
         _time,
         "the brokers' own clocks, asked one after the other",
     ),

@@ -13,6 +13,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.record.builder import BatchBuilder
 from differential.answer import Flat, differences, flatten, read_answer
 from differential.request import Values, request
+from differential.rules import HOUR_MS
 from differential.side import SILENT, Side
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ LATE_S = 1.0
 SHOWN_MAX = 200
 # Kafka advertises Produce v0-2, which it does not serve, because librdkafka looks for them.
 ADVERTISED_ONLY = {ApiKey.PRODUCE: 3}
-# Records bear this time, so that the same bytes lie on both brokers.
-NOW_MS = int(time.time() * 1000)
+# Records bear this time, so that the same bytes lie on both brokers. It is not that of the brokers'
+# clocks, so that a time which they give is told from it.
+NOW_MS = int(time.time() * 1000) - 3 * HOUR_MS
 
 
 class Pair:

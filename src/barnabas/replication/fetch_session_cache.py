@@ -115,9 +115,9 @@ class FetchSessionCache:
     ) -> FetchContext:
         session.update(request.asked, request.forgotten)
         if not len(session):
-            # The last partition is forgotten: the session ends without an error.
+            # The last partition is forgotten: the session ends, and the request stands for itself.
             self._close(session.id)
-            return SessionlessContext([])
+            return SessionlessContext(request.asked)
         session.begin_fetch(self._clock.monotonic_ms(), request.replica_epoch)
         unresolved = session.unresolved()
         if unresolved:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.record.batch import CorruptBatchError
+from barnabas.record.batch import NO_TIMESTAMP, CorruptBatchError
 from barnabas.record.reader import records
 from barnabas.storage.batch_scan import headers
 from barnabas.storage.errors import CorruptRecordError
@@ -28,9 +28,39 @@ def find_by_timestamp(
 
 
 def find_max_timestamp(segments: Segments, log_start_offset: int) -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
-    latest = max((segment.max_timestamp for segment in segments), default=-1)
-    return find_by_timestamp(segments, latest, log_start_offset) if latest >= 0 else None
+    """(timestamp, offset, leader epoch) of the first record with the largest timestamp.
+
+    Where no record has a time, the first one is that.
+    """
+    live = list(segments.from_offset(log_start_offset))
+    latest = max((segment.max_timestamp for segment in live), default=NO_TIMESTAMP)
+    found = find_by_timestamp(segments, latest, log_start_offset)
+    if found is not None or not live:
+        return found
+    # The record of that time lies below the log's start, which only its segment's batches tell.
+    latest = max(
+        _max_timestamp_above(live[0], log_start_offset),
+        *(segment.max_timestamp for segment in live[1:]),
+        NO_TIMESTAMP,
+    )
+    return find_by_timestamp(segments, latest, log_start_offset)
+
+
+def _max_timestamp_above(segment: Segment, log_start_offset: int) -> int:
+    """The largest timestamp of the records that are left in the log's first segment."""
+    latest = NO_TIMESTAMP
+    start = segment.lookup(log_start_offset)
+    for position, header in headers(segment.file, start, segment.size):
+        if header.last_offset < log_start_offset or header.max_timestamp <= latest:
+            continue
+        if header.base_offset >= log_start_offset:
+            latest = header.max_timestamp
+            continue
+        limits = (latest + 1, log_start_offset)
+        while (found := _find_in_batch(segment, position, header, limits)) is not None:
+            latest = found[0]
+            limits = (latest + 1, log_start_offset)
+    return latest
 
 
 def _find_in_segment(

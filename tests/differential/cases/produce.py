@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_table import ApiKey
 from differential.case import case
+from differential.rules import HOUR_MS
 from differential.scene import NOW_MS, Scene, batch, produce
 from differential.side import Side
 
@@ -251,7 +252,7 @@ def times_out_of_bounds(scene: Scene) -> None:
     topic = scene.topic(
         message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000"
     )
-    for delta in (-100_000, 3_000_000):
+    for delta in (-100_000, 4 * HOUR_MS):
         scene.compare(to(topic, timed(NOW_MS + delta)))
     scene.compare(to(topic, timed(-1)))
 

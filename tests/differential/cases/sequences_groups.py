@@ -7,6 +7,7 @@ have left, the answers of those who waited.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
@@ -458,7 +459,7 @@ for _state in STATES:
             Case(
                 _row.api,
                 f"{_row.name}-when-{_state.__name__.replace('_', '-')}",
-                lambda scene, state=_state, row=_row: play(scene, state, row),
+                partial(play, state=_state, row=_row),
                 frozenset(_row.versions if _state in IN_ALL_VERSIONS else _row.versions[-1:]),
             )
         )

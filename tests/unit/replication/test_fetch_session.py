@@ -145,6 +145,15 @@ def test_forgetting_the_last_partition_ends_the_session(client: Client) -> None:
     assert len(client.cache) == 0
 
 
+def test_a_request_that_ends_its_session_by_forgetting_all_stands_for_itself(
+    client: Client,
+) -> None:
+    context = client.open(0, 0, asked(0, 1))
+    context.answer([(where(0), result()), (where(1), result())])
+    last = client.open(context.session_id, 1, asked(1), (where(0), where(1)))
+    assert (last.session_id, last.partitions()) == (0, asked(1))
+
+
 def test_a_topic_that_was_unknown_gets_its_name_later(client: Client) -> None:
     nameless = where(0, topic="")
     context = client.open(0, 0, [(nameless, FetchPartitionData(0, 100))])

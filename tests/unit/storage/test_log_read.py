@@ -152,6 +152,28 @@ def test_the_record_with_the_largest_timestamp_is_found() -> None:
     assert bench.log.max_timestamp_offset() == (90, 1, 3)
 
 
+def test_the_largest_timestamp_is_that_of_the_records_that_are_left() -> None:
+    bench = Bench()
+    bench.append(batch([b"a", b"b"], timestamp=90))
+    for timestamp in (20, 70, 40):
+        bench.append(batch([b"a", b"b"], timestamp=timestamp))
+    bench.log.update_high_watermark(8)
+    for cut, found in ((1, (90, 1, 3)), (2, (70, 4, 3)), (5, (70, 5, 3)), (6, (40, 6, 3))):
+        bench.log.maybe_increment_log_start_offset(cut, "asked for")
+        assert bench.log.max_timestamp_offset() == found
+    bench.log.maybe_increment_log_start_offset(8, "asked for")
+    assert bench.log.max_timestamp_offset() is None
+
+
+def test_of_records_without_a_time_the_first_one_has_the_largest() -> None:
+    bench = Bench()
+    bench.append_many(0)
+    assert bench.log.max_timestamp_offset() is None
+    for _ in range(2):
+        bench.append(batch([b"a"], timestamp=-1))
+    assert bench.log.max_timestamp_offset() == (-1, 0, 3)
+
+
 def test_what_idle_segments_give_back_is_opened_again_when_read() -> None:
     bench = Bench(SMALL)
     bench.append_many(40)

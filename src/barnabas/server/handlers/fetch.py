@@ -197,27 +197,27 @@ class PendingFetch:
     def take(self, asked: list[Asked]) -> list[Asked]:
         """What can be read; the rest is refused, and answered together with it."""
         topics = self._cluster.image.topics
-        uses_topic_ids = self._context.version >= _TOPIC_IDS_SINCE
+        unknown_ids, unknown = [], []
         for topic_partition, _ in asked:
             topic = topics.by_name(topic_partition.topic)
-            if topic is None:
-                error = (
-                    ErrorCode.UNKNOWN_TOPIC_ID
-                    if uses_topic_ids
-                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-            elif topic_partition.partition not in topic.partitions:
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                continue
-            failed = failed_fetch(error)
-            # Empty, not absent: the partition was not even looked for.
-            failed.aborted_transactions = []
-            self._refused[topic_partition] = failed
+            if topic is None or topic_partition.partition not in topic.partitions:
+                # A session keeps the name that an id once had; where there is none, none was known.
+                named = topic_partition.topic or self._context.version < _TOPIC_IDS_SINCE
+                (unknown if named else unknown_ids).append(topic_partition)
+        # Ids that nobody knows come first, as Kafka has them.
+        self._refuse(unknown_ids, ErrorCode.UNKNOWN_TOPIC_ID)
+        self._refuse(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._asked = asked
         if not self._refused:
             return asked
         return [each for each in asked if each[0] not in self._refused]
+
+    def _refuse(self, partitions: list[TopicIdPartition], error: ErrorCode) -> None:
+        for topic_partition in partitions:
+            failed = failed_fetch(error)
+            # Empty, not absent: the partition was not even looked for.
+            failed.aborted_transactions = []
+            self._refused[topic_partition] = failed
 
     def on_fetched(self, results: list[Answered]) -> None:
         """Answer with what the session leaves of the results."""
