@@ -197,7 +197,8 @@ class PendingFetch:
     def take(self, asked: list[Asked]) -> list[Asked]:
         """What can be read; the rest is refused, and answered together with it."""
         topics = self._cluster.image.topics
-        unknown_ids, unknown = [], []
+        unknown_ids: list[TopicIdPartition] = []
+        unknown: list[TopicIdPartition] = []
         for topic_partition, _ in asked:
             topic = topics.by_name(topic_partition.topic)
             if topic is None or topic_partition.partition not in topic.partitions:
