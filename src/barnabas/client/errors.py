@@ -188,16 +188,25 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class CorruptRecordsError(ClientError):
-    """Fetched bytes are not what the producer sent (CRC or structure)."""
+    """Fetched bytes are not what the producer sent (CRC or structure).
+
+    Attributes:
+        partition, offset: of the batch, or of the first record wanted of it. The position stays
+            there, other partitions are read on.
+        next_offset: where to seek to go on without it.
+    """
 
     error_code = ErrorCode.CORRUPT_MESSAGE
 
-    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+    def __init__(
+        self, partition: TopicPartition, offset: int, reason: str, next_offset: int | None = None
+    ) -> None:
         self.partition = partition
         self.offset = offset
+        self.next_offset = offset + 1 if next_offset is None else next_offset
         super().__init__(
             f"{partition}: records fetched at offset {offset} are corrupt: {reason}. Check the "
-            f"broker's disk; seek past the offset to go on, or set check.crcs=false"
+            f"broker's disk; seek to {self.next_offset} to go on without them"
         )
 
 

@@ -21,7 +21,7 @@ from barnabas.client.errors import (
 from barnabas.client.fetch_request import FetchLimits
 from barnabas.client.fetch_session import FetchPosition
 from barnabas.client.node_fetches import NodeFetches
-from barnabas.client.record_scan import BatchSpan, MalformedRecordsError, scan_records
+from barnabas.client.record_scan import scan_records
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.cluster import Cluster
     from barnabas.client.metadata_cache import PartitionInfo
+    from barnabas.client.record_scan import BatchSpan, Flaw
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.messages.fetch import PartitionData
 
@@ -438,13 +439,11 @@ class Fetcher:
             return
         # The one copy: the view lies in the connection's receive buffer.
         raw = bytes(data.records)  # type: ignore[arg-type]
-        try:
-            scan = scan_records(raw, check_crcs=self._config.check_crcs)
-        except MalformedRecordsError as error:
-            self._fail(tp, CorruptRecordsError(tp, error.offset, str(error)))
-            return
+        scan = scan_records(raw, check_crcs=self._config.check_crcs)
         if scan.next_offset <= state.position:
-            if scan.length == 0:
+            if scan.flaw is not None:
+                self._fail_at(tp, state.position, scan.flaw)
+            elif scan.length == 0:
                 reason = f"a record batch is larger than {len(raw)} bytes; raise fetch.max.bytes"
                 self._fail(tp, CorruptRecordsError(tp, state.position, reason))
             return
@@ -474,6 +473,8 @@ class Fetcher:
         state.position_epoch = scan.batches[-1].leader_epoch
         self._has_news = True
         self._maybe_finish(state)
+        if scan.flaw is not None:
+            self._fail_at(tp, state.position, scan.flaw)
 
     def _maybe_finish(self, state: _Partition) -> None:
         if state.end is not None and state.position >= state.end and not state.stopped:
@@ -530,6 +531,12 @@ class Fetcher:
     def _persistent_error(self, tp: TopicPartition, code: int) -> BrokerError:
         known = self._cluster.metadata.errors.get(tp.topic)
         return broker_error(known or code, f"fetch from {tp}")
+
+    def _fail_at(self, tp: TopicPartition, position: int, flaw: Flaw) -> None:
+        """What is at the position cannot be read."""
+        offset = max(position, flaw.offset)
+        behind = max(offset + 1, flaw.next_offset)
+        self._fail(tp, CorruptRecordsError(tp, offset, flaw.reason, behind))
 
     def _fail(self, tp: TopicPartition, error: ClientError) -> None:
         state = self._partitions.get(tp)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from barnabas.record.checksum import crc32c
 
-__all__ = ["BatchSpan", "MalformedRecordsError", "Scan", "scan_records"]
+__all__ = ["BatchSpan", "Flaw", "Scan", "scan_records"]
 
 _HEAD = Struct(">qiibIhi")
 _COUNT = Struct(">i")
@@ -22,12 +22,13 @@ _CRC_START = 21
 _MIN_LENGTH = 14
 
 
-class MalformedRecordsError(ValueError):
-    """Bytes that are not record batches, or whose CRC is wrong; says at which offset."""
+class Flaw(NamedTuple):
+    """Bytes that are not a record batch, or whose CRC is wrong."""
 
-    def __init__(self, offset: int, reason: str) -> None:
-        self.offset = offset
-        super().__init__(reason)
+    offset: int
+    # Of the batch behind it, as far as its header can be trusted.
+    next_offset: int
+    reason: str
 
 
 class BatchSpan(NamedTuple):
@@ -53,13 +54,14 @@ class Scan(NamedTuple):
     # Bytes of its complete batches.
     length: int
     batches: list[BatchSpan]
+    # What ended the walk before the end.
+    flaw: Flaw | None = None
 
 
 def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
     """Walk the complete batches of `data`; what is cut off at the end is not counted.
 
-    Raises:
-        MalformedRecordsError: a length that cannot be, or a wrong CRC of a v2 batch.
+    A length that cannot be, or a wrong CRC of a v2 batch, ends the walk: what lies before is good.
     """
     unpack = _HEAD.unpack_from
     position = 0
@@ -69,10 +71,12 @@ def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
     found: list[BatchSpan] = []
     add = found.append
     make = BatchSpan._make
+    flaw: Flaw | None = None
     while end - position >= _HEAD_SIZE:
         base_offset, length, epoch, magic, crc, attributes, last_delta = unpack(data, position)
-        if length < _MIN_LENGTH:
-            raise MalformedRecordsError(base_offset, f"a batch of {length} bytes")
+        if length < (_MIN_LENGTH if magic < 2 else _HEADER_SIZE_V2 - _LOG_OVERHEAD):
+            flaw = Flaw(base_offset, base_offset + 1, f"a batch of {length} bytes")
+            break
         batch_end = position + _LOG_OVERHEAD + length
         if batch_end > end:
             break
@@ -80,13 +84,13 @@ def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
             next_offset = base_offset + 1
             count = epoch = -1
         else:
-            if length + _LOG_OVERHEAD < _HEADER_SIZE_V2:
-                raise MalformedRecordsError(base_offset, f"a batch of {length} bytes")
             if check_crcs and crc32c(view[position + _CRC_START : batch_end]) != crc:
-                raise MalformedRecordsError(base_offset, "the CRC does not match")
+                behind = base_offset + max(last_delta, 0) + 1
+                flaw = Flaw(base_offset, behind, "the CRC does not match")
+                break
             next_offset = base_offset + last_delta + 1
             (count,) = _COUNT.unpack_from(data, position + _COUNT_START)
         span = (position, batch_end, base_offset, next_offset, count, epoch, attributes, magic)
         add(make(span))
         position = batch_end
-    return Scan(next_offset, position, found)
+    return Scan(next_offset, position, found, flaw)

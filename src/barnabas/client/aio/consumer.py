@@ -148,6 +148,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         while True:
             for record in iterator.rows:
                 yield record
+            iterator.check()
             records = await self.poll(timeout)
             if not records and may_end:
                 return

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from barnabas.record.arrow_arrays import header_rows, keys_and_values
 from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
+from barnabas.record.errors import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,15 +47,21 @@ def to_table(parts: Iterable[PartitionRecords]) -> pa.Table:
     """One table of all records, in their order.
 
     Raises:
-        CorruptBatchError: malformed bytes.
+        CorruptRecordsError: malformed bytes.
     """
-    batches = [
-        _record_batch(part.topic, part.partition, decoded.between(run.first_offset, run.end_offset))
-        for part in parts
-        for run in _runs(part.pieces)
-        for decoded in decode_record_set(upgraded(run.data[run.start : run.end]))
-    ]
+    batches = [batch for part in parts for batch in _record_batches(part)]
     return pa.Table.from_batches(batches, schema=SCHEMA)
+
+
+def _record_batches(part: PartitionRecords) -> list[pa.RecordBatch]:
+    try:
+        return [
+            _record_batch(*part.topic_partition, decoded.between(run.first_offset, run.end_offset))
+            for run in _runs(part.pieces)
+            for decoded in decode_record_set(upgraded(run.data[run.start : run.end]))
+        ]
+    except CorruptBatchError as error:
+        part.raise_corrupt(error)
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterator[_Run]:

@@ -97,6 +97,8 @@ class Consumer(WithBlock, ConsumerFace):
             WakeupError: `wakeup` was called.
             NoOffsetError: no offset to begin at, with auto.offset.reset=none.
             RecordDeserializationError: a deserializer raised; the position stays at its record.
+            CorruptRecordsError: the next batch of a partition is corrupt; the position stays there,
+                and the other partitions are read on with the next polls.
         """
         limit = self._limit if max_records is None else max_records
         with self._calls as calls:
@@ -149,6 +151,7 @@ class Consumer(WithBlock, ConsumerFace):
         iterator = self._iterator
         while True:
             if not iterator.has_rows:
+                iterator.check()
                 records = self.poll(timeout)
                 if not records and may_end:
                     return

@@ -37,8 +37,11 @@ class ConsumerCalls(ABC):
 
     def __enter__(self) -> Self:
         self._begin()
-        # Positions are where the user stands.
+        # Positions are where the user stands, and at what he could not read.
+        corrupt = self._core.buffer.corrupt_since()
         self._iterator.settle()
+        if corrupt:
+            self._core.positions.go_back_to(corrupt)
         return self
 
     def __exit__(

@@ -27,7 +27,7 @@ from barnabas.client.consumer.positions import PositionParts, Positions
 from barnabas.client.consumer.record_buffer import RecordBuffer, Taken
 from barnabas.client.consumer.subscribed_topics import SubscribedTopics
 from barnabas.client.consumer.subscription import Subscription, SubscriptionKind
-from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.errors import ClientError, CorruptRecordsError, broker_error
 from barnabas.client.fetcher import Fetcher, ReaderOptions
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
@@ -357,9 +357,9 @@ class ConsumerCore:
     ) -> dict[TopicPartition, PartitionRecords]:
         done: dict[TopicPartition, PartitionRecords] = {}
         undone: dict[TopicPartition, int] = {}
-        first_error: RecordDeserializationError | None = None
+        first_error: RecordDeserializationError | CorruptRecordsError | None = None
         for tp, part in parts.items():
-            made, error = self._user.deserializing.apply(part)
+            made, error = self._deserialize(part)
             if made:
                 done[tp] = made
             if error is not None:
@@ -372,6 +372,16 @@ class ConsumerCore:
         if undone:
             self.give_back(undone)
         return done
+
+    def _deserialize(
+        self, part: PartitionRecords
+    ) -> tuple[PartitionRecords, RecordDeserializationError | CorruptRecordsError | None]:
+        apply = self._user.deserializing.apply
+        try:
+            return apply(part)
+        except CorruptRecordsError as corrupt:
+            made, error = apply(part.before(corrupt.offset))
+            return made, error or corrupt
 
     def give_back(self, counts: Mapping[TopicPartition, int]) -> None:
         """Undo the handing out of the last records of the last `take`, so many by partition."""

@@ -10,12 +10,16 @@ from collections import deque
 from operator import length_hint
 from typing import TYPE_CHECKING
 
+from barnabas.client.errors import CorruptRecordsError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.consumer.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.partition_records import PartitionRecords
     from barnabas.client.record_decoding import ConsumerRecord
+    from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["ConsumerIterator"]
 
@@ -27,17 +31,41 @@ class ConsumerIterator:
         rows: an iterator over a list: how many records are left in it is known without counting.
     """
 
-    __slots__ = ("_core", "_records", "rows")
+    __slots__ = ("_core", "_error", "_parts", "rows")
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
-        self._records: ConsumerRecords | None = None
+        # By partition, how many records `rows` had at its start, and how many the poll gave.
+        self._parts: dict[TopicPartition, tuple[int, int]] = {}
+        # Of a batch that cannot be decoded; raised when what could be was iterated.
+        self._error: CorruptRecordsError | None = None
         self.rows: Iterator[ConsumerRecord] = iter([])
 
     def begin(self, records: ConsumerRecords) -> None:
         """Go on with the records of a poll."""
-        self.rows = iter(list(records))
-        self._records = records
+        rows: list[ConsumerRecord] = []
+        for tp, part in records.items():
+            readable = self._readable(part)
+            rows += readable
+            self._parts[tp] = (len(readable), len(part))
+        self.rows = iter(rows)
+
+    def _readable(self, part: PartitionRecords) -> list[ConsumerRecord]:
+        try:
+            return list(part)
+        except CorruptRecordsError as error:
+            self._error = self._error or error
+            return list(part.before(error.offset))
+
+    def check(self) -> None:
+        """Before the next poll: all that could be read of the last one was iterated.
+
+        Raises:
+            CorruptRecordsError: of what could not.
+        """
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     @property
     def has_rows(self) -> bool:
@@ -46,16 +74,16 @@ class ConsumerIterator:
 
     def settle(self) -> None:
         """Give back what was not seen."""
-        records, self._records = self._records, None
-        if records is None or not self.has_rows:
+        parts, self._parts = self._parts, {}
+        if not self.has_rows:
             return
-        seen = len(records) - length_hint(self.rows)
+        seen = sum(readable for readable, _ in parts.values()) - length_hint(self.rows)
         # Whoever still iterates over these gets no more of them.
         deque(self.rows, maxlen=0)
         unseen = {}
-        for tp, part in records.items():
-            here = min(seen, len(part))
+        for tp, (readable, whole) in parts.items():
+            here = min(seen, readable)
             seen -= here
-            if here < len(part):
-                unseen[tp] = len(part) - here
+            if here < whole:
+                unseen[tp] = whole - here
         self._core.give_back(unseen)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.record_decoding import span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.batch import read_header
 from barnabas.record.columns import append_columns, uncompressed
+from barnabas.record.errors import CorruptBatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.client.fetcher import RecordSet
     from barnabas.client.record_scan import BatchSpan
@@ -23,15 +25,24 @@ if TYPE_CHECKING:
 __all__ = ["FetchedBatch", "FetchedSet", "Piece"]
 
 
+class Origin(NamedTuple):
+    """Where batches are from."""
+
+    tp: TopicPartition
+    # Told, by whoever first looks at a batch that cannot be decoded, of the error he gets.
+    on_corrupt: Callable[[CorruptRecordsError], None]
+
+
 class FetchedBatch:
     """One batch of a record set, without what lies before or behind the bounds of that."""
 
-    __slots__ = ("_end", "_first", "_is_whole", "_records", "data", "span")
+    __slots__ = ("_end", "_first", "_is_whole", "_origin", "_records", "data", "span")
 
-    def __init__(self, data: bytes, span: BatchSpan, first: int, end: int) -> None:
+    def __init__(self, data: bytes, span: BatchSpan, first: int, end: int, origin: Origin) -> None:
         # The whole record set; the batch lies at `span.start`.
         self.data = data
         self.span = span
+        self._origin = origin
         # Records with first <= offset < end are meant.
         self._first = first
         self._end = end
@@ -60,7 +71,7 @@ class FetchedBatch:
         """The records, decoded at the first look.
 
         Raises:
-            CorruptBatchError: malformed bytes.
+            CorruptRecordsError: malformed bytes.
         """
         if self._records is None:
             self._records = self.decode()
@@ -70,14 +81,25 @@ class FetchedBatch:
         """The records, decoded anew: for who takes them all, and keeps what he wants of them.
 
         Raises:
-            CorruptBatchError: malformed bytes.
+            CorruptRecordsError: malformed bytes.
         """
         if self._records is not None:
             return self._records
-        found = span_records(self.data, self.span)
+        try:
+            found = span_records(self.data, self.span)
+        except CorruptBatchError as error:
+            raise self.corrupt(error) from error
         if not self._is_whole:
             found = [r for r in found if self._first <= r.offset < self._end]
         return found
+
+    def corrupt(self, cause: CorruptBatchError) -> CorruptRecordsError:
+        """What whoever looks at the batch gets; the consumer is told as well."""
+        tp, on_corrupt = self._origin
+        behind = max(self.span.next_offset, self.first_offset + 1)
+        error = CorruptRecordsError(tp, self.first_offset, str(cause), behind)
+        on_corrupt(error)
+        return error
 
     def offset_after(self, index: int) -> int:
         """Where reading goes on once the first `index` records, at least one, were read."""
@@ -110,13 +132,16 @@ class Piece(NamedTuple):
         """Append offset, key and value of each record.
 
         Raises:
-            CorruptBatchError: malformed bytes.
+            CorruptRecordsError: malformed bytes.
         """
         span = self.batch.span
         if self.stop - self.start == span.record_count and not self.batch.is_decoded:
             data = self.batch.data
-            whole = uncompressed(data, span.start, read_header(data, span.start))
-            append_columns(whole, offsets, keys, values)
+            try:
+                whole = uncompressed(data, span.start, read_header(data, span.start))
+                append_columns(whole, offsets, keys, values)
+            except CorruptBatchError as error:
+                raise self.batch.corrupt(error) from error
             return
         records = self.records
         offsets += [record.offset for record in records]
@@ -143,12 +168,23 @@ class FetchedSet:
         "tp",
     )
 
-    def __init__(self, record_set: RecordSet) -> None:
+    def __init__(
+        self,
+        record_set: RecordSet,
+        on_corrupt: Callable[[CorruptRecordsError], None] = lambda _error: None,
+    ) -> None:
+        """Cut a record set; `on_corrupt` is told of batches that cannot be decoded.
+
+        Raises:
+            CorruptBatchError: a transaction's marker cannot be read.
+        """
         self.record_set = record_set
         self.tp = TopicPartition(record_set.topic, record_set.partition)
         first, end = record_set.first_offset, record_set.end_offset
+        origin = Origin(self.tp, on_corrupt)
         self._batches = [
-            FetchedBatch(record_set.data, span, first, end) for span in visible_batches(record_set)
+            FetchedBatch(record_set.data, span, first, end, origin)
+            for span in visible_batches(record_set)
         ]
         # The batch that is next, and how many of its records were taken.
         self._index = 0
@@ -167,12 +203,22 @@ class FetchedSet:
         return self.position == self.record_set.end_offset
 
     def take(self, limit: int) -> list[Piece]:
-        """Up to `limit` records; moves the position, also over what no consumer sees."""
+        """Up to `limit` records; moves the position, also over what no consumer sees.
+
+        Raises:
+            CorruptRecordsError: the next batch has to be decoded for that, and cannot be.
+        """
         pieces: list[Piece] = []
         batches = self._batches
         while limit > 0 and self._index < len(batches):
             batch = batches[self._index]
-            start, count = self._taken, batch.count
+            try:
+                start, count = self._taken, batch.count
+            except CorruptRecordsError:
+                if pieces:
+                    # What lies before it first.
+                    return pieces
+                raise
             stop = min(count, start + limit)
             if stop > start:
                 pieces.append(Piece(batch, start, stop))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, chain, islice, repeat
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from barnabas.client.record_decoding import ConsumerRecord
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.consumer.fetched_set import Piece
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.record.errors import CorruptBatchError
 
 __all__ = ["PartitionRecords"]
 
@@ -25,6 +26,9 @@ class PartitionRecords(Sequence[ConsumerRecord]):
 
     The columns `offsets`, `timestamps`, `keys`, `values` and `headers` are lists of one length:
     `zip` over them is the fast way through many records.
+
+    Batches are decoded when they are looked at. One that cannot be raises `CorruptRecordsError`
+    then, and the consumer's position is there again with its next call.
     """
 
     __slots__ = ("_decoded", "_keys", "_values", "pieces", "topic_partition")
@@ -141,6 +145,21 @@ class PartitionRecords(Sequence[ConsumerRecord]):
     def headers(self) -> list[Sequence[tuple[str, bytes | None]]]:
         """Headers of each record, as (name, bytes or None) pairs."""
         return [record.headers for piece in self.pieces for record in piece.records]
+
+    def before(self, offset: int) -> PartitionRecords:
+        """Only the records of batches before the one that holds `offset`."""
+        whole = [piece for piece in self.pieces if piece.batch.span.next_offset <= offset]
+        return self.first(sum(piece.stop - piece.start for piece in whole))
+
+    def raise_corrupt(self, cause: CorruptBatchError) -> NoReturn:
+        """Raise, for someone who could not decode these records, which of them it is.
+
+        Raises:
+            CorruptRecordsError: of the first batch that cannot be decoded.
+        """
+        for piece in self.pieces:
+            piece.batch.decode()
+        raise self.pieces[0].batch.corrupt(cause) from cause
 
     def first(self, count: int) -> PartitionRecords:
         """Only the first `count` records."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
     from barnabas.client.consumer.record_buffer import RecordBuffer
     from barnabas.client.consumer.subscription import Subscription
+    from barnabas.client.errors import CorruptRecordsError
     from barnabas.client.fetcher import Fetcher
     from barnabas.client.group_offsets import CommittedOffset
     from barnabas.client.retrying import OnDone
@@ -94,6 +95,13 @@ class Positions:
         position = self._subscription.position(tp)
         position.seek(offset, epoch)
         self._refetch(tp, position)
+
+    def go_back_to(self, corrupt: Iterable[CorruptRecordsError]) -> None:
+        """What was handed out could not be decoded: as if it had not been handed out."""
+        for error in corrupt:
+            position = self._subscription.assignment.get(error.partition)
+            if position is not None and position.has_position and position.offset > error.offset:
+                self.seek(error.partition, error.offset)
 
     def reset(self, tp: TopicPartition, reset: OffsetReset) -> None:
         """Go on where `reset` says, once that is found out."""

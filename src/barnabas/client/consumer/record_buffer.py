@@ -9,13 +9,15 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.consumer.fetched_set import FetchedSet, Piece
+from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.fetcher import Fetcher, FetchFailure
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.record.errors import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.client.consumer.position import PartitionPosition
-    from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["RecordBuffer", "Taken"]
 
@@ -33,7 +35,7 @@ class Taken(NamedTuple):
 class RecordBuffer:
     """Stands between the fetcher, which has raw bytes, and the user."""
 
-    __slots__ = ("_fetcher", "_front", "_held", "_last")
+    __slots__ = ("_corrupt", "_fetcher", "_front", "_held", "_last")
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
@@ -43,6 +45,8 @@ class RecordBuffer:
         self._held: dict[TopicPartition, list[FetchedSet]] = {}
         # What the last `take` took, in order: sets and how many records of each.
         self._last: list[tuple[FetchedSet, int]] = []
+        # Batches that somebody looked at, maybe in another thread, and that cannot be decoded.
+        self._corrupt: deque[CorruptRecordsError] = deque()
 
     @property
     def has_output(self) -> bool:
@@ -70,7 +74,11 @@ class RecordBuffer:
                 self._held.setdefault(item.tp, []).append(item)
                 continue
             item.begin(position.epoch)
-            taken = item.take(limit)
+            try:
+                taken = item.take(limit)
+            except CorruptRecordsError as error:
+                self._front.appendleft(FetchFailure(item.tp, error))
+                continue
             count = sum(piece.stop - piece.start for piece in taken)
             limit -= count
             position.advance(item.position, item.leader_epoch)
@@ -84,7 +92,27 @@ class RecordBuffer:
 
     def _next(self) -> FetchedSet | FetchFailure | None:
         item = self._fetcher.take()
-        return item if item is None or isinstance(item, FetchFailure) else FetchedSet(item)
+        if item is None or isinstance(item, FetchFailure):
+            return item
+        try:
+            return FetchedSet(item, self._corrupt.append)
+        except CorruptBatchError as error:
+            tp = TopicPartition(item.topic, item.partition)
+            corrupt = CorruptRecordsError(tp, item.first_offset, str(error), item.end_offset)
+            return FetchFailure(tp, corrupt)
+
+    def corrupt_since(self) -> list[CorruptRecordsError]:
+        """Batches of the last `take` that turned out to be undecodable since the last call."""
+        found: list[CorruptRecordsError] = []
+        while self._corrupt:
+            error = self._corrupt.popleft()
+            for item, _ in self._last:
+                bounds = item.record_set
+                is_in_it = bounds.first_offset <= error.offset < bounds.end_offset
+                if item.tp == error.partition and is_in_it:
+                    found.append(error)
+                    break
+        return found
 
     def give_back(
         self,

@@ -1,0 +1,189 @@
+"""The consumer when what it reads is broken, replaced, or its own end: on our broker and Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import barnabas
+import barnabas.aio
+from barnabas.client.errors import CorruptRecordsError
+from barnabas.client.facade import Client
+from barnabas.record.batch import HEADER_SIZE, batches
+from barnabas.record.checksum import crc32c
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.client_brokers import broker
+from jvm.kafka_process import KafkaProcess
+
+pytestmark = pytest.mark.conformance
+__all__ = ["broker"]
+
+Broker = BrokerProcess | KafkaProcess
+PATIENCE_S = 20.0
+CRC_POSITION, CRC_END = 17, 21
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[Client]:
+    with Client(broker.bootstrap) as made:
+        yield made
+
+
+def write(client: Client, topic: str, partition: int, *values: str, codec: str = "none") -> None:
+    """One batch."""
+    with client.producer(compression_type=codec, linger_ms=1_000) as producer:
+        for value in values:
+            producer.send(topic, value.encode(), partition=partition)
+
+
+def make_topic(client: Client, partitions: int = 2) -> str:
+    name = f"trouble-{uuid.uuid4().hex[:8]}"
+    client.create_topic(name, partitions=partitions, replication_factor=1)
+    return name
+
+
+def segment(broker: Broker, topic: str, partition: int) -> Path:
+    return broker.data_directory / f"{topic}-{partition}" / f"{0:020}.log"
+
+
+def break_checksum(data: bytearray, start: int, _end: int) -> None:
+    data[start + CRC_POSITION] ^= 1
+
+
+def break_payload(data: bytearray, start: int, end: int) -> None:
+    """Nothing that a codec could read, under a checksum that holds."""
+    data[start + HEADER_SIZE : end] = b"\xff" * (end - start - HEADER_SIZE)
+    checksum = crc32c(memoryview(data)[start + CRC_END : end])
+    data[start + CRC_POSITION : start + CRC_END] = checksum.to_bytes(4, "big")
+
+
+Break = Callable[[bytearray, int, int], None]
+
+
+@pytest.fixture(params=[break_checksum, break_payload], ids=["checksum", "payload"])
+def broken_topic(request: pytest.FixtureRequest, broker: Broker, client: Client) -> str:
+    """Partition 0: offsets 0-2, broken 3-5, 6-8; partition 1: offsets 0-2 and 3-5."""
+    topic = make_topic(client)
+    for values in ("abc", "def", "ghi"):
+        write(client, topic, 0, *values, codec="zstd")
+    for values in ("rst", "uvw"):
+        write(client, topic, 1, *values, codec="zstd")
+    path = segment(broker, topic, 0)
+    data = bytearray(path.read_bytes())
+    starts = [(position, header) for position, header in batches(data)]
+    assert [header.base_offset for _, header in starts] == [0, 3, 6]
+    position, header = starts[1]
+    request.param(data, position, position + header.size)
+    with path.open("r+b") as file:
+        file.write(data)
+    return topic
+
+
+def read_until_corrupt(consumer: barnabas.Consumer, values: list[str]) -> CorruptRecordsError:
+    """Poll, and look at what comes partition by partition, until a batch cannot be read."""
+    deadline = time.monotonic() + PATIENCE_S
+    corrupt: CorruptRecordsError | None = None
+    while corrupt is None or not {*"rstuvw"} <= {*values}:
+        assert time.monotonic() < deadline, values
+        try:
+            records = consumer.poll(1.0)
+        except CorruptRecordsError as error:
+            corrupt = error
+            continue
+        for part in records.batches():
+            try:
+                for record in part:
+                    values.append(record.value.decode())
+            except CorruptRecordsError as error:
+                corrupt = error
+    return corrupt
+
+
+def test_only_the_partition_with_a_broken_batch_stops_and_a_seek_goes_past_it(
+    broker: Broker, broken_topic: str
+) -> None:
+    with barnabas.Consumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([(broken_topic, 0), (broken_topic, 1)])
+        values: list[str] = []
+        error = read_until_corrupt(consumer, values)
+        assert sorted(values) == [*"abcrstuvw"]
+        assert (error.partition, error.offset, error.next_offset) == ((broken_topic, 0), 3, 6)
+        assert consumer.position((broken_topic, 0)) == 3
+        assert consumer.position((broken_topic, 1)) == 6
+        consumer.seek(error.partition, error.next_offset)
+        deadline = time.monotonic() + PATIENCE_S
+        while not {*"ghi"} <= {*values}:
+            assert time.monotonic() < deadline, values
+            values += [record.value.decode() for record in consumer.poll(1.0)]
+        assert sorted(values) == [*"abcghirstuvw"]
+
+
+def test_an_iteration_gives_all_else_before_it_raises(broker: Broker, broken_topic: str) -> None:
+    with barnabas.Consumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=2_000
+    ) as consumer:
+        consumer.assign([(broken_topic, 0), (broken_topic, 1)])
+        values: list[str] = []
+        deadline = time.monotonic() + PATIENCE_S
+        corrupt = 0
+        while len(values) < 12:
+            assert time.monotonic() < deadline, values
+            try:
+                for record in consumer:
+                    values.append(record.value.decode())
+                    if len(values) == 12:
+                        break
+            except CorruptRecordsError as error:
+                corrupt += 1
+                assert consumer.position((broken_topic, 0)) == 3
+                if {*"rstuvw"} <= {*values}:
+                    consumer.seek(error.partition, error.next_offset)
+        assert corrupt
+        assert sorted(values) == [*"abcghirstuvw"]
+
+
+def test_a_deserializer_sees_what_lies_before_a_broken_batch(
+    broker: Broker, broken_topic: str
+) -> None:
+    async def story() -> None:
+        async with barnabas.aio.Consumer(
+            bootstrap_servers=broker.bootstrap,
+            auto_offset_reset="earliest",
+            value_deserializer=bytes.decode,
+        ) as consumer:
+            consumer.assign([(broken_topic, 0)])
+            values: list[str] = []
+            with pytest.raises(CorruptRecordsError) as raised:
+                while True:
+                    values += [record.value for record in await consumer.poll(1.0)]
+            assert values == [*"abc"]
+            assert await consumer.position((broken_topic, 0)) == 3
+            consumer.seek((broken_topic, 0), raised.value.next_offset)
+            while len(values) < 6:
+                values += [record.value for record in await consumer.poll(1.0)]
+            assert values == [*"abcghi"]
+
+    asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
+
+
+def test_columns_of_a_broken_batch_name_it_too(broker: Broker, broken_topic: str) -> None:
+    with barnabas.Consumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([(broken_topic, 0)])
+        with pytest.raises(CorruptRecordsError) as raised:
+            while True:
+                consumer.poll(1.0).to_arrow()
+        assert (raised.value.offset, raised.value.next_offset) == (3, 6)
+        consumer.seek((broken_topic, 0), 0)
+        with pytest.raises(CorruptRecordsError):
+            while True:
+                for part in consumer.poll(1.0).batches():
+                    assert part.values == [b"a", b"b", b"c"]
