@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,13 @@ import barnabas
 import barnabas.aio
 from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.facade import Client
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.record.batch import HEADER_SIZE, batches
 from barnabas.record.checksum import crc32c
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.client_brokers import broker
+from conformance.raw_client import RawClient
 from jvm.kafka_process import KafkaProcess
 
 pytestmark = pytest.mark.conformance
@@ -97,8 +101,7 @@ def read_until_corrupt(consumer: barnabas.Consumer, values: list[str]) -> Corrup
             continue
         for part in records.batches():
             try:
-                for record in part:
-                    values.append(record.value.decode())
+                values += (record.value.decode() for record in part)
             except CorruptRecordsError as error:
                 corrupt = error
     return corrupt
@@ -160,9 +163,10 @@ def test_a_deserializer_sees_what_lies_before_a_broken_batch(
         ) as consumer:
             consumer.assign([(broken_topic, 0)])
             values: list[str] = []
+            while len(values) < 3:
+                values += [record.value for record in await consumer.poll(1.0)]
             with pytest.raises(CorruptRecordsError) as raised:
-                while True:
-                    values += [record.value for record in await consumer.poll(1.0)]
+                await consumer.poll(PATIENCE_S)
             assert values == [*"abc"]
             assert await consumer.position((broken_topic, 0)) == 3
             consumer.seek((broken_topic, 0), raised.value.next_offset)
@@ -173,17 +177,74 @@ def test_a_deserializer_sees_what_lies_before_a_broken_batch(
     asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
 
 
+def read_tables(consumer: barnabas.Consumer) -> None:
+    while True:
+        consumer.poll(1.0).to_arrow()
+
+
+def read_columns(consumer: barnabas.Consumer) -> None:
+    while True:
+        for part in consumer.poll(1.0).batches():
+            assert part.values == [b"a", b"b", b"c"]
+
+
 def test_columns_of_a_broken_batch_name_it_too(broker: Broker, broken_topic: str) -> None:
     with barnabas.Consumer(
         bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign([(broken_topic, 0)])
         with pytest.raises(CorruptRecordsError) as raised:
-            while True:
-                consumer.poll(1.0).to_arrow()
+            read_tables(consumer)
         assert (raised.value.offset, raised.value.next_offset) == (3, 6)
         consumer.seek((broken_topic, 0), 0)
         with pytest.raises(CorruptRecordsError):
-            while True:
-                for part in consumer.poll(1.0).batches():
-                    assert part.values == [b"a", b"b", b"c"]
+            read_columns(consumer)
+
+
+# Fetch sessions
+
+
+def session_errors(broker: Broker, sessions: dict[int, int]) -> list[ErrorCode]:
+    """What the broker says to an epoch that none of these sessions can have."""
+
+    def made(session_id: int) -> FetchRequest:
+        return FetchRequest(
+            max_wait_ms=0, min_bytes=0, topics=[], session_id=session_id, session_epoch=99_999
+        )
+
+    raw = RawClient(broker.bootstrap)
+    answers: list[Any] = [raw.ask(made(session_id), 12) for session_id in sessions.values()]
+    raw.close()
+    return [ErrorCode(answer.error_code) for answer in answers]
+
+
+def test_close_ends_the_fetch_sessions(broker: Broker, client: Client) -> None:
+    topic = make_topic(client, partitions=1)
+    write(client, topic, 0, "a")
+    consumer = barnabas.Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
+    consumer.assign([(topic, 0)])
+    deadline = time.monotonic() + PATIENCE_S
+    while not consumer.poll(0.5):
+        assert time.monotonic() < deadline
+    sessions = consumer._core.fetcher.session_ids
+    assert len(sessions) == 1
+    assert session_errors(broker, sessions) == [ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+    consumer.close()
+    assert session_errors(broker, sessions) == [ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
+
+
+def test_close_on_asyncio_ends_them_too(broker: Broker, client: Client) -> None:
+    topic = make_topic(client)
+    write(client, topic, 0, "a")
+
+    async def story() -> dict[int, int]:
+        async with barnabas.aio.Consumer(
+            bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", group_id=topic
+        ) as consumer:
+            consumer.subscribe([topic])
+            while not await consumer.poll(0.5):
+                pass
+            return consumer._core.fetcher.session_ids
+
+    sessions = asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
+    assert session_errors(broker, sessions) == [ErrorCode.FETCH_SESSION_ID_NOT_FOUND]

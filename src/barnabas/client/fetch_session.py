@@ -87,6 +87,12 @@ class FetchSession:
         }
         return SessionRequest(self._id, self._epoch, changed, forgotten)
 
+    def build_final(self) -> SessionRequest | None:
+        """The request that ends the session, None if there is none."""
+        if self._id == NO_SESSION:
+            return None
+        return SessionRequest(self._id, FINAL_EPOCH, {}, {})
+
     def on_answer(self, error_code: int, session_id: int) -> None:
         """An answer came, with this error code for the whole request and this session id."""
         if error_code:

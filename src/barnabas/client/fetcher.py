@@ -298,6 +298,11 @@ class Fetcher:
         """Fetches sent so far."""
         return self._nodes.sent
 
+    @property
+    def session_ids(self) -> dict[int, int]:
+        """The fetch sessions that are open, by the id of their node."""
+        return self._nodes.session_ids
+
     def end_offset(self, tp: TopicPartition) -> int | None:
         """End of what can be read at this isolation level, as last heard; None before that."""
         if self._config.isolation_level == "read_committed":
@@ -332,8 +337,13 @@ class Fetcher:
                 self.send_fetches()
         return item
 
+    def end_sessions(self, on_done: Callable[[], None]) -> None:
+        """Fetch no more, and have the brokers forget the sessions; see `NodeFetches`."""
+        self._closed = True
+        self._nodes.end_sessions(on_done)
+
     def close(self) -> None:
-        """Stop; answers still under way are dropped. Sessions time out on the broker."""
+        """Stop; answers still under way are dropped."""
         self._closed = True
         self._nodes.close()
         self._cluster.remove_listener(self.send_fetches)

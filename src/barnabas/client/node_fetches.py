@@ -6,6 +6,7 @@ partition, and however a request ends, its node is free again, maybe after a bac
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.client.connections import Call
@@ -20,15 +21,19 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from barnabas.client.cluster import Cluster
+    from barnabas.client.fetch_session import SessionRequest
     from barnabas.protocol.messages.fetch import PartitionData
     from barnabas.protocol.schema import Message
 
 __all__ = ["FetchOwner", "NodeFetches"]
 
 Wanted = dict[TopicPartition, FetchPosition]
+
+# How long the end of sessions is waited for; a broker that hears nothing of it loses little.
+_END_SESSIONS_MS = 1_000.0
 
 _TOPIC_ID_ERRORS = frozenset({
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -95,6 +100,12 @@ class NodeFetches:
         nodes = (self._nodes.get(node_id) for node_id in node_ids)
         return next((node.error for node in nodes if node and node.error is not None), None)
 
+    @property
+    def session_ids(self) -> dict[int, int]:
+        """The sessions that are open, by node."""
+        found = {node_id: node.session.session_id for node_id, node in self._nodes.items()}
+        return {node_id: session_id for node_id, session_id in found.items() if session_id}
+
     def is_free(self, node_id: int) -> bool:
         """Whether a request may be sent to the node now."""
         node = self._nodes.get(node_id)
@@ -130,8 +141,45 @@ class NodeFetches:
         timeout_ms = self._limits.max_wait_ms + self._cluster.config.request_timeout_ms
         self._cluster.call(node_id, Call(ApiKey.FETCH, build, on_done, timeout_ms, max_version))
 
+    def end_sessions(self, on_done: Callable[[], None]) -> None:
+        """Send no more fetches; have the nodes forget their sessions.
+
+        Then `on_done`, maybe at once. Over connections beside the usual ones, where the last fetch
+        may still wait for data. A session that cannot be ended in time, its node ends by itself
+        when it needs the room.
+        """
+        self._closed = True
+        finals = {
+            node_id: final
+            for node_id, node in self._nodes.items()
+            if node.error is None
+            and node_id in self._cluster.metadata.nodes
+            and (final := node.session.build_final()) is not None
+        }
+        # Whose answers are still to come; empty at the end.
+        waiting = set(finals)
+
+        def end(nodes: Iterable[int]) -> None:
+            if waiting:
+                waiting.difference_update(nodes)
+                if not waiting:
+                    on_done()
+
+        if not finals:
+            on_done()
+            return
+        self._cluster.runtime.timer.call_later(_END_SESSIONS_MS, partial(end, tuple(finals)))
+        limits = self._limits._replace(max_wait_ms=0)
+        for node_id, final in finals.items():
+            build = partial(_build_final, final, limits)
+
+            def on_answer(_response: object, _error: object, node_id: int = node_id) -> None:
+                end((node_id,))
+
+            self._cluster.call_coordinator(node_id, Call(ApiKey.FETCH, build, on_answer))
+
     def close(self) -> None:
-        """Drop answers that are still under way. Sessions time out on the broker."""
+        """Drop answers that are still under way."""
         self._closed = True
 
     def _on_request_failed(self, node: _Node, error: ClientError) -> None:
@@ -201,3 +249,7 @@ class NodeFetches:
             return
         node.failures = 1
         self._owner.on_node_free()
+
+
+def _build_final(final: SessionRequest, limits: FetchLimits, version: int) -> Message:
+    return build_fetch_request(final, version, limits)

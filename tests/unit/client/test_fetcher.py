@@ -156,3 +156,52 @@ def test_topics_without_an_id_are_fetched_by_name() -> None:
     stands_in: Any = cluster
     Fetcher(stands_in).assign({TP: (0, None)})
     assert cluster.calls[0].max_version == 12
+
+
+def test_a_session_is_ended_beside_a_fetch_that_waits() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer())
+    ended: list[bool] = []
+    waiting, _ = cluster.take(VERSION)
+    fetcher.end_sessions(lambda: ended.append(True))
+    request, respond = cluster.take(VERSION)
+    assert (waiting.session_id, waiting.session_epoch) == (7, 1)
+    assert (request.session_id, request.session_epoch, request.max_wait_ms) == (7, -1, 0)
+    assert (request.topics, request.forgotten_topics_data, ended) == ([], [], [])
+    respond(FetchResponse(responses=[]))
+    assert ended == [True]
+    cluster.time.advance(60_000)
+    assert (ended, cluster.calls) == ([True], [])
+
+
+def test_the_end_of_a_session_is_not_waited_for_for_long() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer())
+    ended: list[bool] = []
+    fetcher.end_sessions(lambda: ended.append(True))
+    cluster.time.advance(1_000)
+    assert ended == [True]
+
+
+def test_without_a_session_there_is_nothing_to_end() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer(session_id=0))
+    cluster.take(VERSION)
+    ended: list[bool] = []
+    fetcher.end_sessions(lambda: ended.append(True))
+    assert (ended, cluster.calls) == ([True], [])
+
+
+def test_what_lies_before_a_corrupt_batch_comes_first() -> None:
+    cluster, fetcher = fetching()
+    broken = bytearray(batch(5, 5))
+    broken[-1] ^= 1
+    cluster.take(VERSION)[1](answer(batch(0, 5) + bytes(broken)))
+    item = fetcher.take()
+    assert isinstance(item, RecordSet)
+    assert (item.first_offset, item.end_offset) == (0, 5)
+    failure = fetcher.take()
+    assert isinstance(failure, FetchFailure)
+    assert isinstance(failure.error, CorruptRecordsError)
+    assert (failure.error.offset, failure.error.next_offset) == (5, 10)
+    assert not cluster.calls

@@ -444,8 +444,17 @@ class ConsumerCore:
     # The end
 
     def begin_close(self, timeout_ms: float, on_done: Callable[[], None]) -> None:
-        """Commit if that is done automatically, leave the group; then `on_done`, maybe at once."""
-        leave = partial(self.unsubscribe, "the consumer is being closed", on_done)
+        """Commit if that is done automatically, leave the group, end the fetch sessions.
+
+        Then `on_done`, maybe at once.
+        """
+
+        def on_ended() -> None:
+            on_done()
+            self.wake()
+
+        on_left = partial(self.fetcher.end_sessions, on_ended)
+        leave = partial(self.unsubscribe, "the consumer is being closed", on_left)
         if self.subscription.assignment and self.commits.is_auto:
             # What follows runs the user's callbacks: in a round, not on the loop.
             self.commits.commit_before(timeout_ms, lambda: self.host.go_on_with(leave))
