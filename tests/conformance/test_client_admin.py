@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
@@ -15,7 +16,7 @@ from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.group_members import MemberToRemove
 from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.admin.topics import NewPartitions, NewTopic
-from barnabas.client.errors import BrokerError, UnknownTopicError
+from barnabas.client.errors import BrokerError, UnknownTopicError, UnsendableRequestError
 from barnabas.client.facade import Client
 from barnabas.client.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
@@ -52,6 +53,14 @@ def test_producers_of_a_partition(client: Client, partition: TopicPartition) -> 
     (producer,) = found
     assert producer.last_sequence == RECORDS - 1
     assert producer.current_transaction_start_offset == -1
+
+
+def test_arguments_that_no_request_can_be_made_of_are_told_at_once(client: Client) -> None:
+    topics: Any = ["a-name-and-no-new-topic"]
+    with pytest.raises(UnsendableRequestError, match="CREATE_TOPICS cannot be sent") as caught:
+        client.admin.create_topics(topics)
+    assert isinstance(caught.value, TypeError)
+    assert client.admin.describe_cluster().brokers
 
 
 def test_each_partition_has_its_own_result(client: Client, partition: TopicPartition) -> None:
@@ -174,14 +183,21 @@ def test_configs_that_are_lists_are_changed_in_part_and_all_are_replaced(
         assert isinstance(entries, list)
         return {each.name: each.value for each in entries if each.source == "topic"}
 
+    def becomes(expected: dict[str, str | None]) -> None:
+        """A broker shows what its controller has committed a moment later."""
+        deadline = time.monotonic() + 30
+        while (found := overridden()) != expected:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+
     client.admin.alter_configs(resource, {"cleanup.policy": "delete", "retention.ms": "1000"})
     client.admin.change_config_list(resource, append={"cleanup.policy": "compact"})
-    assert overridden() == {"cleanup.policy": "delete,compact", "retention.ms": "1000"}
+    becomes({"cleanup.policy": "delete,compact", "retention.ms": "1000"})
     client.admin.change_config_list(resource, subtract={"cleanup.policy": "delete"})
-    assert overridden()["cleanup.policy"] == "compact"
+    becomes({"cleanup.policy": "compact", "retention.ms": "1000"})
     client.admin.replace_configs(resource, {"segment.bytes": "2000000"}, validate_only=True)
     client.admin.replace_configs(resource, {"segment.bytes": "1500000"})
-    assert overridden() == {"segment.bytes": "1500000"}
+    becomes({"segment.bytes": "1500000"})
 
 
 def test_offsets_of_all_kinds(client: Client, partition: TopicPartition) -> None:

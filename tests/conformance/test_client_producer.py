@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 import barnabas
-from barnabas.client.errors import BufferFullError, ClientError, ClientTimeoutError
+from barnabas.client.errors import (
+    BufferFullError,
+    ClientError,
+    ClientTimeoutError,
+    UnfitRecordError,
+)
 from barnabas.client.facade import Client
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_batch import RecordMetadata
@@ -77,6 +82,23 @@ def test_what_cannot_be_serialized_is_not_sent(broker: Broker, client: Client, t
             producer.send(topic, object())
         producer.send(topic, 1)
     assert [each.value for each in read(client, topic)] == [b"1"]
+
+
+def test_what_is_not_bytes_harms_no_other_record(
+    broker: Broker, client: Client, topic: str
+) -> None:
+    unfit: Any = "text"
+    with barnabas.Producer(broker.bootstrap, linger_ms=50) as producer:
+        for partition in (0, 1):
+            with pytest.raises(UnfitRecordError, match="its value is a str"):
+                producer.send(topic, unfit, partition=partition)
+            producer.send(topic, b"sent", partition=0)
+            with pytest.raises(UnfitRecordError, match="set key_serializer"):
+                producer.send(topic, b"x", unfit)
+        records = [(None, b"first", [], None), (None, unfit, [], None)]
+        with pytest.raises(UnfitRecordError):
+            producer.send_batch(topic, records, 2)
+    assert [each.value for each in read(client, topic)] == [b"sent", b"sent", b"first"]
 
 
 def test_a_users_partitioner_and_interceptor(broker: Broker, client: Client, topic: str) -> None:

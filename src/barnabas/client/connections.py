@@ -16,6 +16,7 @@ from barnabas.client.errors import (
     ClientError,
     DisconnectedError,
     UnreachableBrokerError,
+    UnsendableRequestError,
     UnsupportedVersionError,
 )
 from barnabas.client.output_gauge import OutputGauge
@@ -161,6 +162,9 @@ class Connections:
         except ProtocolError as error:
             reason = f"version {version} cannot carry the request: {error}"
             call.on_done(None, UnsupportedVersionError(address, call.api_key.name, reason))
+            return
+        except Exception as error:  # noqa: BLE001 - handed over to on_done, nothing is lost
+            call.on_done(None, UnsendableRequestError(call.api_key.name, error))
             return
         if not call.expects_answer:
             # In the next turn, when the request was handed to the stream.

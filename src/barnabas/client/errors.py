@@ -34,9 +34,11 @@ __all__ = [
     "RecordTooLargeError",
     "SerializationError",
     "TransactionAbortedError",
+    "UnfitRecordError",
     "UnknownPartitionError",
     "UnknownTopicError",
     "UnreachableBrokerError",
+    "UnsendableRequestError",
     "UnsupportedVersionError",
     "broker_error",
 ]
@@ -137,6 +139,17 @@ class UnsupportedVersionError(ClientError):
 
     def __init__(self, address: str, api_name: str, reason: str) -> None:
         super().__init__(f"{address} cannot serve {api_name}: {reason}")
+
+
+class UnsendableRequestError(ClientError, TypeError):
+    """A call was given something that no request can be made of."""
+
+    def __init__(self, api_name: str, cause: Exception) -> None:
+        super().__init__(
+            f"{api_name} cannot be sent, an argument of the call has the wrong type: "
+            f"{type(cause).__name__}: {cause}"
+        )
+        self.__cause__ = cause
 
 
 class BrokerError(ClientError):
@@ -260,6 +273,13 @@ class RecordTooLargeError(ClientError, ValueError):
 
     def __init__(self, size: int, limit: int, key: str) -> None:
         super().__init__(f"a record of {size} bytes is over {key}={limit}: raise {key}")
+
+
+class UnfitRecordError(ClientError, TypeError):
+    """A record that no batch can hold, since a part of it has the wrong type."""
+
+    def __init__(self, topic: str, wrong: str, hint: str) -> None:
+        super().__init__(f"{topic}: the record cannot be sent: {wrong}; {hint}")
 
 
 class BufferFullError(ClientTimeoutError):

@@ -20,7 +20,7 @@ from barnabas.client.record_stream import RecordStream
 from barnabas.client.retrying import RetryingCall
 from barnabas.client.session import Session
 from barnabas.client.topic_lookup import TopicLookup
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, as_partition
 from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Client(WithBlock):
             isolation_level: with "read_committed" "latest" is the last stable offset.
         """
         level = isolation_level or self.config.isolation_level
-        wanted = {TopicPartition(*tp): offset_spec(spec) for tp, spec in specs.items()}
+        wanted = {as_partition(tp): offset_spec(spec) for tp, spec in specs.items()}
 
         def start(on_done: OnDone[dict[TopicPartition, ListedOffset]]) -> None:
             timeout_ms = self.config.default_api_timeout_ms
@@ -165,7 +165,7 @@ class Client(WithBlock):
             OffsetLookup(self._cluster, wanted, isolation, timeout_ms, on_done).start()
 
         found = self._wait(start, "offsets")
-        return {key: found[TopicPartition(*key)] for key in specs}
+        return {key: found[as_partition(key)] for key in specs}
 
     # Reading
 
@@ -196,7 +196,7 @@ class Client(WithBlock):
         stream = RecordStream(
             self._cluster,
             self._session.stepper,
-            {TopicPartition(*tp): bounds for tp, bounds in ranges.items()},
+            {as_partition(tp): bounds for tp, bounds in ranges.items()},
             self._session.check_usable,
             self._streams.remove,
         )
@@ -226,7 +226,7 @@ class Client(WithBlock):
     def commit_offsets(self, group: str, offsets: Mapping[K, int | CommittedOffset]) -> None:
         """Commit offsets (the next ones to be read) for a group that has no members."""
         wanted = {
-            TopicPartition(*tp): offset if isinstance(offset, tuple) else CommittedOffset(offset)
+            as_partition(tp): offset if isinstance(offset, tuple) else CommittedOffset(offset)
             for tp, offset in offsets.items()
         }
         timeout_ms = self.config.default_api_timeout_ms
@@ -240,7 +240,7 @@ class Client(WithBlock):
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
         """Committed offsets of a group, of all partitions if none are named; absent ones out."""
-        wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
         timeout_ms = self.config.default_api_timeout_ms
 
         def start(on_done: OnDone[dict[TopicPartition, CommittedOffset]]) -> None:

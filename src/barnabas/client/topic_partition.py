@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["K", "TopicPartition", "by_topic", "numbers_by_topic"]
+__all__ = ["K", "TopicPartition", "as_partition", "by_topic", "numbers_by_topic"]
 
 # A TopicPartition or a plain (topic, partition): mappings of either are taken.
 K = TypeVar("K", bound=tuple[str, int])
@@ -22,6 +23,19 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def as_partition(given: object) -> TopicPartition:
+    """What a user gave as a partition.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(given, tuple) and len(given) == 2:
+        topic, partition = given
+        if isinstance(topic, str) and hasattr(partition, "__index__"):
+            return TopicPartition(topic, index(partition))
+    raise TypeError(f"{given!r} is not a partition: give a TopicPartition or (topic, number)")
 
 
 def by_topic(pairs: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[V]]:

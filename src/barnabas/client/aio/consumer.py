@@ -19,7 +19,7 @@ from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.consumer.errors import SubscriptionError
 from barnabas.client.group.user_code import UserCode
 from barnabas.client.list_offsets import EARLIEST, LATEST
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, as_partition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -167,7 +167,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
             SubscriptionError: the partition is not assigned.
             ClientTimeoutError: it was not to be found out in time.
         """
-        tp = TopicPartition(*partition)
+        tp = as_partition(partition)
         with self._calls as calls:
             position = self._core.subscription.position(tp)
             await calls.until(lambda: position.has_position, timeout, f"position of {tp}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.errors import BrokerError, ClientError, ClientTimeoutError
 from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, as_partition
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ def as_offsets(given: Mapping[K, int | CommittedOffset]) -> Offsets:
         ValueError: a negative offset.
     """
     found = {
-        TopicPartition(*tp): offset
-        if isinstance(offset, CommittedOffset)
-        else CommittedOffset(offset)
+        as_partition(tp): offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
         for tp, offset in given.items()
     }
     for tp, committed in found.items():

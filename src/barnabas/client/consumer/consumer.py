@@ -18,7 +18,7 @@ from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.group.user_code import UserCode
 from barnabas.client.list_offsets import EARLIEST, LATEST
 from barnabas.client.session import Session
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, as_partition
 from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Consumer(WithBlock, ConsumerFace):
             SubscriptionError: the partition is not assigned.
             ClientTimeoutError: it was not to be found out in time.
         """
-        tp = TopicPartition(*partition)
+        tp = as_partition(partition)
         with self._calls as calls:
             position = self._core.subscription.position(tp)
             calls.until(lambda: position.has_position, timeout, f"position of {tp}")

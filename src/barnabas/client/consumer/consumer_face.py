@@ -11,7 +11,7 @@ from barnabas.client.consumer.consumer_parts import ConsumerParts, take_consumer
 from barnabas.client.consumer.lookups import Lookups, flat_partitions
 from barnabas.client.consumer.offset_reset import OffsetReset
 from barnabas.client.consumer.subscription import Subscription
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, as_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -138,7 +138,7 @@ class ConsumerFace(ABC):
         Raises:
             SubscriptionError: None, a blank topic, or topics are subscribed to.
         """
-        wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
+        wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
         with self._entry:
             if wanted == []:
                 self._end_subscription()
@@ -234,7 +234,7 @@ class ConsumerFace(ABC):
     def current_lag(self, partition: Partition) -> int | None:
         """Records behind the position as of the last fetch; None while that is not known."""
         with self._entry:
-            return self._core.lag(TopicPartition(*partition))
+            return self._core.lag(as_partition(partition))
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Kafka's consumer metrics by group and name."""

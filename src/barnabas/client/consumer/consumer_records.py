@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.consumer.partition_records import PartitionRecords
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, as_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ class ConsumerRecords:
 
     def __getitem__(self, tp: tuple[str, int]) -> PartitionRecords:
         """The records of one partition, none if it has none here."""
-        key = TopicPartition(*tp)
+        key = as_partition(tp)
         found = self._parts.get(key)
         return PartitionRecords(key, ()) if found is None else found
 

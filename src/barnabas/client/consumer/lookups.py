@@ -10,7 +10,7 @@ from barnabas.client.consumer.offset_reset import OffsetReset
 from barnabas.client.list_offsets import OffsetLookup
 from barnabas.client.retrying import OnDone, RetryingCall
 from barnabas.client.topic_lookup import TopicLookup
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, as_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,10 +38,11 @@ def flat_partitions(
     """Partitions given one by one, or as a collection."""
     found: list[TopicPartition] = []
     for item in given:
-        if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
-            found.append(TopicPartition(*item))
+        # A topic alone, which is none, is not taken for its letters.
+        if isinstance(item, str) or (isinstance(item, tuple) and item and isinstance(item[0], str)):
+            found.append(as_partition(item))
         else:
-            found += [TopicPartition(*tp) for tp in item]
+            found += map(as_partition, item)
     return found
 
 
@@ -82,7 +83,7 @@ class Lookups:
         self, partitions: Iterable[tuple[str, int]], which: int, timeout: float | None
     ) -> Start[dict[TopicPartition, int]]:
         """EARLIEST or LATEST offsets."""
-        specs = {TopicPartition(*tp): which for tp in partitions}
+        specs = {as_partition(tp): which for tp in partitions}
 
         def offsets(found: dict[TopicPartition, ListedOffset]) -> dict[TopicPartition, int]:
             return {tp: listed.offset for tp, listed in found.items()}
@@ -97,7 +98,7 @@ class Lookups:
         Raises:
             ValueError: a negative time.
         """
-        specs = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
+        specs = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
         for tp, timestamp in specs.items():
             if timestamp < 0:
                 raise ValueError(f"{tp}: a time cannot be {timestamp}")
@@ -113,7 +114,7 @@ class Lookups:
         self, partitions: Iterable[tuple[str, int]], timeout: float | None
     ) -> Start[dict[TopicPartition, CommittedOffset | None]]:
         """The group's committed offsets, None where it has none."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
+        wanted = [as_partition(tp) for tp in partitions]
         speaker = self._core.generation
         start = partial(self._core.offsets.committed, speaker, wanted, self._ms(timeout))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.client.consumer.errors import SubscriptionError
 from barnabas.client.consumer.position import PartitionPosition
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import TopicPartition, as_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -168,7 +168,7 @@ class Subscription:
         """
         if partitions is None:
             raise SubscriptionError("assign: the partitions are None")
-        wanted = [TopicPartition(*tp) for tp in partitions]
+        wanted = [as_partition(tp) for tp in partitions]
         for tp in wanted:
             _check_name(tp.topic)
         if self.kind is not _K.MANUAL:

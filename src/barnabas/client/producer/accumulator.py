@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.client.errors import RecordTooLargeError
 from barnabas.client.producer.batch_split import split
 from barnabas.client.producer.producer_batch import ProducerBatch
+from barnabas.client.producer.unfit_record import raise_unfit
 from barnabas.record.compression import CODES
 
 if TYPE_CHECKING:
@@ -191,11 +192,28 @@ class Accumulator:
             batch = self._open_next(queue, record)
             if batch is None:
                 return None
-            batch.append(0, timestamp, key, value, headers)
+            self._append_first(queue, batch, (timestamp, key, value, headers))
         if on_delivery is not None:
             batch.callbacks.append((batch.count, timestamp, on_delivery))
         batch.count += 1
         return batch
+
+    def _append_first(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        record: tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]],
+    ) -> None:
+        """Put the first record in; a batch without one is none."""
+        try:
+            batch.append(0, *record)
+        except BaseException:
+            queue.open = None
+            queue.due = False
+            self.release(batch)
+            if not queue.closed:
+                self.ready.pop(queue, None)
+            raise
 
     def extend(
         self,
@@ -342,13 +360,19 @@ def _fill(batch: ProducerBatch, records: Iterator[BatchRecord], now_ms: int) -> 
     """Append records until one does not fit, which is returned, or they end (None)."""
     append = batch.append
     count = batch.count
-    for record in records:
-        key, value, headers, timestamp = record
-        if headers.__class__ is not list:
-            headers = list(headers)
-        if append(count, now_ms if timestamp is None else timestamp, key, value, headers) is None:
-            batch.count = count
-            return record
-        count += 1
-    batch.count = count
+    record: BatchRecord = (None, None, (), None)
+    try:
+        for record in records:
+            key, value, headers, timestamp = record
+            if headers.__class__ is not list:
+                headers = list(headers)
+            when = now_ms if timestamp is None else timestamp
+            if append(count, when, key, value, headers) is None:
+                return record
+            count += 1
+    except (TypeError, ValueError, AttributeError) as error:
+        raise_unfit(batch.tp.topic, record, error)
+    finally:
+        # Also if one of them does not fit in any batch: those before it are in this one.
+        batch.count = count
     return None

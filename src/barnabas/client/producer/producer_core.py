@@ -13,6 +13,7 @@ from barnabas.client.errors import UnknownPartitionError
 from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.sender import Sender
+from barnabas.client.producer.unfit_record import raise_unfit
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.calls import TransactionCalls
@@ -161,6 +162,7 @@ class ProducerCore:
 
         Raises:
             RecordTooLargeError: over max.request.size.
+            UnfitRecordError: a part of it has the wrong type.
             IllegalTransactionStateError: records are for transactions only, and there is none.
         """
         if self.manager is not None:
@@ -171,16 +173,19 @@ class ProducerCore:
             if target is None:
                 return None
         key, value, partition = record
-        if partition is None:
-            partition = target.choose(key, value)
-        elif not 0 <= partition < target.count:
-            return None
-        tp = target.partitions[partition]
-        if not options:
-            return self._append(tp, (key, value, _NO_HEADERS, now_ms), now_ms, None)
-        timestamp = options.get("timestamp_ms")
-        queued: BatchRecord = (key, value, options.get("headers", ()), timestamp)
-        return self._append(tp, queued, now_ms, options.get("on_delivery"))
+        queued: BatchRecord = (key, value, _NO_HEADERS, now_ms)
+        on_delivery = None
+        if options:
+            queued = (key, value, options.get("headers", ()), options.get("timestamp_ms"))
+            on_delivery = options.get("on_delivery")
+        try:
+            if partition is None:
+                partition = target.choose(key, value)
+            elif not 0 <= partition < target.count:
+                return None
+            return self._append(target.partitions[partition], queued, now_ms, on_delivery)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise_unfit(topic, queued, error)
 
     def _on_settled(self, batch: ProducerBatch, error: ClientError | None) -> None:
         if error is None:

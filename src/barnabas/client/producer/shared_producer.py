@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from barnabas.client.producer.delivery import Delivery
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.producer_face import ProducerFace
+from barnabas.client.producer.unfit_record import raise_unfit
 from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class SharedProducer(WithBlock, ProducerFace):
         Raises:
             BufferFullError: no room within max.block.ms.
             RecordTooLargeError: over max.request.size.
+            UnfitRecordError: key, value, headers or timestamp have the wrong type.
             UnknownTopicError: no such topic or partition, even in metadata asked for just now.
         """
         if self._core.needs_preparation:
@@ -169,7 +171,11 @@ class SharedProducer(WithBlock, ProducerFace):
         buckets: dict[int, list[BatchRecord]] = {}
         choose = target.choose
         for index, record in enumerate(records, 1):
-            buckets.setdefault(choose(record[0], record[1]), []).append(record)
+            try:
+                chosen = choose(record[0], record[1])
+            except TypeError as error:
+                raise_unfit(topic, record, error)
+            buckets.setdefault(chosen, []).append(record)
             if index % _SORTED_AT_ONCE == 0:
                 self._extend_all(target, buckets)
                 target = self._core.target(topic) or self._learned(topic, None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.client.errors import ClientConfigError, IllegalTransactionStateError
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.group_offsets import CommittedOffset
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.topic_partition import as_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,7 +80,7 @@ class TransactionCalls:
         """Start `send_offsets_to_transaction`; `group` is who speaks, or a name alone."""
         speaker = GroupGeneration(group) if isinstance(group, str) else group
         wanted = {
-            TopicPartition(*tp): offset if isinstance(offset, tuple) else CommittedOffset(offset)
+            as_partition(tp): offset if isinstance(offset, tuple) else CommittedOffset(offset)
             for tp, offset in offsets.items()
         }
 

@@ -1,0 +1,33 @@
+"""What users may give as a partition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from barnabas.client.consumer.lookups import flat_partitions
+from barnabas.client.topic_partition import TopicPartition, as_partition
+
+TP = TopicPartition("ab", 1)
+
+
+@pytest.mark.parametrize("given", [TP, ("ab", 1), ("ab", True), ("ab", np.int64(1))])
+def test_a_topic_and_a_number_are_one(given: object) -> None:
+    made = as_partition(given)
+    assert made == TP
+    assert type(made.partition) is int
+
+
+@pytest.mark.parametrize("given", ["ab", ("ab", "1"), ("a", "b"), ["ab", 1], ("ab",), (1, "ab"), 5])
+def test_anything_else_is_refused_in_words(given: object) -> None:
+    with pytest.raises(TypeError, match="is not a partition: give a TopicPartition or"):
+        as_partition(given)
+
+
+def test_partitions_come_one_by_one_or_together() -> None:
+    other = TopicPartition("c", 2)
+    assert flat_partitions([TP, ("c", 2)]) == [TP, other]
+    assert sorted(flat_partitions([{TP, other}])) == [TP, other]
+    assert flat_partitions([iter([TP]), (other, TP), ()]) == [TP, other, TP]
+    with pytest.raises(TypeError, match="'ab' is not a partition"):
+        flat_partitions(["ab"])  # type: ignore[list-item]
