@@ -11,6 +11,8 @@ _IGNORED = _INTERNAL + "Barnabas takes it for the nearest sensible one"
 _TOLD = _INTERNAL + "Barnabas says what is wrong"
 _OPAQUE = "batches stay opaque bytes: no record is read, nothing decompressed, headers are believed"
 _GONE = "of records that are left; Kafka names one below the log's start, which nobody can read"
+_NO_VALUE = "a value that says nothing is refused: no ratio, no replica, a limit below none at all"
+_PROCESSES = "what are threads there are processes and requests here, which need not grow by halves"
 _SILENT = "Kafka never answers it; Barnabas does"
 _OLD = "versions that Kafka 4.0 dropped are served for older clients"
 _FEATURES = "features that are not implemented are not advertised"
@@ -48,12 +50,29 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
         "answer 7 *": _TOLD,
         "answer 8 *": _TOLD,
     },
+    "incremental_alter_configs: each-key-of-a-broker": {
+        "*'NaN'": _NO_VALUE,
+        "*log.retention.*'-7'": _NO_VALUE,
+        "*log.flush.interval.ms*'-7'": _NO_VALUE,
+        "*log.cleaner.threads*": _PROCESSES,
+        "*num.replica.fetchers*": _PROCESSES,
+        "*log.cleanup.policy*'delete,delete'": "a topic's cleanup.policy may say it twice as well",
+    },
+    "incremental_alter_configs: wrong-values-of-each-key-of-a-topic": {
+        "*'NaN'": _NO_VALUE,
+        "*throttled.replicas*','": _NO_VALUE,
+        "*retention.bytes*'-7'": _NO_VALUE,
+    },
     "join_group: member-when-the-leader-joins-again": {"answer 9 *": _FIRST},
     "join_group: member-with-more-protocols-when-the-leader-joins-again": {"answer 9 *": _FIRST},
     "join_group: member-with-other-metadata-when-the-leader-joins-again": {"answer 9 *": _FIRST},
     "leave_group: of-all-when-a-follower-asks": {"answer 8 *": _FIRST},
     "leave_group: of-one-twice-when-a-follower-asks": {"answer 8 *": _FIRST},
     "leave_group: of-second-when-a-follower-asks": {"answer 8 *": _FIRST},
+    "list_offsets: a-log-whose-records-are-deleted": {
+        "answer 50 *": _GONE,
+        "answer 72 *": _GONE,
+    },
     "list_offsets: epochs": {
         "answer 4 *": "an epoch below 0 is none, as in Kafka's Fetch; Kafka fences it here"
     },

@@ -26,7 +26,12 @@ from barnabas.metadata.configs_image import (
 from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.key import ConfigError, DynamicMode, Required, without_listener
-from barnabas.storage.config import TOPIC_CONFIGS
+from barnabas.storage.config import (
+    CLEANER_MEMORY,
+    CLEANER_THREADS,
+    TOPIC_CONFIGS,
+    check_cleaner_memory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +106,7 @@ class ConfigRules:
             check_broker_name(name)
             self._check_broker(name, changes)
             self._check_addresses(merged)
+            self._check_cleaner(changes, merged)
             _check_minimum(image, name, changes)
         elif kind == CLIENT_METRICS:
             _check_client_metrics(name, merged)
@@ -127,6 +133,21 @@ class ConfigRules:
                     ErrorCode.INVALID_REQUEST, f"{key_name} can only be set on one broker"
                 )
             _parse(key, value, ErrorCode.INVALID_REQUEST)
+
+    def _check_cleaner(self, changes: Mapping[str, str | None], merged: Mapping[str, str]) -> None:
+        """Refuse less memory than the log cleaner can work with."""
+        if changes.keys().isdisjoint((CLEANER_MEMORY, CLEANER_THREADS)):
+            return
+        size, threads = (
+            merged.get(name, self._broker.values[name])
+            for name in (CLEANER_MEMORY, CLEANER_THREADS)
+        )
+        assert isinstance(size, int | str), size
+        assert isinstance(threads, int | str), threads
+        try:
+            check_cleaner_memory(int(size), int(threads))
+        except ConfigError as error:
+            raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
 
     def _check_addresses(self, merged: Mapping[str, str]) -> None:
         """Refuse to let in no address at all."""

@@ -288,11 +288,13 @@ def _defaults_of_topics() -> list[ConfigKey]:
     ]
 
 
+CLEANER_THREADS = "log.cleaner.threads"
+CLEANER_MEMORY = "log.cleaner.dedupe.buffer.size"
 # Those of the cleaner that may change while it runs.
 CLEANER_KEYS = (
-    "log.cleaner.threads",
+    CLEANER_THREADS,
     "log.cleaner.io.max.bytes.per.second",
-    "log.cleaner.dedupe.buffer.size",
+    CLEANER_MEMORY,
     "log.cleaner.io.buffer.size",
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.backoff.ms",
@@ -327,12 +329,12 @@ BROKER_CONFIGS = ConfigDefinition(
         _broker_key("log.cleaner.enable", _BOOLEAN, True,
                     "Whether topics with cleanup.policy=compact are compacted; do not switch it "
                     "off, Kafka 5.0 will not know this key."),
-        _dynamic_key("log.cleaner.threads", _INT, 1,
+        _dynamic_key(CLEANER_THREADS, _INT, 1,
                      "Logs that are compacted at the same time, each by a process of its own.",
                      _POSITIVE),
         _dynamic_key("log.cleaner.io.max.bytes.per.second", _DOUBLE, DOUBLE_MAX,
                      "What compaction reads and writes together, on average."),
-        _dynamic_key("log.cleaner.dedupe.buffer.size", _LONG, 128 << 20,
+        _dynamic_key(CLEANER_MEMORY, _LONG, 128 << 20,
                      "Memory for the keys of all logs that are being compacted."),
         _dynamic_key("log.cleaner.io.buffer.size", _INT, 512 << 10,
                      "Memory for reading and writing of all logs that are being compacted.",
@@ -387,13 +389,19 @@ def cleaner_config(broker: ParsedConfig) -> CleanerConfig:
         ConfigError: less than 1 MiB of memory for the keys of each log that is compacted.
     """
     config = broker.build(CleanerConfig)
-    if config.log_cleaner_dedupe_buffer_size <= config.log_cleaner_threads << 20:
-        raise ConfigError(
-            "log.cleaner.dedupe.buffer.size",
-            str(config.log_cleaner_dedupe_buffer_size),
-            "more than 1 MiB for each of log.cleaner.threads",
-        )
+    check_cleaner_memory(config.log_cleaner_dedupe_buffer_size, config.log_cleaner_threads)
     return config
+
+
+def check_cleaner_memory(size: int, threads: int) -> None:
+    """Whether the memory for keys is enough for so many logs at once.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if size <= threads << 20:
+        words = f"more than 1 MiB for each of {CLEANER_THREADS}"
+        raise ConfigError(CLEANER_MEMORY, str(size), words)
 
 
 def storage_config(broker: ParsedConfig) -> StorageConfig:

@@ -146,6 +146,19 @@ def test_a_broker_key_that_needs_a_restart_is_refused() -> None:
     assert error_of(("a.plug.ins.key", SET, "x"), kind=BROKER, name="1") == ErrorCode.NONE
 
 
+def test_memory_of_the_log_cleaner_is_checked_with_the_number_of_its_processes() -> None:
+    memory, threads = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
+    for changes, error in (
+        ([(memory, SET, str(1 << 20))], ErrorCode.INVALID_REQUEST),
+        ([(memory, SET, str((1 << 20) + 1))], ErrorCode.NONE),
+        ([(threads, SET, "128")], ErrorCode.INVALID_REQUEST),
+        ([(threads, SET, "127")], ErrorCode.NONE),
+        ([(threads, SET, "4"), (memory, SET, str(4 << 20))], ErrorCode.INVALID_REQUEST),
+        ([(memory, DELETE, None)], ErrorCode.NONE),
+    ):
+        assert error_of(*changes, kind=BROKER, name="") == error
+
+
 def test_only_checking_writes_nothing() -> None:
     changes = resource(TOPIC, "a", ("segment.ms", SET, "7"))
     result = configs_of().alter_incrementally(view_of(IMAGE), request(changes, validate_only=True))

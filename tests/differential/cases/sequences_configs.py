@@ -1,0 +1,354 @@
+"""Configs that change: each operation on each key, and what is otherwise as soon as it has.
+
+Keys and their types are those that Barnabas describes; every one of them is set, appended to,
+subtracted from and deleted, wrongly too, and the description is compared after each round.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from differential.case import case
+from differential.cases.configs import (
+    APPEND,
+    BROKER,
+    CLIENT_METRICS,
+    DELETE,
+    DESCRIBE,
+    GROUP,
+    INCREMENTAL,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    changing,
+    describing,
+)
+from differential.cases.produce import to
+from differential.cases.sequences_offsets import found, timed
+from differential.cases.sequences_produce import DAY_MS, keyed, look
+from differential.rules import HOUR_MS, NOT_IN_KAFKA
+from differential.scene import NOW_MS, Scene, batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from differential.answer import Flat
+
+    Change = tuple[str, int, str | None]
+
+
+PRODUCE = ApiKey.PRODUCE
+BOOLEAN, TEXT, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
+ALL_BROKERS = ""
+# What keys take that are not numbers, beside what they have.
+WORDS = {
+    "cleanup.policy": "compact",
+    "compression.type": "lz4",
+    "message.timestamp.type": "LogAppendTime",
+    "follower.replication.throttled.replicas": "0:1,1:1",
+    "leader.replication.throttled.replicas": "*",
+}
+NUMBERS = {"segment.bytes": "2097152", "compression.gzip.level": "5", "compression.lz4.level": "7"}
+
+
+def keys_of(scene: Scene, kind: int, name: str) -> list[tuple[str, int, bool, str | None]]:
+    """Name, type, whether it is read-only, and value of each key that both describe."""
+    answers = scene.do(DESCRIBE, 4, describing(kind, name))
+    kafka, barnabas = ({each.name: each for each in a.results[0].configs} for a in answers)
+    absent = NOT_IN_KAFKA["DescribeConfigs.results[].configs"]
+    return [
+        (name, each.config_type, each.read_only, each.value)
+        for name, each in sorted(barnabas.items())
+        if name in kafka and name not in absent
+    ]
+
+
+def another(name: str, kind: int, value: str | None) -> str:
+    """A value that the key takes, and has not."""
+    if kind == BOOLEAN:
+        return "false" if value == "true" else "true"
+    if kind == DOUBLE:
+        return "0.25"
+    if kind in (INT, SHORT, LONG):
+        return NUMBERS.get(name, "2")
+    return WORDS.get(name, "something")
+
+
+def wrong(kind: int) -> Iterator[str]:
+    """Values that no key of that type takes, or few."""
+    if kind in (INT, SHORT, LONG):
+        yield from ("", "x", "1.5", "-7", "99999999999999999999", " 3 ")
+    elif kind == DOUBLE:
+        yield from ("", "x", "-0.5", "1.5", "NaN")
+    elif kind == BOOLEAN:
+        yield from ("", "yes", "TRUE", "0")
+    else:
+        yield from ("", "no such thing", ",", "delete,delete", " compact , delete ")
+
+
+@case(INCREMENTAL, [1])
+def each_operation_on_each_key_of_a_topic(scene: Scene) -> None:
+    topic = scene.topic()
+    look_at = describing(TOPIC, topic, include_synonyms=True)
+    keys = keys_of(scene, TOPIC, topic)
+    assert len(keys) > 20
+    for operation in (SET, APPEND, SUBTRACT, DELETE):
+        for name, kind, _, value in keys:
+            text = None if operation == DELETE else another(name, kind, value)
+            change = (name, operation, text)
+            for validate_only in (True, False):
+                scene.compare(changing(TOPIC, topic, change, validate_only=validate_only))
+        scene.settle()
+        scene.compare(look_at, DESCRIBE, 4)
+
+
+@case(INCREMENTAL, [1])
+def wrong_values_of_each_key_of_a_topic(scene: Scene) -> None:
+    topic = scene.topic()
+    tried = [
+        (topic, (name, SET, text))
+        for name, kind, _, _ in keys_of(scene, TOPIC, topic)
+        for text in wrong(kind)
+    ]
+    told(scene, TOPIC, tried)
+
+
+@case(INCREMENTAL, [1])
+def each_key_of_a_broker(scene: Scene) -> None:
+    """Which keys may change while it runs, on one broker and on all, and to what."""
+    tried: list[tuple[str, Change]] = []
+    for name, kind, read_only, value in keys_of(scene, BROKER, "1"):
+        texts = [value] if read_only else [value, *wrong(kind)]
+        for broker in ("1", ALL_BROKERS):
+            tried += [(broker, (name, SET, text)) for text in texts if text is not None]
+            tried.append((broker, (name, DELETE, None)))
+    told(scene, BROKER, tried)
+
+
+def told(scene: Scene, kind: int, tried: list[tuple[str, Change]]) -> None:
+    """Compare what is said of each change, without making it."""
+    kafka: Flat = {}
+    barnabas: Flat = {}
+    for resource, change in tried:
+        name, operation, text = change
+        asked = changing(kind, resource, change, validate_only=True)
+        for flat, answer in zip((kafka, barnabas), scene.do(INCREMENTAL, 1, asked), strict=True):
+            of = f"{resource} " if kind == BROKER else ""
+            where = f"{of}{name}, {'delete' if operation == DELETE else 'set'} {text!r}"
+            flat[where] = ErrorCode(answer.responses[0].error_code).name
+    scene.note(kafka, barnabas)
+
+
+@case(INCREMENTAL, [1])
+def several_changes_at_once(scene: Scene) -> None:
+    """All of a resource or nothing; each resource for itself."""
+    topic, other = scene.topic(), scene.topic()
+    good, bad = ("retention.ms", SET, "5000"), ("segment.ms", SET, "never")
+    scene.compare(changing(TOPIC, topic, good, bad))
+    scene.compare(changing(TOPIC, topic, bad, good))
+    first = changing(TOPIC, topic, good)["resources"]
+    second = changing(TOPIC, other, bad)["resources"]
+    third = changing(TOPIC, "absent", good)["resources"]
+    scene.compare({"resources": [*second, *first, *third]})
+    scene.compare(
+        changing(
+            TOPIC,
+            other,
+            ("min.insync.replicas", SET, "2"),
+            ("retention.ms", DELETE, None),
+            ("cleanup.policy", APPEND, "compact"),
+        )
+    )
+    scene.settle()
+    for name in (topic, other):
+        scene.compare(describing(TOPIC, name, include_synonyms=True), DESCRIBE, 4)
+
+
+@case(INCREMENTAL, [1])
+def keys_that_limit_each_other(scene: Scene) -> None:
+    topic = scene.topic()
+    for changes in (
+        [("min.compaction.lag.ms", SET, "100"), ("max.compaction.lag.ms", SET, "50")],
+        [("max.compaction.lag.ms", SET, "50")],
+        [("min.compaction.lag.ms", SET, "100")],
+        [("max.compaction.lag.ms", DELETE, None), ("min.compaction.lag.ms", SET, "100")],
+        [("cleanup.policy", SET, "compact"), ("cleanup.policy", APPEND, "delete")],
+        [("cleanup.policy", SET, "")],
+        [("cleanup.policy", SUBTRACT, "delete")],
+        [("cleanup.policy", SUBTRACT, "compact,delete")],
+        [("cleanup.policy", APPEND, "compact,delete")],
+        [("segment.bytes", SET, "1048576"), ("max.message.bytes", SET, "5000000")],
+    ):
+        scene.compare(changing(TOPIC, topic, *changes))
+    scene.settle()
+    scene.compare(describing(TOPIC, topic, include_synonyms=True), DESCRIBE, 4)
+
+
+@case(INCREMENTAL, [1])
+def configs_of_groups_and_of_client_metrics(scene: Scene) -> None:
+    group, metrics = scene.name("group"), scene.name("metrics")
+    for kind, name, changes in (
+        (
+            GROUP,
+            group,
+            [
+                ("consumer.session.timeout.ms", SET, "50000"),
+                ("consumer.heartbeat.interval.ms", SET, "6000"),
+                ("consumer.session.timeout.ms", SET, "1"),
+                ("consumer.heartbeat.interval.ms", SET, "x"),
+                ("consumer.heartbeat.interval.ms", APPEND, "1"),
+                ("no.such.key", SET, "1"),
+                ("consumer.session.timeout.ms", DELETE, None),
+                ("consumer.heartbeat.interval.ms", DELETE, None),
+            ],
+        ),
+        (
+            CLIENT_METRICS,
+            metrics,
+            [
+                ("interval.ms", SET, "60000"),
+                ("interval.ms", SET, "1"),
+                ("metrics", SET, "a.b,c"),
+                ("metrics", APPEND, "d"),
+                ("metrics", SUBTRACT, "c"),
+                ("match", SET, "client_id=a.*"),
+                ("match", APPEND, "client_software_name=b"),
+                ("match", SET, "no_such_key=a"),
+                ("match", SET, "client_id=["),
+                ("no.such.key", SET, "1"),
+                ("interval.ms", DELETE, None),
+                ("metrics", DELETE, None),
+                ("match", DELETE, None),
+            ],
+        ),
+    ):
+        for change in changes:
+            scene.compare(changing(kind, name, change, validate_only=True))
+            scene.compare(changing(kind, name, change))
+            scene.settle()
+            scene.compare(describing(kind, name, include_synonyms=True), DESCRIBE, 4)
+
+
+# What a change does.
+
+
+def change(scene: Scene, name: str, key: str, value: str | None, kind: int = TOPIC) -> None:
+    """Set a key, or take it back (None), and wait until both have seen it."""
+    operation = DELETE if value is None else SET
+    scene.compare(changing(kind, name, (key, operation, value)), INCREMENTAL, 1)
+    scene.settle()
+
+
+@case(PRODUCE, [13])
+def the_largest_batch_changes(scene: Scene) -> None:
+    topic = scene.topic()
+    for value in ("100", "1000", "0", None):
+        change(scene, topic, "max.message.bytes", value)
+        for size in (1, 200, 2000):
+            scene.compare(to(topic, batch(b"a" * size)))
+    for value in ("100", None):
+        change(scene, ALL_BROKERS, "message.max.bytes", value, BROKER)
+        scene.compare(
+            describing(TOPIC, topic, "max.message.bytes", include_synonyms=True), DESCRIBE, 4
+        )
+        scene.compare(to(topic, batch(b"a" * 200)))
+    look(scene, topic)
+
+
+@case(PRODUCE, [13])
+def who_stamps_records_changes(scene: Scene) -> None:
+    topic = scene.topic()
+    for value in (None, "LogAppendTime", "CreateTime", None):
+        change(scene, topic, "message.timestamp.type", value)
+        scene.compare(to(topic, keyed(NOW_MS, NOW_MS + 1)))
+        look(scene, topic)
+    for value in ("LogAppendTime", None):
+        change(scene, ALL_BROKERS, "log.message.timestamp.type", value, BROKER)
+        scene.compare(to(topic, keyed(NOW_MS, NOW_MS + 1)))
+        look(scene, topic)
+
+
+@case(PRODUCE, [13])
+def limits_of_time_change(scene: Scene) -> None:
+    topic = scene.topic()
+    for key in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+        for value in (str(HOUR_MS), str(4 * HOUR_MS), None):
+            change(scene, topic, key, value)
+            for delta in (-DAY_MS, 0, 6 * HOUR_MS):
+                scene.compare(to(topic, keyed(NOW_MS + delta)))
+    look(scene, topic)
+
+
+@case(PRODUCE, [13])
+def whether_keys_are_needed_changes(scene: Scene) -> None:
+    topic = scene.topic()
+    for value in ("compact", "compact,delete", "delete", "", None):
+        change(scene, topic, "cleanup.policy", value)
+        scene.compare(to(topic, batch(b"a")))
+    look(scene, topic)
+
+
+@case(PRODUCE, [13])
+def how_many_replicas_are_needed_changes(scene: Scene) -> None:
+    topic = scene.topic()
+    for value in ("2", "1", None):
+        change(scene, topic, "min.insync.replicas", value)
+        for acks in (-1, 1):
+            scene.compare(to(topic, batch(b"a"), acks=acks))
+    # With eligible leader replicas the cluster's own minimum can be changed, and not taken back.
+    for value in ("2", None, "1"):
+        change(scene, ALL_BROKERS, "min.insync.replicas", value, BROKER)
+        scene.compare(to(topic, batch(b"a")))
+    look(scene, topic)
+
+
+@case(PRODUCE, [13])
+def what_is_compressed_changes(scene: Scene) -> None:
+    """Records that the broker unpacks lie there as they would have been sent."""
+    topic = scene.topic()
+    for value in (None, "uncompressed", "producer"):
+        change(scene, topic, "compression.type", value)
+        for code in range(5):
+            scene.compare(to(topic, batch(b"a" * 100, b"b" * 100, compression=code)))
+    look(scene, topic)
+
+
+@case(PRODUCE, [13])
+def retention_changes(scene: Scene) -> None:
+    """By size, then by time: records are three hours old."""
+    topic = scene.topic(segment_bytes="1048576")
+    for index in range(5):
+        scene.compare(to(topic, timed((index,), size=400_000)))
+    for key, value, start in (
+        ("retention.bytes", "500000", 2),
+        ("retention.ms", str(HOUR_MS), 5),
+    ):
+        change(scene, topic, key, value)
+        scene.until(lambda side, start=start: found(side, topic, -2) == start)
+        look(scene, topic)
+    scene.compare(to(topic, keyed(NOW_MS + 2 * HOUR_MS + HOUR_MS)))
+    look(scene, topic)
+
+
+@case(PRODUCE, [13])
+def all_that_a_broker_s_default_reaches(scene: Scene) -> None:
+    """A default of all brokers, one of this broker over it, and a topic's own over both."""
+    topic, own = scene.topic(), scene.topic(retention_ms="777")
+
+    def described(name: str) -> None:
+        asked = describing(TOPIC, name, "retention.ms", include_synonyms=True)
+        scene.compare(asked, DESCRIBE, 4)
+
+    for broker, value in (
+        (ALL_BROKERS, "90000000"),
+        ("1", "80000000"),
+        (ALL_BROKERS, None),
+        ("1", None),
+    ):
+        change(scene, broker, "log.retention.ms", value, BROKER)
+        for name in (topic, own):
+            described(name)
+        asked = describing(BROKER, "1", "log.retention.ms", include_synonyms=True)
+        scene.compare(asked, DESCRIBE, 4)
