@@ -7,6 +7,7 @@ import subprocess
 import tomllib
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -61,16 +62,50 @@ def test_a_capability_in_the_changelog_names_a_test(entry: str) -> None:
     assert TEST.search(entry), entry
 
 
-def test_every_kip_that_the_code_names_has_its_row() -> None:
+class Row(NamedTuple):
+    """A line of the table of KIPs."""
+
+    numbers: list[int]
+    state: str
+    files: list[str]
+
+
+def kips() -> list[Row]:
     table = (ROOT / "docs" / "kips.md").read_text()
-    rows = re.findall(r"^\| ([0-9, ]+) \|", table, re.MULTILINE)
-    listed = {number.strip() for row in rows for number in row.split(",")}
-    named: dict[str, str] = {}
+    rows = re.findall(r"^\| ([0-9, ]+) \|[^|]*\|([^|]*)\|([^|]*)\|$", table, re.MULTILINE)
+    return [
+        Row([int(each) for each in numbers.split(",")], state.strip(), re.findall("`(.+?)`", where))
+        for numbers, state, where in rows
+    ]
+
+
+def test_every_kip_has_one_row_and_every_row_its_state_and_its_files() -> None:
+    rows = kips()
+    numbers = [number for row in rows for number in row.numbers]
+    assert sorted(numbers) == sorted(set(numbers))
+    for row in rows:
+        state = re.match("done|partly: |not", row.state)
+        assert state is not None, row
+        assert row.numbers == sorted(row.numbers), row
+        # What is not there lies nowhere.
+        assert bool(row.files) is (state.group() != "not"), row
+        assert not [name for name in row.files if not (ROOT / "src/barnabas" / name).exists()]
+
+
+def test_every_kip_that_the_code_names_has_its_row() -> None:
+    listed = {number for row in kips() for number in row.numbers}
+    named: dict[int, str] = {}
     for path in sorted((ROOT / "src").rglob("*.py")):
         for number in re.findall(r"KIP-([0-9]+)", path.read_text()):
-            named.setdefault(number, path.relative_to(ROOT).as_posix())
+            named.setdefault(int(number), path.relative_to(ROOT).as_posix())
     assert named
     assert not {number: where for number, where in named.items() if number not in listed}
+
+
+def test_every_kip_that_is_to_be_had_has_its_row() -> None:
+    """What the project sets out to have, done or not."""
+    wanted = {101, 227, 279, 320, 345, 392, 394, 405, 800, 814, 848, 853, 890, 932, 966, 1071}
+    assert wanted <= {number for row in kips() for number in row.numbers}
 
 
 def test_every_dependency_has_its_reason() -> None:
