@@ -84,3 +84,8 @@ chaos: setup
 .PHONY: storms
 storms: setup
 	PYTHONPATH=tests $(BIN)/python -m storms.campaign $(STORMS)
+
+# What the comparison with Apache Kafka covers, into docs/compatibility.md.
+.PHONY: compatibility
+compatibility: setup
+	PYTHONPATH=tests $(BIN)/python -m differential.document

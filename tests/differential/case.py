@@ -10,15 +10,16 @@ a difference is gone, the case fails until it no longer stands there.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_table import ApiKey
 from differential.known_differences import KNOWN_DIFFERENCES
-from differential.scene import Scene
+from differential.scene import Compared, Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from differential.scene import Pair
 
@@ -41,18 +42,22 @@ class Case:
         versions: dict[str, list[int]] = {}
         differs = KNOWN_DIFFERENCES.get(str(self), {})
         expected = set(differs)
+        by_class: Counter[str] = Counter()
+        before = pair.compared[self.api]
         for version in pair.versions(self.api):
             if self.versions and version not in self.versions:
                 continue
             scene = Scene(pair, self.api, f"{self.api.name.lower()}-{self.name}", version)
             self.play(scene)
+            by_class += scene.by_class
             for line in scene.unexpected(differs, expected):
                 versions.setdefault(line, []).append(version)
-        found = [f"{_spans(seen)} {line}" for line, seen in versions.items()]
+        pair.by_case[str(self)] = Compared(pair.compared[self.api] - before, by_class)
+        found = [f"{spans(seen)} {line}" for line, seen in versions.items()]
         return found + [f"no longer differs: {pattern}" for pattern in expected]
 
 
-def _spans(versions: list[int]) -> str:
+def spans(versions: Sequence[int]) -> str:
     """v4-7,9 for 4, 5, 6, 7 and 9."""
     spans: list[list[int]] = []
     for version in versions:

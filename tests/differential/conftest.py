@@ -6,28 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.testing.broker_process import BrokerProcess
 from differential.scene import Pair
-from differential.side import Side
-from differential.warm_up import warm_up
-from jvm.kafka_process import KafkaProcess
+from differential.started import started_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Both get these; the rest are Kafka's defaults, which are ours.
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "3",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    # What a broker does from time to time, often enough to wait for.
-    "log.initial.task.delay.ms": "100",
-    "log.retention.check.interval.ms": "100",
-    "log.cleaner.backoff.ms": "100",
-    "producer.id.expiration.check.interval.ms": "100",
-}
 _PAIR = pytest.StashKey[Pair]()
 
 
@@ -38,20 +22,9 @@ def pair(
     request: pytest.FixtureRequest,
 ) -> Iterator[Pair]:
     """Apache Kafka and Barnabas, both empty, started side by side."""
-    kafka = KafkaProcess(tmp_path_factory.mktemp("kafka"), SETTINGS)
-    barnabas = BrokerProcess(tmp_path_factory.mktemp("barnabas"), SETTINGS)
-    try:
-        kafka.launch()
-        barnabas.start()
-        kafka.await_ready()
-        made = Pair(Side("kafka", kafka.bootstrap), Side("barnabas", barnabas.bootstrap))
-        warm_up(made)
+    with started_pair(tmp_path_factory.mktemp("pair")) as made:
         request.config.stash[_PAIR] = made
         yield made
-        made.close()
-    finally:
-        kafka.close()
-        barnabas.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -24,9 +24,6 @@ _FIRST = (
 
 KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
     "alter_configs: a-resource-named-twice": {"*": _SILENT},
-    "alter_partition_reassignments: reassignments": {
-        "answer 18 *.error_message": "where nothing is asked, null; Kafka has an empty text there"
-    },
     "api_versions: client-ids": {
         "answer 7 outcome": "client ids that are not UTF-8 are refused; Kafka replaces the bytes"
     },
@@ -73,9 +70,6 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
         "answer 50 *": _GONE,
         "answer 72 *": _GONE,
     },
-    "list_offsets: epochs": {
-        "answer 4 *": "an epoch below 0 is none, as in Kafka's Fetch; Kafka fences it here"
-    },
     "list_offsets: read-committed": {"answer 6 *": _IGNORED},
     "metadata: by-id": {"answer 5 *": _TOLD},
     "produce: a-transactional-batch-with-an-id-that-has-no-transaction": {
@@ -96,6 +90,25 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
     "produce: log-after-compressed-it-would-fit": {
         "answer * Fetch.*records": "what the broker compresses is as its compressor writes it"
     },
+    "api_versions: matrix-of-api-versions": {
+        "*ApiVersions.api_keys[*].min_version": _OLD,
+        "*ApiVersions.*features*": _FEATURES,
+    },
+    "describe_quorum: matrix-of-describe-quorum": {
+        "*DescribeQuorum.nodes*": "a single node opens no listener for controllers"
+    },
+    "describe_topic_partitions: matrix-of-describe-topic-partitions": {"* = '' -> *": _TOLD},
+    "describe_topic_partitions: matrix-of-describe-topic-partitions-from-a-cursor": {
+        "extreme: cursor.partition_index = 2147483647 *": "Kafka's next cursor overflows: below 0"
+    },
+    "fetch: matrix-of-fetch": {
+        "*: isolation_level = *": _IGNORED,
+        "*max_bytes = -*": _IGNORED,
+        "extreme: session_id = *": _IGNORED,
+    },
+    "list_offsets: matrix-of-list-offsets": {"*: isolation_level = *": _IGNORED},
+    "metadata: matrix-of-metadata": {"null allowed: topics[0].name = null *": _TOLD},
+    "metadata: matrix-of-metadata-by-id": {"zero id: *": _TOLD},
     "produce: records-that-are-null": {"*": _SILENT},
     "sync_group: follower-that-assigns-when-a-follower-asks": {"answer 9 *": _FIRST},
     "sync_group: follower-when-a-follower-asks": {"answer 9 *": _FIRST},

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 Values = Mapping[str, Any]
 
 
-def request(api: ApiKey, version: int, values: Values) -> Message:
-    """A request of an API in a version."""
-    made = _struct(request_class(api), version, values)
+def request(api: ApiKey, version: int, values: Values, cls: type[Message] | None = None) -> Message:
+    """A request of an API in a version, or of a class of its own."""
+    made = _struct(cls or request_class(api), version, values)
     assert made.__api_key__ == api
     return made
 

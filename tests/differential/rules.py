@@ -97,7 +97,7 @@ RULES = (
         "the brokers' own clocks, asked one after the other",
     ),
     Rule(
-        r"error_message|message|batch_index_error_message",
+        r"error_message|message|batch_index_error_message|documentation",
         _presence,
         "words are for people; clients see if there are any",
     ),
@@ -105,6 +105,11 @@ RULES = (
     Rule(r"JoinGroup\.leader", _drawn, "a member id, drawn by the broker"),
     Rule(r"finalized_features_epoch", _positive, "an offset in the metadata log"),
     Rule(r"DescribeQuorum.*(high_watermark|log_end_offset)", _positive, "the same"),
+    Rule(
+        r"DescribeQuorum.*leader_epoch",
+        _positive,
+        "Kafka's controller steps down over requests that it cannot make sense of",
+    ),
 )
 
 # Lists that Kafka answers in the order of a hash table: compared by what the items are.
@@ -134,6 +139,10 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
     "DescribeGroups.groups": lambda group, _: group.group_id,
     "DescribeGroups.groups[].members": lambda member, side: _member(member.member_id, side),
     "JoinGroup.members": lambda member, side: _member(member.member_id, side),
+    "ListConfigResources.config_resources": lambda each, _: (
+        each.resource_type,
+        each.resource_name,
+    ),
 }
 
 # What Barnabas does not have, and therefore does not show, is left out of Kafka's lists. Were it

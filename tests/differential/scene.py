@@ -6,10 +6,11 @@ import itertools
 import re
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.schema import Message
 from barnabas.record.builder import BatchBuilder
 from differential.answer import Flat, differences, flatten, read_answer
 from differential.request import Values, request
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     # The same for both, or made of what a side calls by its own ids.
-    Build = Values | Callable[[Side], Values]
+    Build = Values | Callable[[Side], Values | Message]
 
 WAIT_S = 20.0
 POLL_S = 0.003
@@ -35,6 +36,13 @@ ADVERTISED_ONLY = {ApiKey.PRODUCE: 3}
 NOW_MS = int(time.time() * 1000) - 3 * HOUR_MS
 
 
+class Compared(NamedTuple):
+    """How many answers a case compared, of all and by the class of input where there is one."""
+
+    answers: int
+    by_class: Counter[str]
+
+
 class Pair:
     """Apache Kafka and Barnabas, for all cases; counts what was compared."""
 
@@ -45,6 +53,10 @@ class Pair:
         self.played: Counter[ApiKey] = Counter()
         # A topic that both have and no case changes, with the ids that the two gave it.
         self.shared_topic: tuple[str, list[bytes]] | None = None
+        # What cases set up once on both, by what they call it.
+        self.standing: dict[str, Any] = {}
+        # What each case compared.
+        self.by_case: dict[str, Compared] = {}
         self._served = [advertised(side) for side in self.sides()]
 
     def sides(self) -> tuple[Side, Side]:
@@ -70,6 +82,16 @@ class Scene:
         self.pair = pair
         self.api = api
         self.version = version
+        # Answers compared, by the class of input.
+        self.by_class: Counter[str] = Counter()
+        # What the next answers are called in what is found; empty for their numbers.
+        self.label = ""
+        # Takes out of an answer what is none of the case's business.
+        self.before_comparing: Callable[[Any], None] = lambda _: None
+        # Gets Kafka's answer in values and ours in bytes.
+        self.after_comparing: Callable[[int, Flat, bytes], None] = lambda *_: None
+        # Names of what helpers made for this scene alone.
+        self.kept: dict[str, str] = {}
         self._name = name
         self._numbers = itertools.count(1)
         self._steps = itertools.count(1)
@@ -109,9 +131,12 @@ class Scene:
             flat: Flat = {"outcome": repr(outcome)}
             if isinstance(outcome, bytes):
                 message = read_answer(api, version, outcome)
+                self.before_comparing(message)
                 flat = flatten(message, version, side)
             read.append(message)
             flats.append(flat)
+        if isinstance(outcome, bytes):
+            self.after_comparing(version, flats[0], outcome)
         self._note(flats)
         return read[0], read[1]
 
@@ -171,8 +196,9 @@ class Scene:
     def _note(self, flats: list[Flat]) -> None:
         self.pair.compared[self.api] += 1
         step = next(self._steps)
+        label = self.label or f"answer {step}"
         for path, (kafka, barnabas) in differences(*flats).items():
-            self._found.append((f"answer {step} {path}", kafka, barnabas))
+            self._found.append((f"{label} {path}", kafka, barnabas))
 
     # Setting up, by the same requests on both.
 
@@ -256,6 +282,8 @@ class Scene:
     ) -> tuple[Any, int]:
         values = build(side) if callable(build) else build
         chosen = self.version if version is None else version
+        if isinstance(values, Message):
+            return values, chosen
         return request(self.api if api is None else api, chosen, values), chosen
 
 

@@ -7,6 +7,7 @@ answer is compared by the names.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,16 @@ class Side:
         self._values.clear()
         for key in [key for key in self._connections if key]:
             self._connections.pop(key).close()
+
+    def as_it_is_now(self) -> Side:
+        """With the names of this moment, for answers that are looked at later."""
+        made = copy.copy(self)
+        made._names, made._values, made._connections = dict(self._names), dict(self._values), {}
+        return made
+
+    def drawn(self) -> dict[str, Identity]:
+        """All that has a name now."""
+        return dict(self._values)
 
     def __getitem__(self, name: str) -> Identity:
         return self._values[name]

@@ -15,6 +15,7 @@ import msgspec
 from barnabas.controller.result import ControllerView, Refusal
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.provenance import Provenance
+from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
 
@@ -32,6 +33,8 @@ BATCH_RECORDS_MAX = 10_000
 _NOT_CONTROLLER = Refusal(
     ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or has just ceased to be"
 )
+# What these say of their time Kafka does not look at either.
+_UNLIMITED = (ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.UPDATE_FEATURES)
 # As with Kafka, without words.
 _NO_TIME = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 _TOO_MANY = Refusal(
@@ -129,7 +132,9 @@ class AppendedState:
         """Work out a request, write its records, answer when all that it rests on is committed."""
         answer = _Answer(request, on_done, refuse)
         view = self.view(mutations)
-        timeout_ms = getattr(request, "timeout_ms", None)
+        timeout_ms = None
+        if request.__api_key__ not in _UNLIMITED:
+            timeout_ms = getattr(request, "timeout_ms", None)
         if view is None:
             answer.refuse(_NOT_CONTROLLER)
         elif timeout_ms is not None and timeout_ms <= 0:

@@ -161,7 +161,7 @@ def refuse_elect_leaders(request: ElectLeadersRequest, error: Refusal) -> ElectL
             ReplicaElectionResult(
                 topic=topic.topic,
                 partition_result=[
-                    _answer(partition, error.error_code, error.message)
+                    _answer(partition, error.error_code, error.message or None)
                     for partition in topic.partitions
                 ],
             )

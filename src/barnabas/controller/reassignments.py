@@ -69,7 +69,8 @@ class ReassignmentControl:
         response = AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
             error_code=ErrorCode.NONE,
-            error_message=None,
+            # Where nothing is asked Kafka has an empty text.
+            error_message=None if topics else "",
             responses=topics,
         )
         return ControllerResult(records, response)
@@ -192,8 +193,17 @@ def refuse_alter_reassignments(
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=error.error_code,
-        error_message=error.message,
-        responses=[],
+        error_message=error.message or None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(each.partition_index, error.error_code, error.message or None)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
     )
 
 
@@ -202,5 +212,5 @@ def refuse_list_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     """The response when nothing could be done."""
     return ListPartitionReassignmentsResponse(
-        error_code=error.error_code, error_message=error.message, topics=[]
+        error_code=error.error_code, error_message=error.message or None, topics=[]
     )

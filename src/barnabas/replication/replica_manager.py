@@ -431,6 +431,9 @@ class ReplicaManager:
         partition = self.partition(topic_partition)
         if isinstance(partition, ErrorCode):
             return ListOffsetResult(partition)
+        if current_leader_epoch < UNKNOWN_EPOCH:
+            # Unlike a fetch, which takes it for none.
+            return ListOffsetResult(ErrorCode.FENCED_LEADER_EPOCH)
         error = partition.check_access(current_leader_epoch, only_leader)
         if error is not _NONE:
             return ListOffsetResult(error)
@@ -460,6 +463,8 @@ class ReplicaManager:
         partition = self.partition(topic_partition)
         if isinstance(partition, ErrorCode):
             return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, partition)
+        if current_leader_epoch < UNKNOWN_EPOCH:
+            return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, ErrorCode.FENCED_LEADER_EPOCH)
         return partition.epoch_end_offset(current_leader_epoch, leader_epoch, only_leader=True)
 
     def delete_records(

@@ -6,6 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.headers import encode_response
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.server.long_words import cut_long_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,10 +109,13 @@ class RequestContext:
             self._throttle(response, throttle_ms)
         try:
             chunks = encode_response(self.correlation_id, response, self.version)
+        except ProtocolError:
+            if not cut_long_words(response):
+                self._give_up()
+                return
+            chunks = encode_response(self.correlation_id, response, self.version)
         except Exception:  # noqa: BLE001
-            # Whoever brought the answer about, a committed batch for instance, has others to tell.
-            _log.exception("Answer to %s failed; its connection is closed", self.connection.peer)
-            self.connection.abort()
+            self._give_up()
             return
         statistics = self._statistics
         if not is_clean:
@@ -145,6 +150,11 @@ class RequestContext:
         """The only way to tell a producer that asked for no answers that something failed."""
         self._slot.skip()
         self.connection.close()
+
+    def _give_up(self) -> None:
+        # Whoever brought the answer about, a committed batch for instance, has others to tell.
+        _log.exception("Answer to %s failed; its connection is closed", self.connection.peer)
+        self.connection.abort()
 
     def park(self, now_ms: float, local_ms: float) -> None:
         """The handler has returned and the answer is to come (called by the dispatcher)."""

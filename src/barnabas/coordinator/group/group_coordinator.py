@@ -48,6 +48,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 # From this version on topics are named by id alone.
 _FIRST_VERSION_WITH_TOPIC_IDS = 10
 _NO_EXPIRY = -1
+# The last time that a record can hold.
+_LATEST_MS = (1 << 63) - 1
 
 # What a failed append of the coordinator means to its client.
 _APPEND_ERRORS = {
@@ -193,7 +195,7 @@ class GroupCoordinator:
             partition.committed_leader_epoch,
             partition.committed_metadata or "",
             now_ms if timestamp < 0 else timestamp,
-            _NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms,
+            _NO_EXPIRY if retention_ms < 0 else min(now_ms + retention_ms, _LATEST_MS),
             topic_id,
         )
 

@@ -141,7 +141,21 @@ class GroupRequests:
                 return
             # Those that do not exist come first, as with Kafka.
             refused = [(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for key in unknown]
-            topics = _deleted_by_topic([*refused, *((key, found[key]) for key in known)])
+            if refused:
+                topics = _deleted_by_topic([*refused, *((key, found[key]) for key in known)])
+            else:
+                # A topic that is named twice is answered twice, in this case only.
+                topics = [
+                    each
+                    for topic in request.topics
+                    for each in _deleted_by_topic(
+                        [
+                            (key, found[key])
+                            for partition in topic.partitions
+                            for key in [(topic.name, partition.partition_index)]
+                        ]
+                    )
+                ]
             on_done(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
 
         partition = self._partition_for(request.group_id)

@@ -175,6 +175,6 @@ class _Once(Generic[R]):
 
 
 def _respond_join(joining: Joining, response: JoinGroupResponse) -> None:
-    if response.protocol_name is None and joining.version < _JOIN_NULL_PROTOCOL_SINCE:
-        response.protocol_name = ""
+    if not response.protocol_name:
+        response.protocol_name = None if joining.version >= _JOIN_NULL_PROTOCOL_SINCE else ""
     joining.respond(response)

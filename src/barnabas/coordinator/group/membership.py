@@ -22,6 +22,7 @@ from barnabas.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, app
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import MemberResponse
+from barnabas.protocol.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,8 @@ _log = logging.getLogger(__name__)
 _MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
 _REASON_LENGTH_MAX = 255
+# A member id has a hyphen and a uuid after it, and is a string of the protocol.
+_ID_PREFIX_BYTES_MAX = STRING_BYTES_MAX - 37
 
 
 class Joining(msgspec.Struct, frozen=True):
@@ -123,6 +126,10 @@ class Membership:
     def _join_new(self, group: ClassicGroup, joining: Joining) -> Written:
         instance_id = joining.request.group_instance_id
         prefix = joining.client_id if instance_id is None else instance_id
+        if len(prefix.encode()) > _ID_PREFIX_BYTES_MAX:
+            # As Kafka says it, whose answer cannot carry such an id either.
+            joining.refuse(NO_MEMBER_ID, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return nothing()
         new_id = f"{prefix}-{_uuid_text(self._rng.uuid())}"
         if instance_id is not None:
             old_id = group.static_members.get(instance_id)

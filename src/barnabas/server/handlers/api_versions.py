@@ -91,7 +91,7 @@ class ApiVersionsHandler:
             and _SOFTWARE.fullmatch(request.client_software_version)
         ):
             return ErrorCode.INVALID_REQUEST
-        names_cluster, names_node = request.cluster_id is not None, request.node_id >= 0
+        names_cluster, names_node = request.cluster_id is not None, request.node_id != -1
         if names_cluster != names_node:
             return ErrorCode.INVALID_REQUEST
         wanted = (request.cluster_id, request.node_id)

@@ -58,18 +58,21 @@ class DeleteRecordsHandler:
 def _response(
     request: DeleteRecordsRequest, results: dict[TopicPartition, DeleteRecordsResult]
 ) -> DeleteRecordsResponse:
-    """The results in the order of the request."""
+    """The results in the order of the request; what is named twice is answered once."""
+    by_topic: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        if topic.partitions:
+            indexes = by_topic.setdefault(topic.name, {})
+            indexes.update(dict.fromkeys(each.partition_index for each in topic.partitions))
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name,
+                name=name,
                 partitions=[
-                    _partition(index, results[TopicPartition(topic.name, index)])
-                    for index in dict.fromkeys(each.partition_index for each in topic.partitions)
+                    _partition(index, results[TopicPartition(name, index)]) for index in indexes
                 ],
             )
-            for topic in request.topics
-            if topic.partitions
+            for name, indexes in by_topic.items()
         ]
     )
 

@@ -68,7 +68,7 @@ class FindCoordinatorHandler:
         )
         if not known:
             refused = _failed(key, ErrorCode.INVALID_REQUEST)
-            if key_type == _SHARE and _BATCHED_SINCE <= version < _SHARE_SINCE:
+            if key_type == _SHARE and version >= _BATCHED_SINCE:
                 # Without words, as Kafka does it.
                 refused.error_message = ""
             return refused

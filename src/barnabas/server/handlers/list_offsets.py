@@ -61,21 +61,25 @@ class ListOffsetsHandler:
             if len(set(asked)) != len(asked)
             else set()
         )
+        # A topic that is named twice is answered once.
+        by_topic: dict[str, list[ListOffsetsPartition]] = {}
+        for topic in request.topics:
+            if topic.partitions:
+                by_topic.setdefault(topic.name, []).extend(topic.partitions)
         return ListOffsetsResponse(
             topics=[
                 ListOffsetsTopicResponse(
-                    name=topic.name,
+                    name=name,
                     partitions=[
                         _failed(partition, ErrorCode.INVALID_REQUEST)
-                        if (topic.name, partition.partition_index) in twice
-                        else self._list_offset(context.version, request, topic.name, partition)
+                        if (name, partition.partition_index) in twice
+                        else self._list_offset(context.version, request, name, partition)
                         for partition in {
-                            each.partition_index: each for each in topic.partitions
+                            each.partition_index: each for each in partitions
                         }.values()
                     ],
                 )
-                for topic in request.topics
-                if topic.partitions
+                for name, partitions in by_topic.items()
             ]
         )
 

@@ -64,7 +64,7 @@ class ProduceHandler:
         pending = PendingProduce(context, request.acks, self._cluster)
         entries: dict[TopicPartition, memoryview] = {}
         old_sets: dict[TopicPartition, Records | None] = {}
-        for topic in request.topic_data:
+        for topic in _each_once(request.topic_data):
             self._take_topic(pending, entries, old_sets, request, topic)
         if old_sets:
             self._old.convert(
@@ -151,6 +151,18 @@ class ProduceHandler:
                 pending.refuse_one(answer, records)
             else:
                 entries[TopicPartition(name or "", data.index)] = records
+
+
+def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+    """What is asked of a topic that is named twice stands together, as Kafka answers it."""
+    if len(topics) == 1:
+        return topics
+    merged: dict[tuple[str, bytes], TopicProduceData] = {}
+    for topic in topics:
+        first = merged.setdefault((topic.name, topic.topic_id), topic)
+        if first is not topic:
+            first.partition_data += topic.partition_data
+    return list(merged.values())
 
 
 class PendingProduce:

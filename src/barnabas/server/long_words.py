@@ -1,0 +1,43 @@
+"""What an error says, cut to what an answer can carry.
+
+It may quote a text of the request, which was as long as a text can be already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.primitives import STRING_BYTES_MAX
+from barnabas.protocol.schema import STRING, Struct
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_ENDING = "error_message"
+_MORE = "..."
+
+
+def cut_long_words(response: Struct) -> bool:
+    """Cut each error's words that are too long; returns whether there were any."""
+    found = False
+    for each in response.__fields__:
+        value = getattr(response, each.name)
+        if each.kind is STRING and each.name.endswith(_ENDING):
+            if _is_too_long(value):
+                setattr(response, each.name, _cut(value))
+                found = True
+        elif isinstance(value, list):
+            for item in value:
+                # Plain values have no words.
+                if isinstance(item, Struct) and cut_long_words(item):
+                    found = True
+    return found
+
+
+def _is_too_long(words: Any) -> bool:
+    return words is not None and len(words.encode()) > STRING_BYTES_MAX
+
+
+def _cut(words: str) -> str:
+    kept = words.encode()[: STRING_BYTES_MAX - len(_MORE)]
+    return kept.decode(errors="ignore") + _MORE

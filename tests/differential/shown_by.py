@@ -1,0 +1,62 @@
+"""The tests that show an API besides the comparison, for docs/compatibility.md."""
+
+from __future__ import annotations
+
+from barnabas.protocol.api_table import ApiKey
+
+_GROUPS = "`test_groups_protocol.py`, `test_groups.py`, `tests/unit/coordinator`"
+_OFFSETS = (
+    "`test_old_protocol.py` (0-1), `test_produce_consume.py`, `test_process.py` (after kill -9)"
+)
+_ADMIN = "`test_admin_requests.py`, `tests/unit/controller`"
+_TOPICS = "`test_old_protocol.py` (0-1), `test_admin.py`, `tests/unit/controller`"
+_CONFIGS = "`test_configs.py`"
+_VOTERS = "`tests/simulation/test_dynamic_quorum.py`, `tests/jvm/test_joint_quorum.py`"
+_DIRECTORIES = "`test_log_dirs.py`, `tests/unit/server/test_log_directories.py`"
+_QUOTAS = "`test_quotas.py`, `tests/unit/controller/test_client_quotas.py`"
+
+SHOWN_BY: dict[ApiKey, str] = {
+    ApiKey.PRODUCE: "`test_protocol.py`, `test_old_protocol.py` (0-2: magic 0, 1), `test_kcat.py`",
+    ApiKey.FETCH: "`test_protocol.py`, `test_old_protocol.py` (0-3, zstd below 10)",
+    ApiKey.LIST_OFFSETS: "`test_protocol.py`, `test_old_protocol.py` (0)",
+    ApiKey.METADATA: "`test_protocol.py`, `test_admin.py`",
+    ApiKey.OFFSET_COMMIT: _OFFSETS,
+    ApiKey.OFFSET_FETCH: _OFFSETS,
+    ApiKey.FIND_COORDINATOR: "`test_client_blocking.py` (groups only)",
+    ApiKey.JOIN_GROUP: _GROUPS,
+    ApiKey.HEARTBEAT: _GROUPS,
+    ApiKey.LEAVE_GROUP: _GROUPS,
+    ApiKey.SYNC_GROUP: _GROUPS,
+    ApiKey.DESCRIBE_GROUPS: _GROUPS,
+    ApiKey.LIST_GROUPS: _GROUPS,
+    ApiKey.API_VERSIONS: "`test_protocol.py` (and a version from the future)",
+    ApiKey.CREATE_TOPICS: _TOPICS,
+    ApiKey.DELETE_TOPICS: _TOPICS,
+    ApiKey.DELETE_RECORDS: "`test_delete_records.py`",
+    ApiKey.INIT_PRODUCER_ID: "`test_protocol.py` (without a transactional id)",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "`test_old_protocol.py` (0-1), `tests/unit/replication`",
+    ApiKey.DESCRIBE_CONFIGS: "`test_old_protocol.py` (0), `test_configs.py`",
+    ApiKey.ALTER_CONFIGS: _CONFIGS,
+    ApiKey.CREATE_PARTITIONS: "`test_admin.py`, `tests/unit/controller`",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _CONFIGS,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _QUOTAS,
+    ApiKey.ALTER_CLIENT_QUOTAS: _QUOTAS,
+    ApiKey.DESCRIBE_QUORUM: "`test_admin.py`, `tests/unit/server`",
+    ApiKey.DELETE_GROUPS: _GROUPS,
+    ApiKey.OFFSET_DELETE: _GROUPS,
+    ApiKey.DESCRIBE_CLUSTER: "`test_admin.py`, `tests/unit/server`",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _DIRECTORIES,
+    ApiKey.DESCRIBE_LOG_DIRS: _DIRECTORIES,
+    ApiKey.DESCRIBE_PRODUCERS: "`test_delete_records.py`",
+    ApiKey.ELECT_LEADERS: _ADMIN,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _ADMIN,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _ADMIN,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "`test_admin_requests.py`",
+    ApiKey.UPDATE_FEATURES: _ADMIN,
+    ApiKey.UNREGISTER_BROKER: "`test_admin_requests.py`, `tests/unit/server`",
+    ApiKey.LIST_CONFIG_RESOURCES: _CONFIGS,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "`test_admin.py`, `tests/unit/server`",
+    ApiKey.ADD_RAFT_VOTER: _VOTERS,
+    ApiKey.REMOVE_RAFT_VOTER: _VOTERS,
+    ApiKey.UNREGISTER_CONTROLLER: "`tests/unit/server/test_cluster.py`",
+}

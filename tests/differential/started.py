@@ -1,0 +1,48 @@
+"""Both brokers, empty, started side by side."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from barnabas.testing.broker_process import BrokerProcess
+from differential.scene import Pair
+from differential.side import Side
+from differential.warm_up import warm_up
+from jvm.kafka_process import KafkaProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Both get these; the rest are Kafka's defaults, which are ours.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    # What a broker does from time to time, often enough to wait for.
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "100",
+    "log.cleaner.backoff.ms": "100",
+    "producer.id.expiration.check.interval.ms": "100",
+}
+
+
+@contextlib.contextmanager
+def started_pair(directory: Path) -> Iterator[Pair]:
+    """Run them in two directories below that one; both are gone afterwards."""
+    kafka = KafkaProcess(directory / "kafka", SETTINGS)
+    barnabas = BrokerProcess(directory / "barnabas", SETTINGS)
+    try:
+        kafka.launch()
+        barnabas.start()
+        kafka.await_ready()
+        made = Pair(Side("kafka", kafka.bootstrap), Side("barnabas", barnabas.bootstrap))
+        warm_up(made)
+        yield made
+        made.close()
+    finally:
+        kafka.close()
+        barnabas.close()
