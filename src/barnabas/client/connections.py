@@ -44,6 +44,8 @@ __all__ = ["SOFTWARE_NAME", "SOFTWARE_VERSION", "Call", "Connections"]
 SOFTWARE_NAME = "barnabas"
 SOFTWARE_VERSION = "0.1.0"
 _API_VERSIONS_FIRST = 3
+# A fetch answer around its records, generously.
+_ANSWER_OVERHEAD_BYTES = 1 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +78,8 @@ class Connections:
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
             idle_max_ms=config.connections_max_idle_ms,
             backoff=ReconnectBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+            # One answer as large as we ask for, whatever else it says.
+            kept_frame_bytes_max=config.fetch_max_bytes + _ANSWER_OVERHEAD_BYTES,
         )
         self._gauge = OutputGauge(runtime.sockets)
         watched = replace(runtime, sockets=self._gauge)

@@ -23,6 +23,7 @@ from barnabas.client.fetch_session import FetchPosition
 from barnabas.client.node_fetches import NodeFetches
 from barnabas.client.record_scan import scan_records
 from barnabas.protocol.errors import ErrorCode
+from barnabas.runtime.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -170,6 +171,7 @@ class Fetcher:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._last_stable_offsets: dict[TopicPartition, int] = {}
         self._closed = False
+        keep_freed_memory()
         cluster.on_update(self.send_fetches)
 
     # The user's side

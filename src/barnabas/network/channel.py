@@ -15,6 +15,7 @@ import msgspec
 
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
+from barnabas.protocol.frame_buffers import FrameBuffers
 from barnabas.protocol.headers import decode_response, encode_request, peek_correlation_id
 from barnabas.protocol.protocol_error import ProtocolError
 
@@ -40,6 +41,7 @@ class ChannelDoors(msgspec.Struct, frozen=True):
     sockets: Sockets
     wheel: TimingWheel
     receive_buffer: bytearray
+    large_buffers: FrameBuffers = msgspec.field(default_factory=FrameBuffers)
 
 
 class _Pending:
@@ -86,7 +88,7 @@ class Channel(FramedHandler):
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         """`on_closed` is called once if the connection stood, after all pending have failed."""
-        super().__init__(doors.timer, doors.receive_buffer, frame_bytes_max)
+        super().__init__(doors.timer, doors.receive_buffer, frame_bytes_max, doors.large_buffers)
         self.client_id = client_id
         self._clock = doors.clock
         self._sockets = doors.sockets

@@ -16,6 +16,7 @@ from barnabas.network.channel import Channel, ChannelDoors
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
+from barnabas.protocol.frame_buffers import FrameBuffers
 from barnabas.waiting.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class PoolSettings(msgspec.Struct, frozen=True):
     # `connections.max.idle.ms`
     idle_max_ms: float = 540_000.0
     backoff: ReconnectBackoff = msgspec.field(default_factory=ReconnectBackoff)
+    # Buffers for large answers that are kept to be used again.
+    kept_frame_bytes_max: int = 16 << 20
 
 
 class _Slot:
@@ -85,6 +88,7 @@ class ConnectionPool:
             sockets=runtime.sockets,
             wheel=self._wheel,
             receive_buffer=new_receive_buffer(),
+            large_buffers=FrameBuffers(settings.kept_frame_bytes_max),
         )
         self._slots: dict[int, _Slot] = {}
         self._closed = False

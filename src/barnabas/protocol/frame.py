@@ -3,7 +3,8 @@
 Sans-IO, for `get_buffer`/`on_received` style reading. Bytes arrive in a shared buffer that all
 connections of a loop take turns to use, so whole frames cost no copy; only a frame that is not
 complete when the turn ends moves into a buffer of its own. That one grows in steps with what has
-arrived: a forged length costs nothing.
+arrived: a forged length costs nothing. A client, whose answers are large and which has chosen whom
+to ask, has buffers that are used again (`frame_buffers`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from barnabas.protocol.frame_buffers import FrameBuffers
 
 _LENGTH = struct.Struct(">i")
 
@@ -29,19 +32,32 @@ class FrameSplitter:
         max_frame_bytes: a longer frame is an error (`socket.request.max.bytes`).
         shared: receive buffer, shared with other splitters of the same thread; used between
             `get_buffer` and the end of `received` only.
+        large: where the buffers of large frames come from and go back to; None makes them anew.
     """
 
-    __slots__ = ("_filled", "_max_frame_bytes", "_own", "_own_view", "_shared", "_shared_view")
+    __slots__ = (
+        "_filled",
+        "_large",
+        "_max_frame_bytes",
+        "_own",
+        "_own_end",
+        "_shared_view",
+    )
 
-    def __init__(self, max_frame_bytes: int, shared: bytearray | None = None) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        shared: bytearray | None = None,
+        large: FrameBuffers | None = None,
+    ) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._shared = bytearray(64 * 1024) if shared is None else shared
-        assert len(self._shared) >= 16
-        self._shared_view = memoryview(self._shared)
+        self._shared_view = memoryview(bytearray(64 * 1024) if shared is None else shared)
+        assert len(self._shared_view) >= 16
+        self._large = large
         # Start of a frame that has not arrived in full, length prefix included; None between
-        # frames. `_filled` of its bytes are there.
-        self._own: bytearray | None = None
-        self._own_view: memoryview | None = None
+        # frames. `_filled` of its bytes are there, `_own_end` of them may come.
+        self._own: memoryview | None = None
+        self._own_end = 0
         self._filled = 0
 
     @property
@@ -51,9 +67,9 @@ class FrameSplitter:
 
     def get_buffer(self, _size_hint: int = -1) -> memoryview:
         """Where the next bytes go; never empty."""
-        if self._own_view is None:
+        if self._own is None:
             return self._shared_view
-        return self._own_view[self._filled :]
+        return self._own[self._filled : self._own_end]
 
     def received(self, count: int) -> Iterator[memoryview]:
         """Take note of `count` bytes in the buffer last given; yields every complete frame.
@@ -84,41 +100,47 @@ class FrameSplitter:
 
     def _continue(self, count: int) -> Iterator[memoryview]:
         """The unfinished frame got `count` more bytes, none of them beyond its end."""
-        own, own_view = self._own, self._own_view
+        own = self._own
         assert own is not None
-        assert own_view is not None
         self._filled += count
         if self._filled < 4:
             return
-        length = self._checked_length(own_view, 0)
-        if self._filled == 4 + length:
-            self._own = self._own_view = None
+        whole = 4 + self._checked_length(own, 0)
+        if self._filled == whole:
+            self._own = None
             self._filled = 0
-            with own_view[4 : 4 + length] as frame:
+            with own[4:whole] as frame:
                 yield frame
-        elif self._filled == len(own):
-            self._grow(4 + length)
+            self._give_back(own)
+        elif self._filled == self._own_end:
+            self._own = self._moved(own[: self._filled], whole)
+            self._give_back(own)
 
     def _keep(self, left_over: memoryview) -> None:
         """Move an unfinished frame out of the shared buffer, which others use next."""
-        size = len(left_over)
-        self._filled = size
-        if size < 4:
-            # The length comes first, on its own, so that a read never runs into the next frame.
-            self._own = bytearray(4)
-        else:
-            whole = 4 + self._checked_length(left_over, 0)
-            self._own = bytearray(min(whole, max(OWN_BYTES_MIN, 2 * size)))
-        self._own[:size] = left_over
-        self._own_view = memoryview(self._own)
+        self._filled = len(left_over)
+        if self._filled >= 4:
+            self._own = self._moved(left_over, 4 + self._checked_length(left_over, 0))
+            return
+        # The length comes first, on its own, so that a read never runs into the next frame.
+        self._own = memoryview(bytearray(4))
+        self._own[: self._filled] = left_over
+        self._own_end = 4
 
-    def _grow(self, whole: int) -> None:
-        own = self._own
-        assert own is not None
-        larger = bytearray(min(whole, max(OWN_BYTES_MIN, 2 * len(own))))
-        larger[: self._filled] = own
-        self._own = larger
-        self._own_view = memoryview(larger)
+    def _moved(self, arrived: memoryview, whole: int) -> memoryview:
+        """The start of a frame of `whole` bytes in a buffer with room for more of it."""
+        size = len(arrived)
+        if self._large is not None and whole > OWN_BYTES_MIN:
+            buffer = self._large.take(whole, size)
+        else:
+            buffer = memoryview(bytearray(min(whole, max(OWN_BYTES_MIN, 2 * size))))
+        buffer[:size] = arrived
+        self._own_end = min(whole, len(buffer))
+        return buffer
+
+    def _give_back(self, buffer: memoryview) -> None:
+        if self._large is not None and len(buffer) > OWN_BYTES_MIN:
+            self._large.give_back(buffer)
 
     def _checked_length(self, view: memoryview, position: int) -> int:
         length: int = _LENGTH.unpack_from(view, position)[0]

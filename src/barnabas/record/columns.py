@@ -71,7 +71,7 @@ def batch_records(
     return uncompressed_records(uncompressed(buffer, position, header, max_bytes))
 
 
-def uncompressed_records(batch: bytes) -> Sequence[CompiledRecord]:
+def uncompressed_records(batch: Buffer) -> Sequence[CompiledRecord]:
     """The records of a batch that `uncompressed` gave.
 
     Raises:
@@ -88,38 +88,50 @@ def uncompressed_records(batch: bytes) -> Sequence[CompiledRecord]:
 
 
 def append_columns(
-    batch: bytes, offsets: list[int], keys: list[bytes | None], values: list[bytes | None]
+    batch: Buffer,
+    header: BatchHeader,
+    offsets: list[int],
+    keys: list[bytes | None],
+    values: list[bytes | None],
 ) -> None:
     """Append what a batch that `uncompressed` gave holds, without keeping an object per record.
 
     In one pass, since each record is freed before the next is read: a third faster than by lists of
-    records.
+    records. Offsets are counted where there are as many records as offsets.
 
     Raises:
         CorruptBatchError: anything malformed; the lists may have more than they had.
     """
     reader = _reader()
-    count = len(offsets)
-    add_offset, add_key, add_value = offsets.append, keys.append, values.append
+    count = len(keys)
+    add_key, add_value = keys.append, values.append
+    is_dense = header.last_offset_delta + 1 == header.record_count
     try:
-        for record in reader.batch(batch):
-            add_offset(record.offset)
-            add_key(record.key)
-            add_value(record.value)
+        if is_dense:
+            offsets += range(header.base_offset, header.last_offset + 1)
+            for record in reader.batch(batch):
+                add_key(record.key)
+                add_value(record.value)
+        else:
+            add_offset = offsets.append
+            for record in reader.batch(batch):
+                add_offset(record.offset)
+                add_key(record.key)
+                add_value(record.value)
     except reader.corrupt as problem:
         raise CorruptBatchError(str(problem)) from None
     except (UnicodeDecodeError, OverflowError):
         del offsets[count:], keys[count:], values[count:]
         for record in uncompressed_records(batch):
-            add_offset(record.offset)
+            offsets.append(record.offset)
             add_key(record.key)
             add_value(record.value)
 
 
 def uncompressed(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
-) -> bytes:
-    """The batch at `position` as bytes of their own, its records decompressed.
+) -> Buffer:
+    """The batch at `position` alone, its records decompressed; a view if they were not compressed.
 
     Raises:
         CorruptBatchError: it is cut off, or its compression is broken or a bomb.
@@ -127,10 +139,10 @@ def uncompressed(
     if header.record_count < 0 or position + header.size > len(buffer):
         raise CorruptBatchError("batch is cut off or has a negative record count")
     if header.compression == NONE:
-        return bytes(memoryview(buffer)[position : position + header.size])
+        return memoryview(buffer)[position : position + header.size]
     payload = records_payload(buffer, position, header, max_bytes)
     batch = bytearray(memoryview(buffer)[position : position + HEADER_SIZE])
     batch += payload
     _LENGTH.pack_into(batch, 8, len(batch) - LOG_OVERHEAD)
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, header.attributes & ~COMPRESSION_MASK)
-    return bytes(batch)
+    return batch

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
+    from barnabas.record.batch import Buffer
+
 _PACKAGE = "aiokafka"
 
 
@@ -47,7 +49,7 @@ class CompiledReader:
         from aiokafka.errors import CorruptRecordException
         from aiokafka.record.default_records import DefaultRecordBatch
 
-        self.batch: Callable[[bytes], Iterable[CompiledRecord]] = DefaultRecordBatch
+        self.batch: Callable[[Buffer], Iterable[CompiledRecord]] = DefaultRecordBatch
         self.corrupt: type[Exception] = CorruptRecordException
 
 

@@ -161,7 +161,7 @@ def _without_records(header: BatchHeader) -> bytearray:
 
 
 def _rebuilt(
-    batch: bytes, header: BatchHeader, kept: Sequence[CompiledRecord], horizon: int | None
+    batch: Buffer, header: BatchHeader, kept: Sequence[CompiledRecord], horizon: int | None
 ) -> bytearray:
     """The batch with the records `kept` alone, compressed as it was.
 

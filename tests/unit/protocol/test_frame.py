@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.frame import FrameSplitter
+from barnabas.protocol.frame_buffers import FrameBuffers
 from barnabas.protocol.protocol_error import ProtocolError
 
 
@@ -29,6 +30,24 @@ def feed(splitter: FrameSplitter, data: bytes, sizes: list[int]) -> list[bytes]:
         position += size
         turn += 1
     return found
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.integers(0, 90_000), max_size=12),
+    st.lists(st.integers(1, 40_000), min_size=1, max_size=8),
+    st.integers(0, 200_000),
+    st.integers(0, 100_000),
+)
+def test_large_frames_come_through_buffers_that_are_used_again(
+    lengths: list[int], sizes: list[int], kept: int, trusted: int
+) -> None:
+    frames = [bytes([index % 251]) * length for index, length in enumerate(lengths)]
+    buffers = FrameBuffers(kept, trusted)
+    splitter = FrameSplitter(90_000, bytearray(500), buffers)
+    assert feed(splitter, b"".join(map(frame, frames)), sizes) == frames
+    assert splitter.pending_bytes == 0
+    assert buffers.kept_bytes <= kept
 
 
 @settings(max_examples=200)
@@ -102,3 +121,20 @@ def test_a_large_frame_arrives_through_a_growing_buffer() -> None:
     content = bytes(range(256)) * 4000
     splitter = FrameSplitter(2 * 1024 * 1024)
     assert feed(splitter, frame(content) + frame(b"next"), [60_000]) == [content, b"next"]
+
+
+def test_a_client_reads_answers_of_one_size_into_one_buffer() -> None:
+    buffers = FrameBuffers()
+    splitter = FrameSplitter(2 << 20, bytearray(1000), buffers)
+    used: list[object] = []
+    for number in range(3):
+        splitter.get_buffer()[:1000] = frame(bytes(1 << 20))[:1000]
+        assert list(splitter.received(1000)) == []
+        into = splitter.get_buffer()
+        assert len(into) == (1 << 20) + 4 - 1000
+        into[-1] = number
+        used.append(into.obj)
+        (content,) = (bytes(each) for each in splitter.received(len(into)))
+        assert content[-1] == number
+    assert used[0] is used[1] is used[2]
+    assert buffers.kept_bytes >= 1 << 20

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.record.batch import batches
+from barnabas.record.batch import batches, read_header
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.columns import batch_records, iter_records
+from barnabas.record.columns import append_columns, batch_records, iter_records, uncompressed
 from barnabas.record.down_conversion import down_convert
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import records
+from barnabas.record.record import Record
 
 
 def v2(compression: int, base: int = 50) -> bytes:
@@ -34,6 +35,35 @@ def test_compiled_and_pure_reader_agree(compression: int) -> None:
         for r in iter_records(raw)
     ]
     assert rows == [(*r[:5], list(r.headers)) for r in records(raw)]
+
+
+@pytest.mark.parametrize("gap", [1, 3])
+@pytest.mark.parametrize("compression", range(5))
+def test_columns_are_those_of_the_records_with_and_without_gaps(compression: int, gap: int) -> None:
+    builder = BatchBuilder(base_offset=50, compression=compression)
+    for index in range(10):
+        key = None if index == 2 else b"k%d" % index
+        builder.append_at(Record(50 + index * gap, 7, 0, key, b"v" * index, []))
+    raw = v2(compression) + bytes(builder.build())
+    offsets, keys, values = [1], [b"before"], [b""]
+    for start, header in batches(raw):
+        append_columns(uncompressed(raw, start, header), header, offsets, keys, values)
+    wanted = [*records(raw), *records(raw[read_header(raw).size :])]
+    assert offsets == [1, *(record.offset for record in wanted)]
+    assert keys == [b"before", *(record.key for record in wanted)]
+    assert values == [b"", *(record.value for record in wanted)]
+
+
+def test_columns_of_records_whose_header_keys_are_no_utf8_come_all_the_same() -> None:
+    builder = BatchBuilder(base_offset=4)
+    builder.append(1, None, b"first")
+    builder.append(1, b"k", b"second", [("zz", b"x")])
+    raw = bytes(builder.build()).replace(b"zz", b"\xff\xfe")
+    offsets: list[int] = []
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    append_columns(raw, read_header(raw), offsets, keys, values)
+    assert (offsets, keys, values) == ([4, 5], [None, b"k"], [b"first", b"second"])
 
 
 def test_every_format_is_read_and_control_batches_left_out() -> None:

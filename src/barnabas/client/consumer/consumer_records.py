@@ -75,8 +75,17 @@ class ConsumerRecords:
         return iter(self._parts.items())
 
     def batches(self) -> Iterator[PartitionRecords]:
-        """The records partition by partition: to read as columns."""
-        return iter(self._parts.values())
+        """The records partition by partition: to read as columns.
+
+        What was decoded of a partition is freed once the next is asked for, if the caller keeps
+        neither it nor this.
+        """
+        left = list(self._parts.values())
+        left.reverse()
+        # Else the iterator would keep everything until its end.
+        del self
+        while left:
+            yield left.pop()
 
     def of_topic(self, topic: str) -> Iterator[ConsumerRecord]:
         """The records of a topic, of all of its partitions."""

@@ -138,8 +138,9 @@ class Piece(NamedTuple):
         if self.stop - self.start == span.record_count and not self.batch.is_decoded:
             data = self.batch.data
             try:
-                whole = uncompressed(data, span.start, read_header(data, span.start))
-                append_columns(whole, offsets, keys, values)
+                header = read_header(data, span.start)
+                whole = uncompressed(data, span.start, header)
+                append_columns(whole, header, offsets, keys, values)
             except CorruptBatchError as error:
                 raise self.batch.corrupt(error) from error
             return

@@ -1,0 +1,54 @@
+"""Buffers for large frames: used again, bounded, and no larger on a word than was agreed."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.frame_buffers import FrameBuffers
+
+MIB = 1 << 20
+
+
+def test_a_buffer_that_was_given_back_is_given_out_again() -> None:
+    buffers = FrameBuffers()
+    first = buffers.take(3 * MIB, 1000)
+    assert 3 * MIB <= len(first) < 3.5 * MIB
+    buffers.give_back(first)
+    assert buffers.take(2 * MIB, 1000) is first
+    assert buffers.kept_bytes == 0
+
+
+def test_two_that_are_in_use_are_two() -> None:
+    buffers = FrameBuffers()
+    assert buffers.take(MIB, 0) is not buffers.take(MIB, 0)
+
+
+@pytest.mark.parametrize("arrived", [10, 3 * MIB, 50 * MIB])
+def test_a_forged_length_makes_it_no_larger_than_trusted_or_twice_what_came(arrived: int) -> None:
+    buffer = FrameBuffers(trusted_bytes=4 * MIB).take(2000 * MIB, arrived)
+    assert arrived < len(buffer) <= 1.25 * max(4 * MIB, 2 * arrived)
+
+
+def test_no_more_is_kept_than_agreed_and_of_that_the_largest() -> None:
+    buffers = FrameBuffers(kept_bytes_max=5 * MIB)
+    small, large, huge = (buffers.take(size * MIB, size * MIB) for size in (1, 4, 6))
+    for buffer in (large, small):
+        buffers.give_back(buffer)
+    assert buffers.kept_bytes == 5 * MIB
+    buffers.give_back(small_too := buffers.take(2 * MIB, 0))
+    assert small_too is large
+    buffers.give_back(huge)
+    assert buffers.kept_bytes == 0
+    buffers.give_back(large)
+    assert buffers.kept_bytes == 4 * MIB
+
+
+def test_frames_of_about_one_size_share_a_buffer() -> None:
+    buffers = FrameBuffers()
+    seen = set()
+    for size in range(MIB, MIB + 60_000, 1000):
+        buffer = buffers.take(size, 0)
+        seen.add(id(buffer.obj))
+        buffers.give_back(buffer)
+    assert len(seen) <= 2
+    assert buffers.kept_bytes < 2.5 * MIB
