@@ -1,8 +1,8 @@
 """What the C allocator does with memory that was freed.
 
 glibc gives the end of the heap back to the kernel as soon as 128 KiB of it are free. A consumer
-frees megabytes at every poll and wants them again for the next answer, so each of their pages was a
-fault again: an eighth of its time. The threshold is not Python's to set, but glibc raises it by
+frees megabytes at every poll, a producer with every batch that is acknowledged, and both want them
+again at once: each of their pages was a fault again, an eighth of a consumer's time. The threshold is not Python's to set, but glibc raises it by
 itself to twice the size of a large block that is freed: who used one will use another.
 """
 

@@ -14,6 +14,7 @@ from barnabas.client.producer.batch_split import split
 from barnabas.client.producer.producer_batch import ProducerBatch
 from barnabas.client.producer.unfit_record import raise_unfit
 from barnabas.record.compression import CODES
+from barnabas.runtime.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -139,6 +140,7 @@ class Accumulator:
         self.reserved_bytes = 0
         # Batches that were closed since the producer was made: a change is a reason to send.
         self.closed_count = 0
+        keep_freed_memory()
 
     @property
     def has_room(self) -> bool:
