@@ -2,8 +2,9 @@
 
 glibc gives the end of the heap back to the kernel as soon as 128 KiB of it are free. A consumer
 frees megabytes at every poll, a producer with every batch that is acknowledged, and both want them
-again at once: each of their pages was a fault again, an eighth of a consumer's time. The threshold is not Python's to set, but glibc raises it by
-itself to twice the size of a large block that is freed: who used one will use another.
+again at once: each of their pages was a fault again, an eighth of a consumer's time. The threshold
+is not Python's to set, but glibc raises it by itself to twice the size of a large block that is
+freed: who used one will use another.
 """
 
 from __future__ import annotations
