@@ -24,9 +24,9 @@ SETTINGS = {
     "transaction.state.log.min.isr": "1",
     # What a broker does from time to time, often enough to wait for.
     "log.initial.task.delay.ms": "100",
-    "log.retention.check.interval.ms": "100",
-    "log.cleaner.backoff.ms": "100",
-    "producer.id.expiration.check.interval.ms": "100",
+    "log.retention.check.interval.ms": "500",
+    "log.cleaner.backoff.ms": "500",
+    "producer.id.expiration.check.interval.ms": "500",
 }
 
 

@@ -245,12 +245,13 @@ def listed_groups(scene: Scene) -> None:
         {"types_filter": ["no such type"]},
     ):
         answers = scene.do(LIST, scene.version, filters)
-        scene.note(*({"errors": answer.error_code, **_listed(answer, group)} for answer in answers))
+        scene.note(*(listing(answer, group) for answer in answers))
 
 
-def _listed(answer: Any, group: str) -> dict[str, object]:
+def listing(answer: Any, group: str) -> dict[str, object]:
+    """What a list of groups says of one of them: others may come and go."""
     found = [each for each in answer.groups if each.group_id == group]
-    return {
+    return {"errors": answer.error_code} | {
         f"{index} {name}": getattr(each, name)
         for index, each in enumerate(found)
         for name in ("protocol_type", "group_state", "group_type")

@@ -121,9 +121,10 @@ def each_key_of_a_broker(scene: Scene) -> None:
     tried: list[tuple[str, Change]] = []
     for name, kind, read_only, value in keys_of(scene, BROKER, "1"):
         texts = [value] if read_only else [value, *wrong(kind)]
-        for broker in ("1", ALL_BROKERS):
-            tried += [(broker, (name, SET, text)) for text in texts if text is not None]
-            tried.append((broker, (name, DELETE, None)))
+        tried += [("1", (name, SET, text)) for text in texts if text is not None]
+        # What all brokers have is parsed as what one has.
+        tried += [(ALL_BROKERS, (name, SET, text)) for text in texts[:1] if text is not None]
+        tried.append((ALL_BROKERS, (name, DELETE, None)))
     told(scene, BROKER, tried)
 
 

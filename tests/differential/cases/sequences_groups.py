@@ -19,6 +19,7 @@ from differential.cases.groups import (
     joined,
     joining,
     leaving,
+    listing,
     subscribed,
     syncing,
 )
@@ -434,20 +435,40 @@ def play(scene: Scene, state: Callable[[Scene, Group], None], row: Row) -> None:
     group = Group(scene.name("group"), scene.shared_topic())
     state(scene, group)
     waiting = WAITING.get(state)
+
+    def ping() -> None:
+        scene.do(DESCRIBE, 5, {"groups": [group.id]})
+
     scene.send(row.build(group), on="asked")
-    is_answered = scene.answer_if_any(on="asked")
+    is_answered = scene.answer_if_any(ping, on="asked")
     scene.compare({"groups": [group.id]}, DESCRIBE, 6)
     for who in MEMBERS:
         scene.compare(beating(group.id, who, GENERATION), HEARTBEAT, 4)
     leave(scene, group, row.speaker, *((waiting[0],) if waiting else ()))
     if not is_answered:
-        scene.answer_if_any(on="asked")
+        scene.answer_if_any(ping, on="asked")
     if waiting:
         name, api, version = waiting
-        scene.answer_if_any(api, version, on=name)
+        scene.answer_if_any(ping, api, version, on=name)
     # Without members a rebalance ends at once, but not before the next request.
     scene.until(lambda side: not is_about_to_be_empty(described(side, group)))
     scene.compare({"groups": [group.id]}, DESCRIBE, 6)
+
+
+def listed(scene: Scene, state: Callable[[Scene, Group], None]) -> None:
+    """How the group is listed in one state, by each filter."""
+    group = Group(scene.name("group"), scene.shared_topic())
+    state(scene, group)
+    for states in (
+        [],
+        ["Empty"],
+        ["Stable", "Dead"],
+        ["preparingrebalance", "CompletingRebalance"],
+    ):
+        for types in ([], ["classic"], ["Consumer"]):
+            asked = {"states_filter": states, "types_filter": types}
+            answers = scene.do(LIST, scene.version, asked)
+            scene.note(*(listing(answer, group.id) for answer in answers))
 
 
 # Older versions differ in what they carry, not in what states mean: two states show that.
@@ -463,3 +484,12 @@ for _state in STATES:
                 frozenset(_row.versions if _state in IN_ALL_VERSIONS else _row.versions[-1:]),
             )
         )
+
+    CASES.append(
+        Case(
+            LIST,
+            f"filters-when-{_state.__name__.replace('_', '-')}",
+            partial(listed, state=_state),
+            frozenset({3, 5}),
+        )
+    )
