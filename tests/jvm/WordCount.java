@@ -1,0 +1,63 @@
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.Properties;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.processor.StateRestoreListener;
+
+/**
+ * Counts the words of the topic IN into the topic OUT, until its standard input ends.
+ *
+ * <p>Arguments: IN, OUT, and settings of Kafka Streams as KEY=VALUE. It prints its states, and how many
+ * records of a changelog a store was restored from.
+ */
+public final class WordCount {
+    private static final class Restored implements StateRestoreListener {
+        @Override
+        public void onRestoreStart(TopicPartition changelog, String store, long start, long end) {
+        }
+
+        @Override
+        public void onBatchRestored(TopicPartition changelog, String store, long end, long count) {
+        }
+
+        @Override
+        public void onRestoreEnd(TopicPartition changelog, String store, long count) {
+            System.out.println("restored " + store + " " + changelog.partition() + " " + count);
+        }
+    }
+
+    public static void main(String[] words) throws Exception {
+        Properties settings = new Properties();
+        settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.String().getClass());
+        settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.String().getClass());
+        for (String word : Arrays.copyOfRange(words, 2, words.length)) {
+            String[] pair = word.split("=", 2);
+            settings.put(pair[0], pair[1]);
+        }
+        StreamsBuilder builder = new StreamsBuilder();
+        builder.<String, String>stream(words[0])
+            .flatMapValues(line -> Arrays.asList(line.split(" ")))
+            .selectKey((key, word) -> word)
+            .groupByKey(Grouped.as("by-word"))
+            .count(Materialized.as("counts"))
+            .toStream()
+            .to(words[1], Produced.with(Serdes.String(), Serdes.Long()));
+        KafkaStreams streams = new KafkaStreams(builder.build(), settings);
+        streams.setStateListener((now, before) -> System.out.println("state " + now));
+        streams.setGlobalStateRestoreListener(new Restored());
+        streams.start();
+        while (System.in.read() >= 0) {
+            continue;
+        }
+        boolean closed = streams.close(Duration.ofSeconds(30));
+        System.out.println(closed ? "closed" : "not closed in time");
+        System.exit(closed ? 0 : 1);
+    }
+}

@@ -1,0 +1,184 @@
+"""Kafka Connect in distributed mode, unchanged, on Barnabas: lines of a file, a topic, a file.
+
+Two workers share connectors in a group of Connect's own protocol, and keep configurations, source
+offsets and states in three compacted topics.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.testing.broker_process import BrokerProcess
+from jvm.java import java_command
+from jvm.java_application import JavaApplication, wait_for
+from jvm.kafka_process import KafkaProcess, free_ports
+from jvm.reference import broker_under_test
+from jvm.tool_host import ToolHost
+from jvm.topics import topic_configs
+
+GROUP, SINK = "connect-cluster", "connect-sink"
+INTERNAL = {name: f"connect-{name}" for name in ("config", "offset", "status")}
+STRINGS = "org.apache.kafka.connect.storage.StringConverter"
+FILE_CONNECTORS = "org.apache.kafka.connect.file.FileStream{}Connector"
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "offsets.topic.num.partitions": "1",
+}
+
+
+class Worker:
+    """One Connect process and its REST interface."""
+
+    def __init__(self, name: str, bootstrap: str, directory: Path) -> None:
+        (port,) = free_ports(1)
+        self.address = f"127.0.0.1:{port}"
+        keys = {
+            "bootstrap.servers": bootstrap,
+            "group.id": GROUP,
+            "key.converter": STRINGS,
+            "value.converter": STRINGS,
+            "listeners": f"http://{self.address}",
+            "rest.advertised.host.name": "127.0.0.1",
+            "plugin.discovery": "service_load",
+            "offset.flush.interval.ms": "100",
+            "session.timeout.ms": "3000",
+            "heartbeat.interval.ms": "300",
+            "scheduled.rebalance.max.delay.ms": "0",
+            "consumer.auto.offset.reset": "earliest",
+        }
+        for kind, topic in INTERNAL.items():
+            keys[f"{kind}.storage.topic"] = topic
+            keys[f"{kind}.storage.replication.factor"] = "1"
+        file = directory / f"{name}.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+        command = java_command("kafka-connect", log_level="INFO")
+        self.process = JavaApplication(
+            [*command, "org.apache.kafka.connect.cli.ConnectDistributed", str(file)],
+            directory / f"{name}.log",
+        )
+
+    def await_started(self) -> Worker:
+        self.process.await_said("Finished starting connectors and tasks")
+        return self
+
+    def ask(self, path: str, put: dict[str, str] | None = None) -> Any:
+        """What REST answers; None for what is not there, or not now."""
+        body = None if put is None else json.dumps(put).encode()
+        request = urllib.request.Request(
+            f"http://{self.address}{path}",
+            body,
+            {"Content-Type": "application/json"},
+            method="GET" if put is None else "PUT",
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code not in {404, 409, 500}:
+                raise
+            return None
+
+    def connect(self, name: str, kind: str, **config: str) -> None:
+        """Make a connector of one task."""
+        words = {"connector.class": FILE_CONNECTORS.format(kind), "tasks.max": "1", **config}
+        wait_for(lambda: self.ask(f"/connectors/{name}/config", words) is not None, True)
+
+    def task_runs_at(self, name: str) -> str | None:
+        """The address of the worker that runs a connector's task."""
+        tasks = (self.ask(f"/connectors/{name}/status") or {"tasks": []})["tasks"]
+        return next((each["worker_id"] for each in tasks if each["state"] == "RUNNING"), None)
+
+    def source_position(self) -> int | None:
+        """How far the source says it has read its file, for good."""
+        found = (self.ask("/connectors/source/offsets") or {"offsets": []})["offsets"]
+        return next((each["offset"]["position"] for each in found), None)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess | KafkaProcess]:
+    with broker_under_test(tmp_path / "broker", SETTINGS) as process:
+        yield process
+
+
+class Files:
+    """The file that is read and the file that is written."""
+
+    def __init__(self, directory: Path) -> None:
+        self.source = directory / "source.txt"
+        self.sink = directory / "sink.txt"
+        self.source.touch()
+        self._count = 0
+
+    def write(self, count: int) -> None:
+        with self.source.open("a") as file:
+            for _ in range(count):
+                file.write(f"line {self._count}\n")
+                self._count += 1
+
+    def await_copied(self) -> None:
+        """Wait until the sink has every line once, in order."""
+        wait_for(lambda: self.sink.exists() and self.sink.read_text(), self.source.read_text())
+
+
+def test_lines_of_a_file_go_through_a_topic_to_another_over_kills_and_restarts(
+    broker: BrokerProcess | KafkaProcess, tmp_path: Path, tool_host: ToolHost
+) -> None:
+    def printed(tool: str, *words: str) -> list[list[str]]:
+        done = tool_host.run(tool, "--bootstrap-server", broker.bootstrap, *words)
+        assert done.returncode == 0, done.stderr
+        return [line.split() for line in done.stdout.splitlines()]
+
+    def lag() -> str:
+        rows = printed("consumer.group.ConsumerGroupCommand", "--describe", "--group", SINK)
+        return next((row[5] for row in rows if row[:1] == [SINK]), "")
+
+    files = Files(tmp_path)
+    workers = [Worker(f"worker-{number}", broker.bootstrap, tmp_path) for number in range(2)]
+    with workers[0].process, workers[1].process:
+        for worker in workers:
+            worker.await_started()
+        first = workers[0]
+        first.connect("source", "Source", file=str(files.source), topic="lines")
+        first.connect("sink", "Sink", file=str(files.sink), topics="lines")
+        files.write(500)
+        files.await_copied()
+        # Each worker has a task: the group's leader has shared them out.
+        wait_for(
+            lambda: {first.task_runs_at("source"), first.task_runs_at("sink")},
+            {worker.address for worker in workers},
+        )
+        groups = printed("GroupsCommand", "--list")
+        assert [GROUP, "Classic", "connect"] in groups
+        assert [SINK, "Classic", "consumer"] in groups
+        for topic in INTERNAL.values():
+            assert topic_configs(broker.bootstrap, topic)["cleanup.policy"] == "compact"
+
+        # Once all is committed, a worker's death repeats nothing and loses nothing.
+        wait_for(first.source_position, files.source.stat().st_size)
+        wait_for(lag, "0")
+        owner = first.task_runs_at("source")
+        dead, living = sorted(workers, key=lambda worker: worker.address != owner)
+        dead.process.kill()
+        files.write(500)
+        files.await_copied()
+        assert living.task_runs_at("source") == living.address
+        wait_for(living.source_position, files.source.stat().st_size)
+        wait_for(lag, "0")
+        assert living.process.terminate() in {0, 143}
+
+    # A new worker knows connectors and offsets from the topics.
+    broker.restart()
+    files.write(500)
+    last = Worker("worker-2", broker.bootstrap, tmp_path)
+    with last.process:
+        last.await_started()
+        files.await_copied()
+        assert sorted(last.ask("/connectors")) == ["sink", "source"]

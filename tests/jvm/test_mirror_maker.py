@@ -1,0 +1,214 @@
+"""MirrorMaker 2, unchanged, from Apache Kafka 4.4 to Barnabas: both ends are compared.
+
+Topics with their configs and partitions, records, the offsets of groups, heartbeats. What it keeps
+for itself lies in topics of the target.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing.broker_process import BrokerProcess
+from jvm.java import java_command
+from jvm.java_application import JavaApplication, wait_for
+from jvm.kafka_process import KafkaProcess
+from jvm.topics import topic_configs
+
+TOPIC = "flights"
+MIRROR = f"source.{TOPIC}"
+PARTITIONS = 3
+COUNT = 120
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+CONFIGS = {
+    "retention.ms": "123456789",
+    "segment.bytes": "2000000",
+    "max.message.bytes": "654321",
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.9",
+}
+GROUP = "readers"
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+
+BEGAN = int(time.time() * 1000) - 1_000_000
+
+Records = dict[int, list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def source(reference_broker: KafkaProcess) -> str:
+    """An Apache Kafka."""
+    return reference_broker.bootstrap
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "target", SETTINGS) as process:
+        yield process
+
+
+def properties(source: str, target: str) -> dict[str, str]:
+    keys = {
+        "clusters": "source, target",
+        "source.bootstrap.servers": source,
+        "target.bootstrap.servers": target,
+        "source->target.enabled": "true",
+        "target->source.enabled": "false",
+        "topics": TOPIC,
+        "groups": GROUP,
+        "sync.topic.acls.enabled": "false",
+        "sync.group.offsets.enabled": "true",
+        # Every record's offset is remembered, so that the group's are translated exactly.
+        "offset.lag.max": "0",
+        "offset.flush.interval.ms": "500",
+        "replication.factor": "1",
+    }
+    for topic in ("checkpoints", "heartbeats", "offset-syncs"):
+        keys[f"{topic}.topic.replication.factor"] = "1"
+    for topic in ("config", "offset", "status"):
+        keys[f"{topic}.storage.replication.factor"] = "1"
+    for what in ("refresh.topics", "refresh.groups", "sync.topic.configs", "sync.group.offsets"):
+        keys[f"{what}.interval.seconds"] = "1"
+    for what in ("checkpoints", "heartbeats"):
+        keys[f"emit.{what}.interval.seconds"] = "1"
+    return keys
+
+
+def make_topic(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=CONFIGS)])
+    made[TOPIC].result(10)
+
+
+def fill(bootstrap: str, first: int) -> None:
+    """Records of every compression, with null keys, null values, headers and times."""
+    numbers = itertools.count(first)
+    for compression in COMPRESSIONS:
+        keys = {"bootstrap.servers": bootstrap, "compression.type": compression, "linger.ms": 5}
+        # Markers of transactions take offsets at the source that the mirror does not have.
+        transactional = compression == "lz4"
+        if transactional:
+            keys["transactional.id"] = f"mirrored-{first}"
+        producer = Producer(keys)
+        if transactional:
+            producer.init_transactions(20)
+            producer.begin_transaction()
+        for number in itertools.islice(numbers, COUNT // len(COMPRESSIONS)):
+            producer.produce(
+                TOPIC,
+                None if number % 7 == 3 else f"value {number} " + "x" * 100,
+                f"key {number}",
+                partition=number % PARTITIONS,
+                timestamp=BEGAN + number,
+                headers=[("trace", f"{number}".encode()), ("empty", None)] if number % 2 else None,
+            )
+        if transactional:
+            producer.commit_transaction(20)
+        assert producer.flush(20) == 0
+
+
+def reader(bootstrap: str, **more: object) -> Consumer:
+    settings = {"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False}
+    return Consumer({**settings, **more})
+
+
+def read(bootstrap: str, topic: str) -> Records:
+    """All records, by partition, without their offsets."""
+    consumer = reader(bootstrap, **{"enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
+    found: Records = {each: [] for each in range(PARTITIONS)}
+    left = set(found)
+    while left:
+        for each in consumer.consume(500, 0.2):
+            if each.error() is not None:
+                left.discard(each.partition())
+                continue
+            content = (each.key(), each.value(), each.timestamp(), each.headers())
+            found[each.partition()].append(content)
+    consumer.close()
+    return found
+
+
+def commit(bootstrap: str, offsets: dict[int, int]) -> None:
+    consumer = reader(bootstrap)
+    places = [TopicPartition(TOPIC, each, offset) for each, offset in offsets.items()]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+
+
+def committed(bootstrap: str, topic: str) -> dict[int, int]:
+    consumer = reader(bootstrap)
+    places = consumer.committed([TopicPartition(topic, each) for each in range(PARTITIONS)], 10)
+    consumer.close()
+    return {place.partition: place.offset for place in places}
+
+
+def ends(bootstrap: str, topic: str) -> dict[int, int]:
+    consumer = reader(bootstrap)
+    found = {
+        each: consumer.get_watermark_offsets(TopicPartition(topic, each), 10)[1]
+        for each in range(PARTITIONS)
+    }
+    consumer.close()
+    return found
+
+
+def topics(bootstrap: str) -> dict[str, int]:
+    """All topics with the number of their partitions."""
+    listed = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
+    return {name: len(topic.partitions) for name, topic in listed.items()}
+
+
+def is_filled(bootstrap: str, topic: str) -> bool:
+    consumer = reader(bootstrap)
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)
+    consumer.close()
+    return high > low
+
+
+def test_a_kafka_is_mirrored_with_its_configs_records_and_groups(
+    source: str, target: BrokerProcess, tmp_path: Path
+) -> None:
+    make_topic(source)
+    fill(source, 0)
+    file = tmp_path / "mirror.properties"
+    lines = properties(source, target.bootstrap).items()
+    file.write_text("".join(f"{key}={value}\n" for key, value in lines))
+    command = java_command("kafka-connect", log_level="INFO")
+    command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(file)]
+    mirror = target.bootstrap
+
+    with JavaApplication(command, tmp_path / "mirror.log") as maker:
+        wait_for(lambda: topics(mirror).get(MIRROR), PARTITIONS)
+        sent = read(source, TOPIC)
+        assert sum(map(len, sent.values())) == COUNT
+        wait_for(lambda: read(mirror, MIRROR), sent)
+        # Offsets of both ends differ by then, for the markers of the transaction.
+        assert all(ends(source, TOPIC)[each] > ends(mirror, MIRROR)[each] for each in sent)
+        commit(source, ends(source, TOPIC))
+        wait_for(lambda: committed(mirror, MIRROR), ends(mirror, MIRROR))
+        ours, theirs = topic_configs(mirror, MIRROR), topic_configs(source, TOPIC)
+        assert {key: ours[key] for key in CONFIGS} == CONFIGS
+        assert {key for key, value in theirs.items() if ours.get(key, value) != value} == set()
+        # Its own topics: what it has read, what it is told, what it found.
+        for topic in ("mm2-configs", "mm2-offsets", "mm2-status"):
+            policy = topic_configs(mirror, f"{topic}.source.internal")["cleanup.policy"]
+            assert policy == "compact"
+        for topic in ("heartbeats", "source.checkpoints.internal"):
+            wait_for(lambda name=topic: is_filled(mirror, name), True)
+        assert maker.terminate() in {0, 143}
+
+    # It goes on where it was, after a restart of both, with what was not there before.
+    target.restart()
+    fill(source, COUNT)
+    with JavaApplication(command, tmp_path / "mirror.log"):
+        sent = read(source, TOPIC)
+        assert sum(map(len, sent.values())) == 2 * COUNT
+        wait_for(lambda: read(mirror, MIRROR), sent)
