@@ -144,6 +144,19 @@ def test_committed_offsets_are_set_and_listed_for_many_groups(
     assert found["no-such-group"] == {}
 
 
+def test_one_partition_that_is_refused_does_not_hide_the_others(
+    client: Client, partition: TopicPartition
+) -> None:
+    group = f"{partition.topic}-some"
+    nowhere = TopicPartition(f"no-{partition.topic}", 0)
+    found = client.admin.alter_group_offsets(group, {nowhere: 1, partition: 2})
+    error = found.pop(nowhere)
+    assert error is not None
+    assert error.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert found == {partition: None}
+    assert client.admin.list_group_offsets([group]) == {group: {partition: CommittedOffset(2)}}
+
+
 def test_members_are_removed_from_a_group(client: Client, partition: TopicPartition) -> None:
     group = f"{partition.topic}-members"
     servers = ",".join(f"{host}:{port}" for host, port in client.config.bootstrap_servers)

@@ -13,7 +13,7 @@ import pytest
 
 import barnabas
 import barnabas.aio
-from barnabas.client.errors import CorruptRecordsError
+from barnabas.client.errors import BrokerError, CorruptRecordsError, OffsetOutOfRangeError
 from barnabas.client.facade import Client
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -248,3 +248,82 @@ def test_close_on_asyncio_ends_them_too(broker: Broker, client: Client) -> None:
 
     sessions = asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
     assert session_errors(broker, sessions) == [ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
+
+
+# A topic that was deleted and made again under its name
+
+
+def make_again(client: Client, topic: str, *values: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    client.delete_topic(topic)
+    while True:
+        try:
+            client.create_topic(topic, partitions=1, replication_factor=1)
+            break
+        except BrokerError as error:
+            # Kafka deletes in the background.
+            assert error.error_code is ErrorCode.TOPIC_ALREADY_EXISTS
+            assert time.monotonic() < deadline
+    write(client, topic, 0, *values)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+def test_a_position_behind_the_new_topics_end_is_reset_as_the_policy_says(
+    broker: Broker, client: Client, reset: str
+) -> None:
+    topic = make_topic(client, partitions=1)
+    write(client, topic, 0, *"abcdef")
+    with barnabas.Consumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset=reset, metadata_max_age_ms=1_000
+    ) as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.seek((topic, 0), 0)
+        assert poll_values(consumer, 6) == [*"abcdef"]
+        make_again(client, topic, *"xyz")
+        if reset == "none":
+            with pytest.raises(OffsetOutOfRangeError) as raised:
+                poll_values(consumer, 1)
+            assert (raised.value.partition, raised.value.position) == ((topic, 0), 6)
+        else:
+            assert poll_values(consumer, 3) == [*"xyz"]
+
+
+def test_a_position_that_the_new_topic_has_stays(broker: Broker, client: Client) -> None:
+    """As Java's: what is there under the name is read on, whatever its id."""
+    topic = make_topic(client, partitions=1)
+    write(client, topic, 0, *"ab")
+    with barnabas.Consumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", metadata_max_age_ms=1_000
+    ) as consumer:
+        consumer.assign([(topic, 0)])
+        assert poll_values(consumer, 2) == [*"ab"]
+        make_again(client, topic, *"wxyz")
+        assert poll_values(consumer, 2) == [*"yz"]
+
+
+def test_what_was_committed_of_the_old_topic_is_gone(broker: Broker, client: Client) -> None:
+    topic = make_topic(client, partitions=1)
+    write(client, topic, 0, *"abc")
+    keys: dict[str, Any] = {
+        "bootstrap_servers": broker.bootstrap,
+        "auto_offset_reset": "earliest",
+        "group_id": topic,
+    }
+    with barnabas.Consumer(topic, **keys) as consumer:
+        assert poll_values(consumer, 3) == [*"abc"]
+    assert client.committed(topic)
+    make_again(client, topic, *"vwxyz")
+    deadline = time.monotonic() + PATIENCE_S
+    while client.committed(topic):
+        assert time.monotonic() < deadline
+    with barnabas.Consumer(topic, **keys) as consumer:
+        assert poll_values(consumer, 5) == [*"vwxyz"]
+
+
+def poll_values(consumer: barnabas.Consumer, count: int) -> list[str]:
+    values: list[str] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(values) < count:
+        assert time.monotonic() < deadline, values
+        values += [record.value.decode() for record in consumer.poll(0.5)]
+    return values

@@ -7,6 +7,7 @@ must have no members then.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.client.errors import ClientError, broker_error
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["CommittedOffset", "GroupOffsets"]
+__all__ = ["CommittedOffset", "GroupOffsets", "commit_request"]
 
 # From this version on several groups fit in one request.
 _MANY_GROUPS_FROM = 8
@@ -50,6 +51,7 @@ _COORDINATOR_IS_RIGHT = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
 
@@ -90,7 +92,7 @@ class GroupOffsets:
 
         def attempt(done: OnDone[bool]) -> None:
             def build(_version: int) -> Message:
-                return _commit_request(speaker, offsets)
+                return commit_request(speaker, offsets)
 
             def on_answer(response: Message | None, error: ClientError | None) -> None:
                 if response is not None:
@@ -105,22 +107,27 @@ class GroupOffsets:
 
     def committed(
         self,
-        group: str | GroupGeneration,
+        group: str | GroupGeneration | Callable[[], GroupGeneration],
         partitions: Iterable[TopicPartition] | None,
         timeout_ms: float,
         on_done: OnDone[dict[TopicPartition, CommittedOffset]],
     ) -> None:
         """Read committed offsets, all if `partitions` is None; absent ones are left out.
 
+        Who speaks may be asked anew for each attempt: the epoch of a member that the coordinator
+        has moved on meanwhile is one that it hears of with its next heartbeat (KIP-848).
+
         With isolation.level=read_committed the answer waits for transactions that have offsets of
         these partitions under way (KIP-447).
         """
-        speaker = _speaker(group)
-        group = speaker.group_id
+        speak = group if callable(group) else partial(_speaker, group)
+        name = speak().group_id
         wanted = None if partitions is None else list(partitions)
         require_stable = self._cluster.config.isolation_level == "read_committed"
 
         def attempt(done: OnDone[dict[TopicPartition, CommittedOffset]]) -> None:
+            speaker = speak()
+
             def build(version: int) -> Message:
                 request = _fetch_request(speaker, wanted, version)
                 # Older brokers cannot tell, and Kafka's consumer reads what they have as well.
@@ -131,13 +138,15 @@ class GroupOffsets:
                 found: dict[TopicPartition, CommittedOffset] | None = None
                 if response is not None:
                     assert isinstance(response, OffsetFetchResponse)
-                    found, error = _read_answer(group, response)
-                self._forget_if_moved(group, error)
+                    found, error = _read_answer(name, response)
+                if error is not None and error.error_code is ErrorCode.STALE_MEMBER_EPOCH:
+                    error.retriable = callable(group)
+                self._forget_if_moved(name, error)
                 done(found, error)
 
-            self._coordinators.call(group, ApiKey.OFFSET_FETCH, build, on_answer)
+            self._coordinators.call(name, ApiKey.OFFSET_FETCH, build, on_answer)
 
-        self._retry(timeout_ms, f"committed offsets of group {group}", attempt, on_done)
+        self._retry(timeout_ms, f"committed offsets of group {name}", attempt, on_done)
 
     def _retry(
         self,
@@ -159,9 +168,10 @@ def _speaker(group: str | GroupGeneration) -> GroupGeneration:
     return GroupGeneration(group) if isinstance(group, str) else group
 
 
-def _commit_request(
+def commit_request(
     speaker: GroupGeneration, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> OffsetCommitRequest:
+    """The commit of who speaks for a group."""
     topics = by_topic(
         (
             tp,

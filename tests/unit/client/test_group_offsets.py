@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ class Offsets:
     def commit(self, group: str | GroupGeneration = MEMBER, timeout_ms: float = 1_000) -> None:
         self.offsets.commit(group, {TP: CommittedOffset(3, 2, "note")}, timeout_ms, self._end)
 
-    def fetch(self, group: str | GroupGeneration = MEMBER) -> None:
+    def fetch(self, group: str | GroupGeneration | Callable[[], GroupGeneration] = MEMBER) -> None:
         self.offsets.committed(group, [TP], 1_000, self._end)
 
     def find(self) -> None:
@@ -203,3 +204,19 @@ def test_a_group_s_error_is_told() -> None:
     ((_, error),) = offsets.ended
     assert isinstance(error, BrokerError)
     assert error.error_code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def test_a_member_reads_again_with_its_next_epoch() -> None:
+    offsets = Offsets()
+    member = MEMBER._replace(is_epoch=True)
+    epochs = [member._replace(generation_id=6), member, member]
+    offsets.fetch(epochs.pop)
+    offsets.find()
+    request, answer = offsets.take(9)
+    assert request.groups[0].member_epoch == 5
+    answer(fetched(group_code=ErrorCode.STALE_MEMBER_EPOCH))
+    offsets.cluster.time.advance(200)
+    request, answer = offsets.take(9)
+    assert request.groups[0].member_epoch == 6
+    answer(fetched())
+    assert offsets.ended == [({TP: CommittedOffset(3, 2, "note")}, None)]

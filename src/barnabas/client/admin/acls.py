@@ -20,7 +20,12 @@ from barnabas.protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from barnabas.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,19 +151,7 @@ def describe_acls(wanted: AclFilter) -> AdminCall[list[Acl]]:
     def read(response: Message) -> list[Acl]:
         assert isinstance(response, DescribeAclsResponse)
         raise_error(response.error_code, "ACLs", response.error_message)
-        return [
-            Acl(
-                AclResourceType(resource.resource_type),
-                resource.resource_name,
-                each.principal,
-                AclOperation(each.operation),
-                AclPermission(each.permission_type),
-                each.host,
-                PatternType(resource.pattern_type),
-            )
-            for resource in response.resources
-            for each in resource.acls
-        ]
+        return [_acl(resource, each) for resource in response.resources for each in resource.acls]
 
     return AdminCall(ApiKey.DESCRIBE_ACLS, build, read)
 
@@ -227,21 +220,25 @@ def delete_acls(
     return AdminCall(ApiKey.DELETE_ACLS, build, read)
 
 
+def _acl(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl,
+    entry: AclDescription | DeleteAclsMatchingAcl,
+) -> Acl:
+    """The entry, of a resource that stands around it, or beside it in the same struct."""
+    return Acl(
+        AclResourceType(resource.resource_type),
+        resource.resource_name,
+        entry.principal,
+        AclOperation(entry.operation),
+        AclPermission(entry.permission_type),
+        entry.host,
+        PatternType(resource.pattern_type),
+    )
+
+
 def _deleted(matching: Sequence[DeleteAclsMatchingAcl]) -> DeletedAcls:
     return DeletedAcls(
-        tuple(
-            Acl(
-                AclResourceType(each.resource_type),
-                each.resource_name,
-                each.principal,
-                AclOperation(each.operation),
-                AclPermission(each.permission_type),
-                each.host,
-                PatternType(each.pattern_type),
-            )
-            for each in matching
-            if not each.error_code
-        ),
+        tuple(_acl(each, each) for each in matching if not each.error_code),
         tuple(
             broker_error(each.error_code, f"ACL for {each.principal}", each.error_message)
             for each in matching

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AdminCall", "errors_by_name", "raise_error"]
 
+K = TypeVar("K")
 T_co = TypeVar("T_co", covariant=True)
 # Retriable by Kafka's table, yet for who names a resource it is an answer, not a passing state.
 LASTING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -39,14 +40,14 @@ def raise_error(code: int, subject: str, detail: str | None = None) -> None:
 
 
 def errors_by_name(
-    what: str, results: Iterable[tuple[str, int, str | None]]
-) -> dict[str, BrokerError | None]:
-    """Errors by name.
+    what: str, results: Iterable[tuple[K, int, str | None]]
+) -> dict[K, BrokerError | None]:
+    """Errors by name, or by what else was meant.
 
     Raises:
         BrokerError: NOT_CONTROLLER and the like for one: an error of the whole call.
     """
-    found: dict[str, BrokerError | None] = {}
+    found: dict[K, BrokerError | None] = {}
     for name, code, detail in results:
         error = broker_error(code, f"{what} {name}", detail) if code else None
         if error is not None and error.retriable and error.error_code not in LASTING:

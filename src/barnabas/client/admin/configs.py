@@ -19,6 +19,9 @@ from barnabas.protocol.messages.alter_configs import (
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResource as ReplacedResource,
 )
+from barnabas.protocol.messages.alter_configs import (
+    AlterConfigsResourceResponse as ReplacedResourceResponse,
+)
 from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -28,6 +31,7 @@ from barnabas.protocol.messages.describe_configs import (
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
+    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -37,7 +41,7 @@ from barnabas.protocol.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.protocol.schema import Message
 
@@ -228,9 +232,7 @@ def _altering(
 
     def read(response: Message) -> bool:
         assert isinstance(response, IncrementalAlterConfigsResponse)
-        for answer in response.responses:
-            raise_error(answer.error_code, f"configs of {resource}", answer.error_message)
-        return True
+        return _none_refused(resource, response.responses)
 
     return AdminCall(ApiKey.INCREMENTAL_ALTER_CONFIGS, build, read)
 
@@ -250,11 +252,23 @@ def replace_configs(
 
     def read(response: Message) -> bool:
         assert isinstance(response, AlterConfigsResponse)
-        for answer in response.responses:
-            raise_error(answer.error_code, f"configs of {resource}", answer.error_message)
-        return True
+        return _none_refused(resource, response.responses)
 
     return AdminCall(ApiKey.ALTER_CONFIGS, build, read)
+
+
+def _none_refused(
+    resource: ConfigResource,
+    answers: Iterable[AlterConfigsResourceResponse | ReplacedResourceResponse],
+) -> bool:
+    """True.
+
+    Raises:
+        BrokerError: the change was refused.
+    """
+    for answer in answers:
+        raise_error(answer.error_code, f"configs of {resource}", answer.error_message)
+    return True
 
 
 def list_config_resources(types: Sequence[ResourceType]) -> AdminCall[list[ConfigResource]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.admin.call import AdminCall, errors_by_name, raise_error
 from barnabas.client.errors import BrokerError, ClientError, broker_error
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group_offsets import CommittedOffset, commit_request
 from barnabas.client.topic_partition import TopicPartition, by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import decode
@@ -27,6 +29,7 @@ from barnabas.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
 from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -38,7 +41,7 @@ from barnabas.protocol.records.consumer_protocol_assignment import ConsumerProto
 from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from barnabas.protocol.schema import Message
 
@@ -46,6 +49,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMember",
+    "alter_offsets",
     "delete_groups",
     "delete_offsets",
     "describe_classic_groups",
@@ -275,6 +279,27 @@ def delete_groups(groups: Sequence[str]) -> AdminCall[dict[str, bool | ClientErr
     return AdminCall(ApiKey.DELETE_GROUPS, build, read)
 
 
+def alter_offsets(
+    group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
+    """Commit for a group without members; an error or None for each partition."""
+
+    def build(_version: int) -> Message:
+        return commit_request(GroupGeneration(group), offsets)
+
+    def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
+        assert isinstance(response, OffsetCommitResponse)
+        results = (
+            (TopicPartition(topic.name, each.partition_index), each.error_code)
+            for topic in response.topics
+            for each in topic.partitions
+        )
+        advised = ((tp, code, _advice(code)) for tp, code in results)
+        return errors_by_name(f"commit in group {group} of", advised)
+
+    return AdminCall(ApiKey.OFFSET_COMMIT, build, read)
+
+
 def delete_offsets(
     group: str, partitions: Sequence[TopicPartition]
 ) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
@@ -307,6 +332,7 @@ def delete_offsets(
 def _advice(code: int) -> str | None:
     return {
         int(ErrorCode.NON_EMPTY_GROUP): "the group has members: stop them first",
+        int(ErrorCode.UNKNOWN_MEMBER_ID): "the group has members: stop them first",
         int(ErrorCode.GROUP_ID_NOT_FOUND): "there is no such group; `barnabas groups list`",
         int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC): "members of the group read the topic: stop them",
     }.get(code)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.consumer.errors import CommitFailedError
@@ -96,6 +97,7 @@ class Commits:
         auto_interval_ms: float | None,
     ) -> None:
         self._clock = cluster.runtime.clock
+        self._timer = cluster.runtime.timer
         self._backoff_ms = float(cluster.config.retry_backoff_ms)
         self._offsets = offsets
         self._parts = parts
@@ -147,11 +149,13 @@ class Commits:
             self._parts.on_error(error, spoken_by)
             left_ms = timeout_ms - (now_ms - began_ms)
             stale = error.error_code is ErrorCode.STALE_MEMBER_EPOCH
-            if stale and left_ms > 0 and self._parts.speaker() != spoken_by:
-                # The member is in the next epoch by now, and still the owner.
-                self.commit(offsets, left_ms, on_done)
+            # The member is in the next epoch, or hears of it with its next heartbeat.
+            pause_ms = 0.0 if self._parts.speaker() != spoken_by else self._backoff_ms
+            if stale and left_ms > pause_ms:
+                again = partial(self.commit, offsets, left_ms - pause_ms, on_done)
+                self._timer.call_later(pause_ms, again)
             else:
-                on_done(None, _explained(error))
+                on_done(None, _explained(error, is_last=timeout_ms > 0))
 
         self._offsets.commit(spoken_by, offsets, timeout_ms, on_committed)
 
@@ -221,8 +225,10 @@ class Commits:
         self.commit(self.consumed(), timeout_ms, on_committed)
 
 
-def _explained(error: ClientError) -> ClientError:
-    if isinstance(error, BrokerError) and error.error_code in _EXPELLED:
+def _explained(error: ClientError, *, is_last: bool) -> ClientError:
+    """What the user gets; `is_last` of several attempts, none of which was of a valid epoch."""
+    codes = _EXPELLED | {ErrorCode.STALE_MEMBER_EPOCH} if is_last else _EXPELLED
+    if isinstance(error, BrokerError) and error.error_code in codes:
         failed = CommitFailedError(error.error_code, error.subject)
         failed.__cause__ = error
         return failed

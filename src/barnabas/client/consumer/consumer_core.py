@@ -195,7 +195,7 @@ class ConsumerCore:
         on_done: Callable[[dict[TopicPartition, CommittedOffset] | None, ClientError | None], None],
     ) -> None:
         timeout_ms = self.config.default_api_timeout_ms
-        self.offsets.committed(self.generation, partitions, timeout_ms, on_done)
+        self.offsets.committed(lambda: self.generation, partitions, timeout_ms, on_done)
 
     # What to read
 

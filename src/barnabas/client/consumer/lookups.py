@@ -115,8 +115,9 @@ class Lookups:
     ) -> Start[dict[TopicPartition, CommittedOffset | None]]:
         """The group's committed offsets, None where it has none."""
         wanted = [as_partition(tp) for tp in partitions]
-        speaker = self._core.generation
-        start = partial(self._core.offsets.committed, speaker, wanted, self._ms(timeout))
+        core = self._core
+        _ = core.group_id
+        start = partial(core.offsets.committed, lambda: core.generation, wanted, self._ms(timeout))
 
         def all_wanted(
             found: dict[TopicPartition, CommittedOffset],

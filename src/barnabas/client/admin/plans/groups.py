@@ -83,25 +83,16 @@ def list_group_offsets(
 
 def alter_group_offsets(
     sender: AdminSender, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
-) -> Plan[None]:
-    """Set committed offsets of a group without members.
+) -> Plan[dict[TopicPartition, BrokerError | None]]:
+    """Set committed offsets of a group without members; an error or None for each partition.
 
-    Raises:
-        BrokerError: UNKNOWN_MEMBER_ID if the group has members; of the first partition refused.
+    A group that has members gives UNKNOWN_MEMBER_ID for all of them.
     """
     wanted = {
         tp: offset if isinstance(offset, tuple) else CommittedOffset(offset)
         for tp, offset in offsets.items()
     }
-
-    def start(done: OnDone[bool]) -> None:
-        timeout_ms = sender.cluster.config.default_api_timeout_ms
-        sender.group_offsets.commit(group, wanted, timeout_ms, done)
-
-    outcomes: dict[str, bool | ClientError] = yield {group: start}
-    found = outcomes[group]
-    if isinstance(found, ClientError):
-        raise found
+    return sender.send(CoordinatorOf(group), groups.alter_offsets(group, wanted))
 
 
 def delete_offsets(
