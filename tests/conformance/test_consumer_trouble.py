@@ -13,7 +13,8 @@ import pytest
 
 import barnabas
 import barnabas.aio
-from barnabas.client.errors import BrokerError, CorruptRecordsError, OffsetOutOfRangeError
+from barnabas.client.admin.topics import NewTopic
+from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
 from barnabas.client.facade import Client
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -255,15 +256,10 @@ def test_close_on_asyncio_ends_them_too(broker: Broker, client: Client) -> None:
 
 def make_again(client: Client, topic: str, *values: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    client.delete_topic(topic)
-    while True:
-        try:
-            client.create_topic(topic, partitions=1, replication_factor=1)
-            break
-        except BrokerError as error:
-            # Kafka deletes in the background.
-            assert error.error_code is ErrorCode.TOPIC_ALREADY_EXISTS
-            assert time.monotonic() < deadline
+    client.admin.delete_topics([topic])
+    # Kafka deletes in the background.
+    while client.admin.create_topics([NewTopic(topic, 1)])[topic] is not None:
+        assert time.monotonic() < deadline
     write(client, topic, 0, *values)
 
 
