@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.primitives import uuid_to_string
+from barnabas.server.feature_check import check_features
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.log_directory import LogDirectory
 from barnabas.storage.meta_properties import MetaProperties
@@ -67,12 +68,14 @@ def open_data_directories(
     Raises:
         DirectoryInUseError: another process has one.
         InconsistentDirectoryError: one belongs to another node, or they to several clusters.
+        UnsupportedFeaturesError: the cluster is at feature levels that this node does not know.
         OSError: the directory of the metadata log, or every other one, cannot be used.
     """
     paths = list(dict.fromkeys(disk.absolute(path) for path in configured.logs))
     metadata_path = disk.absolute(configured.metadata or paths[0])
     wanted = list(dict.fromkeys([metadata_path, *paths]))
     found = _cluster_id(disk, wanted)
+    check_features(disk, metadata_path)
     cluster_id = _settle_cluster_id(found, configured, metadata_path, rng)
     opened: dict[str, LogDirectory] = {}
     failed: dict[str, OSError] = {}

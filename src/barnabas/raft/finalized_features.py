@@ -1,0 +1,124 @@
+"""The feature levels that a metadata directory says are in force, as far as its files tell.
+
+Read before the directory is opened, so that a node which does not know a level can leave every
+byte as it was (KIP-584, KIP-853; of other records nothing is decoded: a newer Kafka may have new
+ones). The newest snapshot counts, and what stands in the log behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.codec import decode, decode_from
+from barnabas.protocol.record_frame import read_metadata_frame
+from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
+from barnabas.raft.metadata_batch import METADATA_BATCH_BYTES_MAX
+from barnabas.raft.metadata_log import METADATA_PARTITION
+from barnabas.raft.snapshot import list_snapshots, snapshot_name
+from barnabas.record.batch import LOG_OVERHEAD, check_crc, read_header
+from barnabas.record.control import ControlType, parse_control_key
+from barnabas.record.errors import CorruptBatchError
+from barnabas.record.reader import records_of
+from barnabas.storage.file_names import LOG_SUFFIX, offset_file, offset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.record.batch import BatchHeader
+    from barnabas.runtime.disk import Disk, File
+
+_KRAFT_VERSION = "kraft.version"
+# Twice the largest batch of metadata records.
+_WINDOW_BYTES = 2 * METADATA_BATCH_BYTES_MAX
+# What begins a FeatureLevelRecord (frame version 1, type 12, version 0), and a KRaftVersionRecord
+# (the length of its key, the key's version 0, type 5). Metadata is never compressed: where these
+# bytes do not stand there is no such record, so that a long log need not be taken apart.
+_SAYS_LEVEL = re.compile(rb"\x01\x0c\x00|\x08\x00\x00\x00\x05")
+_LONGEST_MATCH = 5
+
+
+def finalized_features(disk: Disk, data_directory: str) -> dict[str, int]:
+    """Level by feature name, of those above 0; none where nothing was formatted.
+
+    A damaged end, which opening the log would cut off, is passed over.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    directory = f"{data_directory}/{METADATA_PARTITION.directory_name}"
+    levels: dict[str, int] = {}
+    if not disk.exists(directory):
+        return levels
+    start = 0
+    if snapshots := list_snapshots(disk, directory):
+        start = snapshots[-1].end_offset
+        levels.update(_levels(disk, f"{directory}/{snapshot_name(snapshots[-1])}", 0))
+    bases = [offset_of(name, LOG_SUFFIX) for name in disk.list(directory)]
+    for base in sorted(base for base in bases if base is not None):
+        levels.update(_levels(disk, offset_file(directory, base, LOG_SUFFIX), start))
+    return {name: level for name, level in levels.items() if level > 0}
+
+
+def _levels(disk: Disk, path: str, start: int) -> dict[str, int]:
+    """What a file says last of each feature, from offset `start` on."""
+    levels: dict[str, int] = {}
+    file = disk.open(path, create=False)
+    try:
+        if _says_levels(file):
+            for batch, header in _batches(file):
+                if header.base_offset >= start and _SAYS_LEVEL.search(batch):
+                    levels.update(_of_batch(batch, header))
+    except CorruptBatchError:
+        # Nothing behind it is of the log.
+        pass
+    finally:
+        file.close()
+    return levels
+
+
+def _says_levels(file: File) -> bool:
+    """Whether such a record may stand in a file."""
+    return any(
+        _SAYS_LEVEL.search(file.read_at(_WINDOW_BYTES + _LONGEST_MATCH, position))
+        for position in range(0, file.size(), _WINDOW_BYTES)
+    )
+
+
+def _batches(file: File) -> Iterator[tuple[bytes, BatchHeader]]:
+    """Each whole batch.
+
+    Raises:
+        CorruptBatchError: bytes that are no batch.
+    """
+    position, size = 0, file.size()
+    while position < size:
+        window = file.read_at(_WINDOW_BYTES, position)
+        at = 0
+        while at + LOG_OVERHEAD <= len(window):
+            header = read_header(window, at)
+            if at + header.size > len(window):
+                break
+            if not check_crc(window, at, header):
+                raise CorruptBatchError(f"the batch at {position + at} is damaged")
+            yield window[at : at + header.size], header
+            at += header.size
+        if at == 0:
+            return
+        position += at
+
+
+def _of_batch(batch: bytes, header: BatchHeader) -> dict[str, int]:
+    levels = {}
+    for record in records_of(batch, 0, header):
+        value = record.value or b""
+        if header.is_control:
+            if parse_control_key(record.key) is ControlType.KRAFT_VERSION:
+                levels[_KRAFT_VERSION] = decode(KRaftVersionRecord, 0, value).kraft_version
+            continue
+        record_type, version, offset = read_metadata_frame(value)
+        if record_type == FeatureLevelRecord.__record_type__:
+            said, _ = decode_from(FeatureLevelRecord, version, value, offset)
+            levels[said.name] = said.feature_level
+    return levels

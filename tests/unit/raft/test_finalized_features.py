@@ -1,0 +1,104 @@
+"""Feature levels are read from a metadata directory without opening it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.protocol.records.no_op_record import NoOpRecord
+from barnabas.raft.effects import ControlRecords
+from barnabas.raft.finalized_features import finalized_features
+from barnabas.raft.formatter import format_metadata_directory
+from barnabas.raft.listener import SnapshotId
+from barnabas.raft.metadata_batch import encode_control_records, encode_metadata_batch
+from barnabas.raft.snapshot import SnapshotWriter, write_snapshot
+from barnabas.record.batch import set_crc
+from barnabas.sim.world import SimWorld
+from unit.metadata.clusters import topic
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Record
+    from barnabas.sim.disk import SimDisk
+
+DATA = "/data"
+METADATA = f"{DATA}/__cluster_metadata-0"
+
+
+def level(name: str, number: int) -> tuple[Record, int]:
+    return FeatureLevelRecord(name=name, feature_level=number), 0
+
+
+def formatted(**features: int) -> SimDisk:
+    disk = SimWorld(1).host("a").disk
+    levels = {name.replace("_", "."): number for name, number in features.items()}
+    format_metadata_directory(disk, METADATA, {"metadata.version": 33, **levels}, 0)
+    return disk
+
+
+def append(disk: SimDisk, segment: int, base_offset: int, *records: tuple[Record, int]) -> None:
+    file = disk.open(f"{METADATA}/{segment:020d}.log")
+    file.append(encode_metadata_batch(records, base_offset, 1, 0))
+    file.close()
+
+
+def test_a_directory_that_is_not_formatted_has_none() -> None:
+    assert finalized_features(SimWorld(1).host("a").disk, DATA) == {}
+
+
+def test_before_the_first_start_the_formatters_levels_count() -> None:
+    disk = formatted(transaction_version=2, group_version=0)
+    assert finalized_features(disk, DATA) == {"metadata.version": 33, "transaction.version": 2}
+
+
+def test_the_last_level_in_the_log_counts_and_0_takes_a_feature_out() -> None:
+    disk = formatted(group_version=1, share_version=1)
+    append(disk, 0, 0, level("share.version", 2), (topic("a", 1), 0))
+    append(disk, 0, 2, (NoOpRecord(), 0))
+    append(disk, 3, 3, level("group.version", 0))
+    assert finalized_features(disk, DATA) == {"metadata.version": 33, "share.version": 2}
+
+
+def test_what_a_snapshot_stands_for_is_not_read_again() -> None:
+    disk = formatted(group_version=1)
+    append(disk, 0, 0, level("streams.version", 1))
+    append(disk, 0, 1, level("transaction.version", 1))
+    append(disk, 0, 2, level("share.version", 1))
+    snapshot = SnapshotWriter(disk, METADATA, SnapshotId(2, 1), 0, 0)
+    write_snapshot(snapshot, [level("metadata.version", 30)])
+    assert finalized_features(disk, DATA) == {"metadata.version": 30, "share.version": 1}
+
+
+def test_a_torn_tail_and_one_whose_bytes_are_wrong_are_passed_over() -> None:
+    disk = formatted()
+    append(disk, 0, 0, level("group.version", 1))
+    for damage in (lambda batch: batch[:-3], lambda batch: batch[:-1] + b"\x07"):
+        bad = damage(bytes(encode_metadata_batch([level("group.version", 0)], 1, 1, 0)))
+        file = disk.open(f"{METADATA}/{0:020d}.log")
+        size = file.size()
+        file.append(bad)
+        assert finalized_features(disk, DATA)["group.version"] == 1
+        file.truncate(size)
+        file.close()
+
+
+def test_the_quorums_own_level_is_in_a_control_record() -> None:
+    disk = formatted()
+    file = disk.open(f"{METADATA}/{0:020d}.log")
+    file.append(encode_control_records(ControlRecords(1, None, 2, None), 0, 0))
+    file.close()
+    assert finalized_features(disk, DATA) == {"metadata.version": 33, "kraft.version": 2}
+
+
+def test_records_that_only_a_newer_kafka_knows_are_passed_over() -> None:
+    disk = formatted()
+    record = NoOpRecord()
+    batch = encode_metadata_batch([(record, 0), level("group.version", 1)], 0, 1, 0)
+    # The NoOpRecord's type, 20, becomes one that nobody has yet.
+    unknown = bytes(batch).replace(b"\x01\x14\x00", b"\x01\x7e\x00", 1)
+    assert unknown != batch
+    file = disk.open(f"{METADATA}/{0:020d}.log")
+    whole = bytearray(unknown)
+    set_crc(whole, 0, len(whole))
+    file.append(whole)
+    file.close()
+    assert finalized_features(disk, DATA)["group.version"] == 1
