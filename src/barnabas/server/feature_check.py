@@ -1,4 +1,4 @@
-"""Whether this node can work at the feature levels that a data directory was left with (KIP-584)."""
+"""Whether this node can work at the feature levels that a data directory has (KIP-584)."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def check_features(disk: Disk, metadata_path: str) -> None:
         )
         raise UnsupportedFeaturesError(
             f"{metadata_path} is at feature levels that this node cannot work at: "
-            f"{', '.join(problems)}. Nothing was changed. Start the Apache Kafka that wrote it, run "
-            f"`{commands}`, stop it, then start this node again; see docs/interop.md"
+            f"{', '.join(problems)}. Nothing was changed. Start the Apache Kafka that wrote it, "
+            f"run `{commands}`, stop it, then start this node again; see docs/interop.md"
         )
