@@ -16,7 +16,7 @@ from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
 from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
 from barnabas.raft.metadata_batch import METADATA_BATCH_BYTES_MAX
 from barnabas.raft.metadata_log import METADATA_PARTITION
-from barnabas.raft.snapshot import list_snapshots, snapshot_name
+from barnabas.raft.snapshot import list_snapshots, old_bootstrap_path, snapshot_name
 from barnabas.record.batch import LOG_OVERHEAD, check_crc, read_header
 from barnabas.record.control import ControlType, parse_control_key
 from barnabas.record.errors import CorruptBatchError
@@ -48,14 +48,15 @@ def finalized_features(disk: Disk, data_directory: str) -> dict[str, int]:
         OSError: a file cannot be read.
     """
     directory = f"{data_directory}/{METADATA_PARTITION.directory_name}"
+    names = disk.list(directory) if disk.exists(directory) else []
     levels: dict[str, int] = {}
-    if not disk.exists(directory):
-        return levels
     start = 0
-    if snapshots := list_snapshots(disk, directory):
+    if snapshots := list_snapshots(disk, directory) if names else []:
         start = snapshots[-1].end_offset
         levels.update(_levels(disk, f"{directory}/{snapshot_name(snapshots[-1])}", 0))
-    bases = [offset_of(name, LOG_SUFFIX) for name in disk.list(directory)]
+    elif disk.exists(old := old_bootstrap_path(directory)):
+        levels.update(_levels(disk, old, 0))
+    bases = [offset_of(name, LOG_SUFFIX) for name in names]
     for base in sorted(base for base in bases if base is not None):
         levels.update(_levels(disk, offset_file(directory, base, LOG_SUFFIX), start))
     return {name: level for name, level in levels.items() if level > 0}

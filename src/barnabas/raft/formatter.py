@@ -10,6 +10,7 @@ from barnabas.raft.snapshot import (
     BOOTSTRAP_SNAPSHOT,
     SnapshotWriter,
     list_snapshots,
+    old_bootstrap_path,
     write_snapshot,
 )
 from barnabas.raft.voter_set import KRAFT_VERSION_MAX
@@ -51,9 +52,8 @@ def format_metadata_directory(
         disk.make_directory(directory)
         # Its name has to outlive the loss of power as surely as the votes that go into it.
         disk.sync_directory(directory.rpartition("/")[0] or "/")
-    if list_snapshots(disk, directory) or any(
-        name.endswith(".log") for name in disk.list(directory)
-    ):
+    is_formatted = list_snapshots(disk, directory) or disk.exists(old_bootstrap_path(directory))
+    if is_formatted or any(name.endswith(".log") for name in disk.list(directory)):
         return False
     assert _METADATA_VERSION in features, features
     names = sorted(features, key=lambda name: (name != _METADATA_VERSION, name))

@@ -10,7 +10,13 @@ from barnabas.raft.driver import RaftDriver, RaftParts
 from barnabas.raft.election_state import QuorumStateStore
 from barnabas.raft.formatter import format_metadata_directory
 from barnabas.raft.metadata_log import METADATA_PARTITION, open_metadata_log
-from barnabas.raft.snapshot import BOOTSTRAP_SNAPSHOT, list_snapshots, read_snapshot
+from barnabas.raft.snapshot import (
+    BOOTSTRAP_SNAPSHOT,
+    list_snapshots,
+    old_bootstrap_path,
+    read_snapshot,
+    read_snapshot_file,
+)
 from barnabas.raft.transport import NoTransport, RaftTransport
 
 if TYPE_CHECKING:
@@ -71,6 +77,7 @@ def bootstrap_records(driver: RaftDriver) -> list[tuple[Record, int]]:
         SnapshotError: the checkpoint is damaged.
     """
     disk, directory = driver.doors.disk, driver.log.directory
-    if BOOTSTRAP_SNAPSHOT not in list_snapshots(disk, directory):
-        return []
-    return list(read_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT).records)
+    if BOOTSTRAP_SNAPSHOT in list_snapshots(disk, directory):
+        return list(read_snapshot(disk, directory, BOOTSTRAP_SNAPSHOT).records)
+    path = old_bootstrap_path(directory)
+    return list(read_snapshot_file(disk, path).records) if disk.exists(path) else []

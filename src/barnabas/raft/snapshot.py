@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 # Where the formatter puts what a new cluster begins with; no state of the log.
 BOOTSTRAP_SNAPSHOT = SnapshotId(0, 0)
 
+# Where the formatter of Kafka 3 put it, in the data directory itself. Kafka 4 still reads it.
+_OLD_BOOTSTRAP = "bootstrap.checkpoint"
+
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 # Of files that are not complete.
 PART_SUFFIX = ".part"
@@ -49,6 +52,11 @@ _HEADER_BYTES_MAX = 64 * 1024
 def snapshot_name(snapshot_id: SnapshotId) -> str:
     """The name of a snapshot's file."""
     return f"{snapshot_id.end_offset:020d}-{snapshot_id.epoch:010d}.checkpoint"
+
+
+def old_bootstrap_path(directory: str) -> str:
+    """Where what a new cluster begins with is, if Kafka 3 formatted the directory."""
+    return f"{directory.rpartition('/')[0]}/{_OLD_BOOTSTRAP}"
 
 
 def list_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
@@ -149,12 +157,28 @@ def read_snapshot(
     Raises:
         SnapshotError: damaged, or not complete.
     """
-    name = snapshot_name(snapshot_id)
-    content = memoryview(disk.read(f"{directory}/{name}"))
+    return read_snapshot_file(
+        disk, f"{directory}/{snapshot_name(snapshot_id)}", snapshot_id, history
+    )
+
+
+def read_snapshot_file(
+    disk: Disk,
+    path: str,
+    snapshot_id: SnapshotId = BOOTSTRAP_SNAPSHOT,
+    history: VoterHistory | None = None,
+) -> LoadedSnapshot:
+    """The same of a file of any name.
+
+    Raises:
+        SnapshotError: damaged, or not complete.
+    """
+    name = path.rpartition("/")[2]
+    content = memoryview(disk.read(path))
     try:
         timestamp = _check(content, name, history, snapshot_id.end_offset - 1)
     except (CorruptBatchError, ProtocolError) as error:
-        raise SnapshotError(f"{directory}/{name}: {error}") from error
+        raise SnapshotError(f"{path}: {error}") from error
     return LoadedSnapshot(snapshot_id, timestamp, _SnapshotRecords(content, name))
 
 

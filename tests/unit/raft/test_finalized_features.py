@@ -102,3 +102,15 @@ def test_records_that_only_a_newer_kafka_knows_are_passed_over() -> None:
     file.append(whole)
     file.close()
     assert finalized_features(disk, DATA)["group.version"] == 1
+
+
+def test_kafka_3_put_what_a_cluster_begins_with_beside_the_logs() -> None:
+    disk = SimWorld(1).host("a").disk
+    disk.make_directory(DATA)
+    snapshot = SnapshotWriter(disk, DATA, SnapshotId(0, 0), 0, 0)
+    write_snapshot(snapshot, [level("metadata.version", 21)])
+    disk.rename(f"{DATA}/{0:020d}-{0:010d}.checkpoint", f"{DATA}/bootstrap.checkpoint")
+    assert finalized_features(disk, DATA) == {"metadata.version": 21}
+    assert not format_metadata_directory(disk, METADATA, {"metadata.version": 33}, 0)
+    append(disk, 0, 0, level("metadata.version", 25))
+    assert finalized_features(disk, DATA) == {"metadata.version": 25}

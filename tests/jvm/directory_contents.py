@@ -1,0 +1,586 @@
+"""Fills a broker's directory with one of everything, and says what it serves: the same for
+Apache Kafka and Barnabas, by requests in versions that both have.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityDataRequest,
+    EntryDataRequest,
+    OpData,
+)
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.record.builder import BatchBuilder
+from barnabas.record.reader import read_batches
+from conformance.raw_client import RawClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from barnabas.protocol.schema import Message
+
+NODE_ID = 1
+WAIT_S = 30.0
+OFFSETS_TOPIC = "__consumer_offsets"
+PLAIN, ROLLED, COMPACTED, STAMPED, TRIMMED = "plain", "rolled", "compacted", "stamped", "trimmed"
+PARTITIONS = {PLAIN: 3, ROLLED: 1, COMPACTED: 1, STAMPED: 2, TRIMMED: 1}
+CONFIGS = {
+    PLAIN: {"retention.ms": "-1", "max.message.bytes": "2000000"},
+    ROLLED: {"segment.bytes": "1048576", "index.interval.bytes": "512"},
+    COMPACTED: {
+        "cleanup.policy": "compact",
+        "segment.bytes": "1048576",
+        "min.cleanable.dirty.ratio": "0.01",
+    },
+    STAMPED: {"message.timestamp.type": "LogAppendTime", "compression.type": "zstd"},
+    TRIMMED: {"cleanup.policy": "compact,delete", "min.compaction.lag.ms": "3600000"},
+}
+BROKER_CONFIGS = {"": {"log.retention.ms": "90000000"}, str(NODE_ID): {"num.replica.fetchers": "2"}}
+# Where DeleteRecords lets TRIMMED begin.
+START = 5
+GROUP, EXPLICIT, FADING, GONE = "readers", "explicit", "fading", "gone"
+DYNAMIC_SOURCES = {1, 2, 3}
+_TOPIC, _BROKER = 2, 4
+_EARLIEST, _LATEST, _MAX_TIMESTAMP = -2, -1, -3
+
+Picture = dict[str, Any]
+# Gives the answer to a request of a version.
+Ask = Callable[["Message", int], Any]
+
+
+@contextmanager
+def asking(bootstrap: str) -> Iterator[Ask]:
+    """A connection of its own: what gives the answer to a request."""
+    raw = RawClient(bootstrap)
+    try:
+        yield raw.ask
+    finally:
+        raw.close()
+
+
+def await_true(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+class Contents:
+    """Writes to one broker after the other, each time a bit more.
+
+    Args:
+        bootstrap: of the first broker; `moved_to` says where the next one is.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        # Timestamps are of the last hour: nothing is too old for retention.
+        self._start_ms = int(time.time() * 1000) - 3_600_000
+        self._round = 0
+        self._sequence = IdempotentSequence()
+
+    def moved_to(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def fill(self) -> None:
+        """One of everything."""
+        with asking(self.bootstrap) as ask:
+            _create_topics(ask, CONFIGS)
+            _create_topics(ask, {"short-lived": {}})
+            self.write()
+            deleted = ask(DeleteTopicsRequest(topic_names=["short-lived"], timeout_ms=9000), 4)
+            assert [each.error_code for each in deleted.responses] == [0]
+            _alter_configs(ask)
+            _alter_quotas(ask)
+            _trim(ask, START)
+        self._write_groups()
+
+    def write(self) -> None:
+        """More records: in all compressions, over several segments, by an idempotent producer."""
+        start = self._round * 100
+        self._round += 1
+        with asking(self.bootstrap) as ask:
+            for topic, partitions in PARTITIONS.items():
+                for partition in range(partitions):
+                    for compression in range(5):
+                        builder = BatchBuilder(compression=compression)
+                        self._append(builder, start + compression * 5, 5)
+                        produce(ask, topic, partition, builder)
+            for number in range(24):
+                large = BatchBuilder()
+                self._append(large, start + 30 + (number * 7) % 24, 4, bytes(30_000))
+                produce(ask, ROLLED, 0, large)
+                produce(ask, COMPACTED, 0, large)
+            self._sequence.go_on(ask, self._start_ms + start * 1000 + 99_000)
+
+    def _append(
+        self, builder: BatchBuilder, start: int, count: int, value: bytes | None = None
+    ) -> None:
+        for number in range(start, start + count):
+            text = b"%d" % number
+            builder.append(
+                self._start_ms + number * 1000,
+                # Those of large values replace one another, the others stay.
+                b"key-%d" % (number if value is None else number % 10),
+                text * 20 if value is None else value + text,
+                [("n", text), ("none", None)],
+            )
+
+    def _write_groups(self) -> None:
+        with asking(self.bootstrap) as ask:
+            for group in (GROUP, EXPLICIT, FADING, GONE):
+                request = FindCoordinatorRequest(key=group)
+
+                def found(request: FindCoordinatorRequest = request) -> bool:
+                    return bool(ask(request, 2).error_code == 0)
+
+                await_true(found, f"{group} has no coordinator")
+            offsets = {0: (7, "here"), 1: (0, ""), 2: (3, "à")}
+            commit(ask, GROUP, offsets)
+            commit(ask, EXPLICIT, {0: (1, "")}, retention_ms=7_200_000)
+            commit(ask, FADING, {0: (1, "")}, retention_ms=1)
+            commit(ask, GONE, {0: (1, "")})
+            deleted = ask(DeleteGroupsRequest(groups_names=[GONE]), 2)
+            assert [each.error_code for each in deleted.results] == [0]
+
+    def await_quiet(self, directories: Sequence[Path]) -> None:
+        """Wait until what happens by itself has happened: compaction, checkpoints, expiry."""
+
+        def is_cleaned() -> bool:
+            return any(_is_cleaned(path) for path in directories)
+
+        def is_trimmed() -> bool:
+            starts = [path / "log-start-offset-checkpoint" for path in directories]
+            return any(
+                f"{TRIMMED} 0 {START}" in path.read_text() for path in starts if path.exists()
+            )
+
+        await_true(is_cleaned, f"{COMPACTED} was not compacted")
+        await_true(is_trimmed, f"no checkpoint has the start of {TRIMMED}")
+        with asking(self.bootstrap) as ask:
+            await_true(lambda: FADING not in _groups(ask), f"{FADING} has not expired")
+
+    def picture(self) -> Picture:
+        """All that is served."""
+        with asking(self.bootstrap) as ask:
+            for topic, count in PARTITIONS.items():
+                for index in range(count):
+                    _await_leader(ask, topic, index)
+            return {
+                **{
+                    f"{topic}-{index}": self._partition(ask, topic, index)
+                    for topic, count in PARTITIONS.items()
+                    for index in range(count)
+                },
+                "topics": _topics(ask),
+                "features": _features(ask),
+                "configs": _configs(ask, [(_TOPIC, topic) for topic in PARTITIONS]),
+                "broker configs": _configs(ask, [(_BROKER, ""), (_BROKER, str(NODE_ID))]),
+                "quotas": _quotas(ask),
+                "groups": _groups(ask),
+                "directories": _directories(ask),
+            }
+
+    def _partition(self, ask: Ask, topic: str, index: int) -> dict[str, Any]:
+        records = _records(ask, topic, index)
+        return {
+            "records": records,
+            "epochs": [
+                _epoch_end(ask, topic, index, epoch)
+                for epoch in sorted({each[0] for each in records})
+            ],
+            "times": [
+                _list_offset(ask, topic, index, at)
+                for at in (_EARLIEST, _LATEST, _MAX_TIMESTAMP, *self._times(topic))
+            ],
+            "producers": _producers(ask, topic, index),
+        }
+
+    def _times(self, topic: str) -> Iterable[int]:
+        if topic == COMPACTED:
+            # Kafka finds nothing behind a segment that compaction has emptied; Barnabas does.
+            return ()
+        return range(self._start_ms - 500, self._start_ms + self._round * 100_000, 9_500)
+
+    def check_producer(self) -> None:
+        """The idempotent producer goes on: its last batch is known, a gap is not taken."""
+        with asking(self.bootstrap) as ask:
+            self._sequence.check(ask)
+
+    def tear(self, directories: Iterable[Path]) -> None:
+        """Behind the last record of a log put the beginning of a batch, as a crash may."""
+        for directory in directories:
+            for segments in [sorted(directory.glob(f"{PLAIN}-1/*.log"))]:
+                if segments and (content := segments[-1].read_bytes()):
+                    with segments[-1].open("ab") as log:
+                        log.write(content[:90])
+
+
+class IdempotentSequence:
+    """What one producer has written to one partition, over all brokers."""
+
+    PRODUCER_ID, EPOCH, COUNT = 424_242, 3, 4
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._last_offset = -1
+        self._last_timestamp = 0
+
+    def _batch(self, sequence: int, timestamp: int) -> BatchBuilder:
+        builder = BatchBuilder(
+            producer_id=self.PRODUCER_ID, producer_epoch=self.EPOCH, base_sequence=sequence
+        )
+        for number in range(self.COUNT):
+            builder.append(timestamp, b"%d" % number, b"idempotent")
+        return builder
+
+    def go_on(self, ask: Ask, timestamp: int) -> None:
+        self._last_timestamp = timestamp
+        answer = produce(ask, PLAIN, 0, self._batch(self._next, timestamp))
+        self._last_offset = answer.base_offset
+        self._next += self.COUNT
+
+    def check(self, ask: Ask) -> None:
+        last = self._batch(self._next - self.COUNT, self._last_timestamp)
+        assert produce(ask, PLAIN, 0, last).base_offset == self._last_offset
+        beyond = self._batch(self._next + self.COUNT, self._last_timestamp)
+        # OUT_OF_ORDER_SEQUENCE_NUMBER
+        produce(ask, PLAIN, 0, beyond, error_code=45)
+
+
+def produce(
+    ask: Ask,
+    topic: str,
+    partition: int,
+    builder: BatchBuilder,
+    error_code: int = 0,
+) -> Any:
+    """The answer of the partition."""
+    data = PartitionProduceData(index=partition, records=bytes(builder.build()))
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=9000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    answer = ask(request, 9).responses[0].partition_responses[0]
+    assert answer.error_code == error_code, (topic, partition, answer.error_message)
+    return answer
+
+
+def commit(
+    ask: Ask,
+    group: str,
+    offsets: dict[int, tuple[int, str]],
+    retention_ms: int | None = None,
+) -> None:
+    """Commit (offset, metadata) by partition of PLAIN."""
+    version = 8 if retention_ms is None else 4
+    request = OffsetCommitRequest(
+        group_id=group,
+        retention_time_ms=-1 if retention_ms is None else retention_ms,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=PLAIN,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=partition,
+                        committed_offset=offset,
+                        committed_leader_epoch=0 if version > 5 else -1,
+                        committed_metadata=metadata,
+                    )
+                    for partition, (offset, metadata) in offsets.items()
+                ],
+            )
+        ],
+    )
+
+    def is_taken() -> bool:
+        answers = ask(request, version).topics[0].partitions
+        return [each.error_code for each in answers] == [0] * len(offsets)
+
+    # A coordinator loads its partition first.
+    await_true(is_taken, f"{group} cannot commit")
+
+
+def _create_topics(ask: Ask, configs: dict[str, dict[str, str]]) -> None:
+    topics = [
+        CreatableTopic(
+            name=name,
+            num_partitions=PARTITIONS.get(name, 1),
+            replication_factor=1,
+            assignments=[],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in keys.items()],
+        )
+        for name, keys in configs.items()
+    ]
+    made = ask(CreateTopicsRequest(topics=topics, timeout_ms=9000), 7)
+    assert [each.error_code for each in made.topics] == [0] * len(configs)
+
+    def all_led() -> bool:
+        known = {each.name: each for each in _metadata(ask)}
+        return all(
+            name in known and all(each.leader_id == NODE_ID for each in known[name].partitions)
+            for name in configs
+        )
+
+    await_true(all_led, "topics without leader")
+
+
+def _alter_configs(ask: Ask) -> None:
+    resources = [
+        AlterConfigsResource(
+            resource_type=_BROKER,
+            resource_name=name,
+            configs=[
+                AlterableConfig(name=key, config_operation=0, value=value)
+                for key, value in keys.items()
+            ],
+        )
+        for name, keys in BROKER_CONFIGS.items()
+    ]
+    answer = ask(IncrementalAlterConfigsRequest(resources=resources, validate_only=False), 1)
+    assert [each.error_message for each in answer.responses] == [None, None]
+
+
+def _alter_quotas(ask: Ask) -> None:
+    entries = [
+        EntryDataRequest(
+            entity=[EntityDataRequest(entity_type=kind, entity_name=name) for kind, name in entity],
+            ops=[OpData(key=key, value=value, remove=False)],
+        )
+        for entity, key, value in (
+            ([("client-id", "slow")], "producer_byte_rate", 1e9),
+            ([("user", None), ("client-id", None)], "consumer_byte_rate", 2e9),
+            ([("ip", "10.0.0.1")], "connection_creation_rate", 5.0),
+        )
+    ]
+    answer = ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
+    assert [each.error_code for each in answer.entries] == [0, 0, 0]
+
+
+def _trim(ask: Ask, offset: int) -> None:
+    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topics = [DeleteRecordsTopic(name=TRIMMED, partitions=[asked])]
+    answer = ask(DeleteRecordsRequest(topics=topics, timeout_ms=9000), 2)
+    assert answer.topics[0].partitions[0].low_watermark == offset
+
+
+def _is_cleaned(directory: Path) -> bool:
+    """Whether the checkpoint of the cleaner stands at the compacted log's last segment."""
+    segments = sorted((directory / f"{COMPACTED}-0").glob("*.log"))
+    checkpoint = directory / "cleaner-offset-checkpoint"
+    lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
+    return bool(segments) and f"{COMPACTED} 0 {int(segments[-1].stem)}" in lines
+
+
+def _metadata(ask: Ask) -> list[Any]:
+    found: list[Any] = ask(MetadataRequest(topics=None), 12).topics
+    return found
+
+
+def _topics(ask: Ask) -> dict[str, Any]:
+    """Id and partitions by name; epochs of leaders move on with each start."""
+    return {
+        each.name: (
+            each.topic_id,
+            sorted(
+                (part.partition_index, part.leader_id, tuple(part.isr_nodes), part.error_code)
+                for part in each.partitions
+            ),
+        )
+        for each in _metadata(ask)
+    }
+
+
+def _features(ask: Ask) -> dict[str, int]:
+    request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
+    return {each.name: each.max_version_level for each in ask(request, 3).finalized_features}
+
+
+def _list_offset(ask: Ask, topic: str, partition: int, timestamp: int) -> tuple[int, int, int]:
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
+    found = ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7).topics[0].partitions[0]
+    assert found.error_code == 0, (topic, partition, timestamp, found.error_code)
+    # Epochs of the end are those of now.
+    epoch = found.leader_epoch if timestamp != _LATEST else -1
+    return found.timestamp, found.offset, epoch
+
+
+def _await_leader(ask: Ask, topic: str, partition: int) -> None:
+    """Kafka's listener is open a moment before its partitions are."""
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
+    topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
+    request = ListOffsetsRequest(replica_id=-1, topics=topics)
+
+    def leads() -> bool:
+        return bool(ask(request, 7).topics[0].partitions[0].error_code == 0)
+
+    await_true(leads, f"{topic}-{partition} is not led")
+
+
+def _epoch_end(ask: Ask, topic: str, partition: int, epoch: int) -> tuple[int, int]:
+    asked = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
+    topics = [OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+    answer = ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
+    found = answer.topics[0].partitions[0]
+    assert found.error_code == 0
+    return found.leader_epoch, found.end_offset
+
+
+def _producers(ask: Ask, topic: str, partition: int) -> list[tuple[int, int, int, int]]:
+    request = DescribeProducersRequest(
+        topics=[TopicRequest(name=topic, partition_indexes=[partition])]
+    )
+    found = ask(request, 0).topics[0].partitions[0]
+    assert found.error_code == 0
+    return [
+        (each.producer_id, each.producer_epoch, each.last_sequence, each.last_timestamp)
+        for each in found.active_producers
+    ]
+
+
+def _records(ask: Ask, topic: str, partition: int) -> list[tuple[int, int, Any]]:
+    """(batch's leader epoch, its compression, record) of all."""
+    offset = _list_offset(ask, topic, partition, _EARLIEST)[1]
+    end = _list_offset(ask, topic, partition, _LATEST)[1]
+    found: list[tuple[int, int, Any]] = []
+    while offset < end:
+        asked = FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20
+        )
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[asked])]
+        )
+        answer = ask(request, 12).responses[0].partitions[0]
+        assert answer.error_code == 0
+        for header, records in read_batches(bytes(answer.records)):
+            offset = header.next_offset
+            found += [
+                (header.partition_leader_epoch, header.compression, record)
+                for record in records
+                if record.offset < end
+            ]
+    return found
+
+
+def _configs(ask: Ask, resources: list[tuple[int, str]]) -> dict[str, dict[str, tuple[str, int]]]:
+    """Value and source of what was set while running."""
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+            for kind, name in resources
+        ]
+    )
+    return {
+        each.resource_name: {
+            config.name: (config.value, config.config_source)
+            for config in each.configs
+            if config.config_source in DYNAMIC_SOURCES
+        }
+        for each in ask(request, 4).results
+    }
+
+
+def _quotas(ask: Ask) -> list[Any]:
+    found = ask(DescribeClientQuotasRequest(components=[], strict=False), 1)
+    return sorted(
+        (
+            sorted((part.entity_type, part.entity_name or "") for part in each.entity),
+            [(value.key, value.value) for value in each.values],
+        )
+        for each in found.entries
+    )
+
+
+def _groups(ask: Ask) -> dict[str, Any]:
+    await_true(lambda: ask(ListGroupsRequest(), 5).error_code == 0, "no groups are listed")
+    listed = ask(ListGroupsRequest(), 5)
+    groups = [
+        OffsetFetchRequestGroup(group_id=each.group_id, topics=None) for each in listed.groups
+    ]
+    answer = ask(OffsetFetchRequest(groups=groups, require_stable=True), 8)
+    offsets = {
+        each.group_id: sorted(
+            (topic.name, part.partition_index, part.committed_offset, part.metadata,
+             part.committed_leader_epoch, part.error_code)
+            for topic in each.topics
+            for part in topic.partitions
+        )
+        for each in answer.groups
+    }  # fmt: skip
+    return {
+        each.group_id: (each.protocol_type, each.group_state, each.group_type,
+                        offsets[each.group_id])
+        for each in listed.groups
+    }  # fmt: skip
+
+
+def _directories(ask: Ask) -> dict[str, list[Any]]:
+    """Where each log lies, and its size; that of offsets is a broker's own affair."""
+    answer = ask(DescribeLogDirsRequest(topics=None), 4)
+    return {
+        Path(each.log_dir).name: sorted(
+            (topic.name, part.partition_index,
+             part.partition_size if topic.name != OFFSETS_TOPIC else None)
+            for topic in each.topics
+            for part in topic.partitions
+        )
+        for each in answer.results
+    }  # fmt: skip
