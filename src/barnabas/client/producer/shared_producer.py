@@ -221,7 +221,12 @@ class SharedProducer(WithBlock, ProducerFace):
         self._end_flush(timeout, is_empty=self._run_until(self._core.flush(), timeout))
 
     def _run_until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
-        """Let the loop run until the predicate holds; `timeout` in seconds."""
+        """Let the loop run until the predicate holds; `timeout` in seconds.
+
+        What is full or due leaves first: a sender lets some batches come together before it does.
+        """
+        self._accumulator.make_lingered_due()
+        self._core.sender.pump()
         timeout_ms = None if timeout is None else timeout * _MS_PER_S
         return self._stepper.run_until(predicate, timeout_ms)
 

@@ -1,0 +1,217 @@
+"""What users of aiokafka and kafka-python reported of producers, asked of ours.
+
+Each test names the project and the number (issue or change) in its tracker, and what went wrong;
+the words are ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+
+import pytest
+
+import barnabas
+import barnabas.aio
+from barnabas.client.aio.producer import AsyncDelivery
+from barnabas.client.errors import (
+    BrokerError,
+    ClientClosedError,
+    ClientError,
+    ClientTimeoutError,
+)
+from barnabas.protocol.errors import ErrorCode
+from conformance.tracker_places import Place, brokers, place, read
+
+pytestmark = pytest.mark.conformance
+__all__ = ["brokers", "place"]
+
+# Keys of a producer that gives up soon.
+IMPATIENT = {
+    "delivery_timeout_ms": 1_500,
+    "request_timeout_ms": 1_000,
+    "linger_ms": 0,
+    "reconnect_backoff_max_ms": 100,
+}
+
+
+def values_of(place: Place, topic: str, count: int) -> list[str]:
+    with place.consumer() as consumer:
+        consumer.assign([(topic, 0)])
+        return read(count, consumer)
+
+
+def test_everything_ends_in_time_while_the_broker_is_gone_and_goes_on_when_it_is_back(
+    place: Place,
+) -> None:
+    """Reports of a broker that dies.
+
+    aiokafka 1101, 512: awaiting a delivery, and stopping, never ended. kafka-python 1517: sending
+    waited for ever. aiokafka 267, 517: the producer did not recover when the broker was back.
+    kafka-python 1667: flush returned as if all had been sent.
+    """
+    topic = place.make_topic()
+    patient = barnabas.Producer(place.broker.bootstrap, reconnect_backoff_max_ms=100)
+    impatient = barnabas.Producer(place.broker.bootstrap, **IMPATIENT)
+    for producer in (patient, impatient):
+        producer.send(topic, b"before").result(30)
+    place.broker.kill()
+    lost = impatient.send(topic, b"lost")
+    kept = [patient.send(topic, b"kept %d" % number) for number in range(3)]
+    with pytest.raises(ClientTimeoutError):
+        patient.flush(0.2)
+    with pytest.raises(ClientError):
+        impatient.flush(30)
+    assert isinstance(lost.exception(0), ClientError)
+
+    async def asyncio_story() -> None:
+        producer = barnabas.aio.Producer(place.broker.bootstrap, max_block_ms=300, **IMPATIENT)
+        with pytest.raises(ClientError):
+            await producer.send(topic, b"never")
+        await asyncio.wait_for(producer.close(5), 30)
+
+    asyncio.run(asyncio_story())
+    place.broker.start()
+    assert [delivery.result(60).offset for delivery in kept] == [2, 3, 4]
+    impatient.send(topic, b"after").result(60)
+    patient.close()
+    impatient.close()
+    assert values_of(place, topic, 6) == ["before", "before", "kept 0", "kept 1", "kept 2", "after"]
+
+
+def test_what_is_retried_is_not_overtaken_and_comes_once(place: Place) -> None:
+    """A broker that dies under load.
+
+    aiokafka 228: a later batch went out before the retry of an earlier one. aiokafka 1017: after a
+    short outage every send of an idempotent producer ended with an out-of-order sequence.
+    """
+    topic = place.make_topic()
+    values = [b"%d" % number for number in range(3_000)]
+    with barnabas.Producer(
+        place.broker.bootstrap, linger_ms=0, batch_size=1_000, reconnect_backoff_max_ms=100
+    ) as producer:
+        deliveries = [producer.send(topic, value, partition=0) for value in values[:1_500]]
+        producer.poll(20)
+        place.broker.kill()
+        deliveries += [producer.send(topic, value, partition=0) for value in values[1_500:]]
+        producer.poll(200)
+        place.broker.start()
+        producer.flush(60)
+        assert [delivery.result(0).offset for delivery in deliveries] == [*range(3_000)]
+    assert values_of(place, topic, 3_000) == [value.decode() for value in values]
+
+
+def test_a_send_after_close_is_refused_at_once(place: Place) -> None:
+    """kafka-python 2542 (of 2060): it waited for metadata for a minute, and spoke of a time-out."""
+    topic = place.make_topic()
+    producer = barnabas.Producer(place.broker.bootstrap)
+    producer.send(topic, b"x").result(30)
+    producer.close()
+    with pytest.raises(ClientClosedError):
+        producer.send(topic, b"y")
+
+
+def test_close_sends_what_lingers_or_gives_it_up_at_once(place: Place) -> None:
+    """kafka-python 2537: close threw away what was held. 1052: close without time never ended."""
+    topic = place.make_topic()
+    producer = barnabas.Producer(place.broker.bootstrap, linger_ms=60_000)
+    held = producer.send(topic, b"held")
+    producer.close()
+    assert held.result(0).offset == 0
+    producer = barnabas.Producer(place.broker.bootstrap, linger_ms=60_000)
+    dropped = producer.send(topic, b"dropped")
+    with pytest.raises(ClientTimeoutError):
+        producer.close(0)
+    assert dropped.done()
+    assert isinstance(dropped.exception(0), ClientError)
+
+
+def test_a_full_batch_does_not_linger(place: Place) -> None:
+    """aiokafka 1142 (of 1137): a full batch waited for linger.ms all the same."""
+    topic = place.make_topic()
+    with barnabas.Producer(
+        place.broker.bootstrap, linger_ms=60_000, batch_size=1_000, partitioner="round_robin"
+    ) as producer:
+        first = producer.send(topic, bytes(600))
+        second = producer.send(topic, bytes(600))
+        assert first.result(30).offset == 0
+        assert not second.done()
+
+
+def test_records_over_a_limit_that_fell_are_told_of_and_others_go_on(place: Place) -> None:
+    """kafka-python 2426: messages that were too large vanished without an error."""
+    topic = place.make_topic()
+    with barnabas.Producer(place.broker.bootstrap, linger_ms=0) as producer:
+        assert producer.send(topic, bytes(5_000)).result(30).offset == 0
+        with barnabas.Client(place.broker.bootstrap) as client:
+            client.alter_topic_configs(topic, {"max.message.bytes": "2000"})
+        deadline = time.monotonic() + 30
+        error: ClientError | None = None
+        while error is None:
+            # Kafka's log takes a config over a moment after it is acknowledged.
+            assert time.monotonic() < deadline
+            error = producer.send(topic, bytes(5_000)).exception(30)
+        assert isinstance(error, BrokerError)
+        assert error.error_code is ErrorCode.MESSAGE_TOO_LARGE
+        assert producer.send(topic, b"small").result(30).offset >= 1
+
+
+def test_other_people_cancel_all_tasks(place: Place) -> None:
+    """aiokafka 1039: with its task cancelled the producer never sent again.
+
+    aiokafka 710: nor could it stop.
+    """
+    topic = place.make_topic()
+
+    async def story() -> None:
+        async with barnabas.aio.Producer(place.broker.bootstrap, linger_ms=20) as producer:
+            first = await producer.send(topic, b"first")
+            waiting = asyncio.create_task(_wait_for(first))
+            await asyncio.sleep(0)
+            mine = asyncio.current_task()
+            for task in asyncio.all_tasks():
+                if task is not mine:
+                    task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            second = await producer.send(topic, b"second")
+            await asyncio.wait_for(_wait_for(second), 30)
+            assert first.result().offset == 0
+
+    asyncio.run(story())
+    assert values_of(place, topic, 2) == ["first", "second"]
+
+
+async def _wait_for(delivery: AsyncDelivery) -> None:
+    await delivery
+
+
+class CountingSelector(selectors.DefaultSelector):
+    """Counts the turns of its loop."""
+
+    turns = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.turns += 1
+        return super().select(timeout)
+
+
+def test_an_idle_producer_lets_its_loop_rest(place: Place) -> None:
+    """kafka-python 2615: when delivery.timeout.ms was over after a send it spun for ever."""
+    topic = place.make_topic()
+    selector = CountingSelector()
+    turns: list[int] = []
+
+    async def story() -> None:
+        async with barnabas.aio.Producer(place.broker.bootstrap, **IMPATIENT) as producer:
+            await (await producer.send(topic, b"x"))
+            # For longer than delivery.timeout.ms.
+            for wait_s in (1.7, 0.5):
+                before = selector.turns
+                await asyncio.sleep(wait_s)
+                turns.append(selector.turns - before)
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(story())
+    assert max(turns) < 50
