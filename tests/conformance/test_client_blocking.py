@@ -41,7 +41,9 @@ def client(broker: Broker) -> Iterator[Client]:
 @pytest.fixture
 def topic(client: Client) -> str:
     name = f"topic-{uuid.uuid4().hex[:8]}"
-    client.create_topic(name, partitions=2, replication_factor=1)
+    # Some tests write records with times long past.
+    configs = {"retention.ms": "-1"}
+    client.create_topic(name, partitions=2, replication_factor=1, configs=configs)
     return name
 
 
