@@ -54,7 +54,9 @@ def _send(scene: Scene, each: Input, make: Make) -> None:
 
 def labels(pair: Pair, api: ApiKey) -> set[str]:
     """What the inputs of an API are called, those that are not sent among them."""
-    scenes = [Scene(pair, api, "labels", version) for version in pair.versions(api)]
+    scenes = [
+        Scene(pair, api, f"labels-{api.name.lower()}", version) for version in pair.versions(api)
+    ]
     return {
         each.label
         for scene in scenes
@@ -63,6 +65,9 @@ def labels(pair: Pair, api: ApiKey) -> set[str]:
     }
 
 
-for _api, _ways in VALID.items():
-    for _name, _make in _ways.items():
-        CASES.append(Case(ApiKey(_api), f"matrix-of-{_name}".replace(" ", "-"), matrix(_make)))
+GENERATED = [
+    Case(api, f"matrix-of-{name}".replace(" ", "-"), matrix(make))
+    for api, ways in VALID.items()
+    for name, make in ways.items()
+]
+CASES += GENERATED

@@ -87,14 +87,14 @@ CLASSES = {
     "unknown group": "no field names a group",
     "unknown word": "no other field is a text",
     "empty text": "no field is a text",
-    "long text": "no field is a text",
+    "long text": "no field is a text, or it is not sent",
     "odd bytes": "no field is bytes",
     "flag": "no field is true or false",
     "validate only": "the request has no such flag",
     "null allowed": "no field may be null",
     "null forbidden": "each text and list may be null",
     "empty list": "no field is a list",
-    "duplicates": "no field is a list",
+    "duplicates": "no field is a list, or it is not sent",
     "unknown tag": "no version of the request is flexible",
 }
 

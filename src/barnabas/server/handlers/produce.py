@@ -64,7 +64,8 @@ class ProduceHandler:
         pending = PendingProduce(context, request.acks, self._cluster)
         entries: dict[TopicPartition, memoryview] = {}
         old_sets: dict[TopicPartition, Records | None] = {}
-        for topic in _each_once(request.topic_data):
+        topics = request.topic_data
+        for topic in topics if len(topics) == 1 else _each_once(topics):
             self._take_topic(pending, entries, old_sets, request, topic)
         if old_sets:
             self._old.convert(
@@ -155,8 +156,6 @@ class ProduceHandler:
 
 def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     """What is asked of a topic that is named twice stands together, as Kafka answers it."""
-    if len(topics) == 1:
-        return topics
     merged: dict[tuple[str, bytes], TopicProduceData] = {}
     for topic in topics:
         first = merged.setdefault((topic.name, topic.topic_id), topic)

@@ -1,0 +1,58 @@
+"""docs/compatibility.md says what these runs compared; `make compatibility` writes it anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.server.handlers.table import SERVED_APIS
+from differential.cases.matrix import GENERATED, labels
+from differential.document import api_rows, class_rows, left_out, written
+from differential.matrix.inputs import CLASSES
+from differential.matrix.valid import NOT_SENT, VALID
+
+if TYPE_CHECKING:
+    from differential.scene import Pair
+
+pytestmark = pytest.mark.conformance
+
+STALE = "docs/compatibility.md is stale: make compatibility"
+# Cases by hand grow from day to day; the document may say less, never more.
+_BY_HAND = (5, 6)
+
+
+def test_the_document_is_what_the_runs_compared(pair: Pair) -> None:
+    for each in GENERATED:
+        # Where this file is run alone, or after a choice of cases.
+        if str(each) not in pair.by_case:
+            each.run(pair)
+    there = written()
+    missing = [line for line in [*class_rows(pair), *left_out()] if line not in there]
+    assert not missing, STALE
+    header, line, *rows = api_rows(pair)
+    start = there.index(header)
+    assert there[start + 1] == line, STALE
+    for now, then in zip(rows, there[start + 2 : start + 2 + len(rows)], strict=True):
+        for at, (one, other) in enumerate(zip(now.split("|"), then.split("|"), strict=True)):
+            if at in _BY_HAND:
+                assert int(other) <= int(one), STALE
+            else:
+                assert one == other, STALE
+
+
+def test_every_api_that_is_served_has_a_valid_request() -> None:
+    assert {int(each) for each in VALID} == set(SERVED_APIS)
+
+
+def test_what_is_not_sent_would_be(pair: Pair) -> None:
+    """An input that is left out is one that there is."""
+    known = {api: labels(pair, api) for api in {api for api, _ in NOT_SENT}}
+    for api, label in NOT_SENT:
+        assert label.removeprefix("broker: ") in known[api], label
+
+
+def test_every_class_applies_somewhere(pair: Pair) -> None:
+    rows = class_rows(pair)[2:]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == list(CLASSES)
+    assert all(int(row.split(" | ")[1]) > 0 for row in rows)
