@@ -99,10 +99,11 @@ def test_a_topic_and_a_partition_that_are_not_there_are_unknown_by_name(
 def test_an_id_that_is_nobody_s_is_unknown_as_an_id(broker: SimulatedBroker) -> None:
     known = broker.metadata("t").topics[0].topic_id
     answer = broker.ask(fetch([by_id(UNKNOWN_ID), by_id(known, part(7)), by_id(ZERO_UUID)]), IDS)
+    # Such ids come first, as Kafka has them.
     assert errors(answer) == [
         (UNKNOWN_ID, 0, ErrorCode.UNKNOWN_TOPIC_ID),
-        (known, 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (ZERO_UUID, 0, ErrorCode.UNKNOWN_TOPIC_ID),
+        (known, 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
 
 
