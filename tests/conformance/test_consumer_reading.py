@@ -46,7 +46,10 @@ def topic(broker: Broker) -> str:
     """A topic of two partitions: 0 to 99 in the one, 100 to 139 in the other."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
     with barnabas.Client(broker.bootstrap) as client:
-        client.create_topic(name, partitions=2, replication_factor=1)
+        # The records are of 1970: a slow run would see them deleted as too old.
+        client.create_topic(
+            name, partitions=2, replication_factor=1, configs={"retention.ms": "-1"}
+        )
         with client.producer() as producer:
             for number in range(140):
                 producer.send(
