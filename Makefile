@@ -28,7 +28,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 demo: setup
-	$(BIN)/python -m examples.flights.demo
+	$(BIN)/python -m examples.flights.demo $(DEMO)
 
 test: setup
 	$(BIN)/pytest

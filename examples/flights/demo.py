@@ -37,8 +37,9 @@ SECONDS_WITHOUT_NEWS_MAX = 420
 class Demo:
     """One run: the processes, and how far each has come."""
 
-    def __init__(self, output: Path, seconds: float, console: Console) -> None:
+    def __init__(self, output: Path, seconds: float, console: Console, jars: str = "") -> None:
         self.output = output
+        self.jars = jars
         self.logs = output / "logs"
         self.cluster = DemoCluster(output / "cluster")
         # The broker that was killed and is not back yet.
@@ -57,7 +58,7 @@ class Demo:
         self.bootstrap = self.cluster.start()
         self.console.print(f"three brokers ready on {self.bootstrap}")
         self._create_topics()
-        self.pipeline = processes.start_pipeline(self.logs, self.bootstrap, self.output)
+        self._start_pipeline()
         self.producer = processes.start_producer(self.logs, self.bootstrap, self.seconds)
         try:
             with self._progress() as progress:
@@ -65,6 +66,9 @@ class Demo:
         finally:
             for process in (self.producer, self.pipeline):
                 process.stop()
+
+    def _start_pipeline(self) -> None:
+        self.pipeline = processes.start_pipeline(self.logs, self.bootstrap, self.output, self.jars)
 
     def _create_topics(self) -> None:
         with Client(self.bootstrap) as client:
@@ -123,7 +127,7 @@ class Demo:
     def _kill_pipeline(self) -> None:
         self.pipeline.kill()
         self._tell(f"kill -9 of the pipeline after {self.done:,} flights")
-        self.pipeline = processes.start_pipeline(self.logs, self.bootstrap, self.output)
+        self._start_pipeline()
 
     def _tell(self, what: str) -> None:
         self.kills.append(what)
@@ -193,10 +197,11 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, default=Path("demo-output"))
     parser.add_argument("--seconds", type=float, default=50.0, help="how long the events take")
+    parser.add_argument("--jars", default="", help="of Spark's own Kafka connector, to use that")
     options = parser.parse_args()
     console = Console()
     started = time.monotonic()
-    demo = Demo(options.output.resolve(), options.seconds, console)
+    demo = Demo(options.output.resolve(), options.seconds, console, options.jars)
     try:
         demo.run()
         status = judge(demo)

@@ -4,7 +4,8 @@
                                                                     ├── join ── table ── alerts
     weather ── parse ─────────────────── hour windows per airport ──┘
 
-Plain PySpark Structured Streaming: only `format("barnabas")` is ours. Run it with
+Plain PySpark Structured Streaming: only `format("barnabas")` is ours, and Spark's own connector
+does as well (`--format kafka --jars ...`, docs/spark.md). Run it with
 `python -m examples.flights.pipeline --bootstrap 127.0.0.1:9092 --output ./demo-output`; kill it
 whenever you like and start it again: the table holds every window once.
 """
@@ -15,6 +16,7 @@ import argparse
 import json
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,9 +43,35 @@ FLIGHTS_PER_TRIGGER = 40_000
 WEATHER_PER_TRIGGER = 4_000
 
 
-def session() -> SparkSession:
-    """A local session on two cores with few shuffle partitions: the data is small."""
+@dataclass(frozen=True)
+class Topics:
+    """Where the topics are, and what reads and writes them."""
+
+    bootstrap: str
+    # "barnabas", or "kafka" for Spark's own connector.
+    format: str = "barnabas"
+
+    def read(self, spark: SparkSession, name: str, limit: int) -> DataFrame:
+        """A topic as a stream; `limit` bounds the records of one trigger."""
+        return (
+            spark.readStream.format(self.format)
+            .option("kafka.bootstrap.servers", self.bootstrap)
+            .option("subscribe", name)
+            .option("startingOffsets", "earliest")
+            .option("groupIdPrefix", "flights-demo")
+            .option("maxOffsetsPerTrigger", limit)
+            .load()
+        )
+
+
+def session(jars: str = "") -> SparkSession:
+    """A local session on two cores with few shuffle partitions: the data is small.
+
+    Args:
+        jars: of Spark's own connector, if that is to be used.
+    """
     settings = {
+        "spark.jars": jars,
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
@@ -53,19 +81,6 @@ def session() -> SparkSession:
         "spark.log.level": "ERROR",
     }
     return spark_session("flights", "local[2]", settings)
-
-
-def topic(spark: SparkSession, bootstrap: str, name: str, limit: int) -> DataFrame:
-    """A topic as a stream; `limit` bounds the records of one trigger."""
-    return (
-        spark.readStream.format("barnabas")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", name)
-        .option("startingOffsets", "earliest")
-        .option("groupIdPrefix", "flights-demo")
-        .option("maxOffsetsPerTrigger", limit)
-        .load()
-    )
 
 
 def parsed(stream: DataFrame, schema: str) -> DataFrame:
@@ -137,13 +152,13 @@ def alerts(table: DataFrame) -> DataFrame:
     )
 
 
-def start_table(spark: SparkSession, bootstrap: str, output: Path) -> StreamingQuery:
+def start_table(spark: SparkSession, topics: Topics, output: Path) -> StreamingQuery:
     """Topics to the Parquet table; ends by itself only when it is stopped."""
     airlines = spark.createDataFrame(
         list(events.airlines().itertuples(index=False, name=None)), "carrier string, airline string"
     )
-    flights = parsed(topic(spark, bootstrap, "flights", FLIGHTS_PER_TRIGGER), FLIGHT_SCHEMA)
-    weather = parsed(topic(spark, bootstrap, "weather", WEATHER_PER_TRIGGER), WEATHER_SCHEMA)
+    flights = parsed(topics.read(spark, "flights", FLIGHTS_PER_TRIGGER), FLIGHT_SCHEMA)
+    weather = parsed(topics.read(spark, "weather", WEATHER_PER_TRIGGER), WEATHER_SCHEMA)
     return (
         airport_hours(flights, weather, airlines)
         .writeStream.queryName("table")
@@ -157,7 +172,7 @@ def start_table(spark: SparkSession, bootstrap: str, output: Path) -> StreamingQ
 
 
 def start_alerts(
-    spark: SparkSession, bootstrap: str, output: Path, *, available_now: bool = False
+    spark: SparkSession, topics: Topics, output: Path, *, available_now: bool = False
 ) -> StreamingQuery:
     """The table's new rows to the alerts topic (at least once: the key names the hour)."""
     path = output / "airport_hours"
@@ -170,8 +185,8 @@ def start_alerts(
     return (
         alerts(spark.readStream.schema(schema).parquet(str(path)))
         .writeStream.queryName("alerts")
-        .format("barnabas")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .format(topics.format)
+        .option("kafka.bootstrap.servers", topics.bootstrap)
         .option("topic", "alerts")
         .option("checkpointLocation", str(output / "checkpoints" / "alerts"))
         .trigger(**trigger)
@@ -214,10 +229,9 @@ class TableProgress:
         print(json.dumps(line), flush=True)
 
 
-def run(bootstrap: str, output: Path) -> None:
+def run(spark: SparkSession, topics: Topics, output: Path) -> None:
     """Runs both queries until every hour is in the table and every alert in its topic."""
-    spark = session()
-    table = start_table(spark, bootstrap, output)
+    table = start_table(spark, topics, output)
     alerted = None
     progress = TableProgress(table)
     while not progress.is_finished:
@@ -225,15 +239,14 @@ def run(bootstrap: str, output: Path) -> None:
             raise error
         # Without the manifest a reader would take unfinished files for the table.
         if alerted is None and (output / "airport_hours" / "_spark_metadata" / "0").exists():
-            alerted = start_alerts(spark, bootstrap, output)
+            alerted = start_alerts(spark, topics, output)
         progress.note()
         time.sleep(0.2)
     table.stop()
     if alerted is not None:
         alerted.stop()
     # What the table still held for the alerts goes out in one last pass.
-    start_alerts(spark, bootstrap, output, available_now=True).awaitTermination()
-    spark.stop()
+    start_alerts(spark, topics, output, available_now=True).awaitTermination()
 
 
 def main() -> None:
@@ -245,9 +258,13 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, default=Path("demo-output"), help="table, checkpoints"
     )
+    parser.add_argument("--format", choices=("barnabas", "kafka"), default="barnabas")
+    parser.add_argument("--jars", default="", help="of Spark's own connector, comma separated")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    run(options.bootstrap, options.output.resolve())
+    spark = session(options.jars)
+    run(spark, Topics(options.bootstrap, options.format), options.output.resolve())
+    spark.stop()
 
 
 if __name__ == "__main__":

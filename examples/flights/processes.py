@@ -86,10 +86,17 @@ def start_producer(logs: Path, bootstrap: str, seconds: float) -> Process:
     return Process("producer", [*module, "--bootstrap", bootstrap, "--seconds", str(seconds)], logs)
 
 
-def start_pipeline(logs: Path, bootstrap: str, output: Path) -> Process:
-    """The Spark pipeline; its standard output is a JSON line a batch."""
-    module = [sys.executable, "-m", "examples.flights.pipeline"]
-    return Process("pipeline", [*module, "--bootstrap", bootstrap, "--output", str(output)], logs)
+def start_pipeline(logs: Path, bootstrap: str, output: Path, jars: str) -> Process:
+    """The Spark pipeline; its standard output is a JSON line a batch.
+
+    Args:
+        jars: of Spark's own connector, which is to be used then.
+    """
+    command = [sys.executable, "-m", "examples.flights.pipeline", "--bootstrap", bootstrap]
+    command += ["--output", str(output)]
+    if jars:
+        command += ["--format", "kafka", "--jars", jars]
+    return Process("pipeline", command, logs)
 
 
 def batches(pipeline: Process) -> list[dict[str, object]]:

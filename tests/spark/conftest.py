@@ -17,6 +17,7 @@ from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.spark.session import spark_session
 from barnabas.testing.broker_process import BrokerProcess
+from jvm.maven import class_path
 
 Row = tuple[bytes | None, bytes | None]
 NUMBERS = itertools.count()
@@ -40,6 +41,14 @@ def client(bootstrap: str) -> Iterator[Client]:
         yield made
 
 
+def connector() -> dict[str, str]:
+    """Spark's own Kafka connector, or nothing where Maven is missing: only its tests need it."""
+    try:
+        return {"spark.jars": class_path("spark-kafka").replace(os.pathsep, ",")}
+    except pytest.skip.Exception:
+        return {}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     session = spark_session(
@@ -48,6 +57,7 @@ def spark() -> Iterator[SparkSession]:
         {
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "2",
+            **connector(),
         },
     )
     session.sparkContext.setLogLevel("OFF")

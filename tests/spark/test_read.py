@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -11,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.facade import Client
+from spark.queries import within
 
 pytestmark = pytest.mark.spark
 
@@ -152,11 +152,3 @@ def test_lost_records_fail_the_query_or_are_left_out(
         read(subscribe=topic, startingOffsets=start).count()
     kept = read(subscribe=topic, startingOffsets=start, failOnDataLoss="false")
     assert offsets(kept) == [(0, offset) for offset in range(6, 10)]
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> None:
-    """Wait for what the cluster does by itself."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql import SparkSession
 
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
+from spark.queries import Stream, within
 
 pytestmark = pytest.mark.spark
 
@@ -21,40 +20,6 @@ Fill = Callable[[str, int, list[tuple[bytes | None, bytes | None]]], None]
 
 def numbered(count: int) -> list[tuple[bytes | None, bytes | None]]:
     return [(None, b"%d" % i) for i in range(count)]
-
-
-class Stream:
-    """A query from a topic to Parquet, run until it has caught up, again and again."""
-
-    def __init__(self, spark: SparkSession, bootstrap: str, directory: Path) -> None:
-        self._spark = spark
-        self._bootstrap = bootstrap
-        self._directory = directory
-
-    def frame(self, topic: str, **options: object) -> DataFrame:
-        return (
-            self._spark.readStream.format("barnabas")
-            .option("kafka.bootstrap.servers", self._bootstrap)
-            .option("subscribe", topic)
-            .options(**({"startingOffsets": "earliest"} | options))
-            .load()
-        )
-
-    def run(self, topic: str, **options: object) -> StreamingQuery:
-        query = (
-            self.frame(topic, **options)
-            .writeStream.format("parquet")
-            .option("path", str(self._directory / "out"))
-            .option("checkpointLocation", str(self._directory / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        return query
-
-    def offsets(self) -> list[tuple[int, int]]:
-        rows = self._spark.read.parquet(str(self._directory / "out"))
-        return sorted((r.partition, r.offset) for r in rows.select("partition", "offset").collect())
 
 
 @pytest.fixture
@@ -184,11 +149,3 @@ def test_a_topic_made_anew_fails_a_running_query(
             query.awaitTermination(60)
     finally:
         query.stop()
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> None:
-    """Wait for what the cluster does after its answer."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)

@@ -9,20 +9,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.facade import Client
+from spark.queries import save
 
 pytestmark = pytest.mark.spark
 
 Read = Callable[..., DataFrame]
-
-
-def save(frame: DataFrame, bootstrap: str, **options: str) -> None:
-    (
-        frame.write.format("barnabas")
-        .mode("append")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .options(**options)
-        .save()
-    )
 
 
 def test_rows_become_records(spark: SparkSession, read: Read, bootstrap: str, topic: str) -> None:

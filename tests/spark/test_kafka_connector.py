@@ -1,0 +1,254 @@
+"""Spark's own Kafka connector, unchanged, against Barnabas: what it reads and writes is, row by
+row, what `format("barnabas")` reads and writes (MISSION G4).
+
+The jars come through Maven (`tests/jvm/spark-kafka`). With KAFKA_BOOTSTRAP set the same tests run
+against that cluster.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from barnabas.client.admin.topics import NewTopic
+from barnabas.client.facade import Client
+from barnabas.client.topic_partition import TopicPartition
+from jvm.maven import class_path
+from spark.queries import Stream, save, within
+
+pytestmark = pytest.mark.spark
+
+SOURCES = ("kafka", "barnabas")
+Fill = Callable[[str, int, list[tuple[bytes | None, bytes | None]]], None]
+# As `Read` of the other tests, with the source's name first.
+ReadBy = Callable[..., DataFrame]
+RECORDS = 40
+
+
+@pytest.fixture(scope="module", autouse=True)
+def connector(spark: SparkSession) -> None:
+    """Skips where Maven is missing, so that the session has no connector."""
+    class_path("spark-kafka")
+
+
+@pytest.fixture
+def read_by(spark: SparkSession, bootstrap: str) -> ReadBy:
+    def load(source: str, **options: object) -> DataFrame:
+        reader = spark.read.format(source).option("kafka.bootstrap.servers", bootstrap)
+        return reader.options(**options).load()
+
+    return load
+
+
+@pytest.fixture
+def stream(spark: SparkSession, bootstrap: str, tmp_path: Path) -> Stream:
+    return Stream(spark, bootstrap, tmp_path, "kafka")
+
+
+@pytest.fixture(scope="module")
+def filled(client: Client) -> str:
+    """A topic of three partitions: nulls, headers, a compression each; and one beside it."""
+    name = f"connector-{os.getpid()}"
+    kept = {"retention.ms": "-1"}
+    made = client.create_topics([NewTopic(name, 3, 1, kept), NewTopic(f"{name}-b", 1, 1, kept)])
+    assert set(made.values()) == {None}
+    for partition, codec in enumerate(("none", "lz4", "zstd")):
+        with client.producer(**{"compression.type": codec, "batch.size": "300"}) as producer:
+            producer.send_batch(name, list(rows_of(partition)), partition)
+    with client.producer() as producer:
+        producer.send_batch(f"{name}-b", list(rows_of(9)), 0)
+    return name
+
+
+def rows_of(
+    partition: int,
+) -> Iterator[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]:
+    """Records of every shape, a millisecond apart."""
+    for i in range(RECORDS):
+        key = None if i % 3 == 0 else b"k%d" % i
+        value = None if i % 7 == 0 else b"%d-%d" % (partition, i)
+        headers: list[tuple[str, bytes | None]] = [("h", b"%d" % i), ("h", None)][: i % 4]
+        yield key, value, headers, 1000 + i
+
+
+def sorted_rows(frame: DataFrame) -> list[Row]:
+    return sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
+
+
+def numbered(count: int) -> list[tuple[bytes | None, bytes | None]]:
+    return [(None, b"%d" % i) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({"subscribe": "TOPIC,TOPIC-b", "includeHeaders": "true"}, 4 * RECORDS),
+        ({"subscribePattern": "TOP[I]C(-.*)?"}, 4 * RECORDS),
+        ({"assign": '{"TOPIC":[0,2]}', "includeHeaders": "true"}, 2 * RECORDS),
+        (
+            {
+                "subscribe": "TOPIC",
+                "minPartitions": "5",
+                "startingOffsets": '{"TOPIC":{"0":5,"1":-2,"2":39}}',
+                "endingOffsets": '{"TOPIC":{"0":-1,"1":3,"2":39}}',
+            },
+            38,
+        ),
+        (
+            {
+                "subscribe": "TOPIC",
+                "startingOffsetsByTimestamp": '{"TOPIC":{"0":1010,"1":1039,"2":9999}}',
+                "startingOffsetsByTimestampStrategy": "latest",
+                "endingOffsetsByTimestamp": '{"TOPIC":{"0":1012,"1":9999,"2":9999}}',
+            },
+            3,
+        ),
+        ({"subscribe": "TOPIC", "startingTimestamp": "1030", "endingTimestamp": "1035"}, 15),
+    ],
+    ids=["subscribe", "pattern", "assign", "offsets", "times", "one time"],
+)
+def test_both_connectors_read_the_same_rows(
+    read_by: ReadBy, filled: str, options: dict[str, str], count: int
+) -> None:
+    options = {key: value.replace("TOP[I]C", filled) for key, value in options.items()}
+    options = {key: value.replace("TOPIC", filled) for key, value in options.items()}
+    kafka, ours = (read_by(source, **options) for source in SOURCES)
+    assert kafka.schema == ours.schema
+    assert (found := sorted_rows(kafka)) == sorted_rows(ours)
+    assert len(found) == count
+
+
+def test_both_connectors_split_ranges_for_more_tasks(read_by: ReadBy, filled: str) -> None:
+    tasks = [read_by(s, subscribe=filled, minPartitions=6).rdd.getNumPartitions() for s in SOURCES]
+    assert tasks == [6, 6]
+
+
+def test_deleted_records_fail_both_or_are_left_out_by_both(
+    read_by: ReadBy, stream: Stream, client: Client, fill: Fill, topic: str
+) -> None:
+    fill(topic, 0, numbered(10))
+    stream.run(topic)
+    fill(topic, 0, numbered(10))
+    client.admin.delete_records({TopicPartition(topic, 0): 15})
+    start = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 5, "1": 0, "2": 0}})}
+    for source in SOURCES:
+        with pytest.raises(Exception, match="failOnDataLoss"):
+            read_by(source, **start).collect()
+    kept = [sorted_rows(read_by(s, failOnDataLoss="false", **start)) for s in SOURCES]
+    assert kept[0] == kept[1]
+    assert [row.offset for row in kept[0]] == [15, 16, 17, 18, 19]
+    with pytest.raises(Exception, match="failOnDataLoss"):
+        stream.run(topic)
+    stream.run(topic, failOnDataLoss="false")
+    assert stream.offsets() == [(0, offset) for offset in (*range(10), *range(15, 20))]
+
+
+def test_available_now_goes_on_from_the_checkpoint_in_limited_batches(
+    stream: Stream, fill: Fill, topic: str
+) -> None:
+    fill(topic, 0, numbered(60))
+    query = stream.run(topic, maxOffsetsPerTrigger=20)
+    assert [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]] == [20] * 3
+    fill(topic, 1, numbered(10))
+    query = stream.run(topic, maxOffsetsPerTrigger=20)
+    assert sum(p["numInputRows"] for p in query.recentProgress) == 10
+    assert stream.offsets() == [*((0, o) for o in range(60)), *((1, o) for o in range(10))]
+
+
+def test_a_checkpoint_goes_from_one_connector_to_the_other_and_back(
+    stream: Stream, fill: Fill, topic: str
+) -> None:
+    for run, source in enumerate(("barnabas", "kafka", "barnabas")):
+        fill(topic, 0, numbered(5))
+        fill(topic, 2, numbered(2))
+        stream.source = source
+        query = stream.run(topic)
+        ends = json.loads(query.lastProgress["sources"][0]["endOffset"])
+        assert ends == {topic: {"0": 5 * run + 5, "1": 0, "2": 2 * run + 2}}
+    assert stream.offsets() == [*((0, o) for o in range(15)), *((2, o) for o in range(6))]
+
+
+@pytest.fixture
+def running(stream: Stream, topic: str, tmp_path: Path) -> Iterator[StreamingQuery]:
+    """A query that goes on, batch by batch, over the topic, into memory."""
+    query = (
+        stream.frame(topic)
+        .writeStream.format("memory")
+        .queryName(topic.replace("-", "_"))
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .start()
+    )
+    yield query
+    query.stop()
+
+
+def test_partitions_that_are_added_while_it_runs_are_read_from_their_start(
+    spark: SparkSession, read_by: ReadBy, client: Client, fill: Fill, topic: str,
+    running: StreamingQuery,
+) -> None:  # fmt: skip
+    fill(topic, 0, numbered(3))
+    running.processAllAvailable()
+    client.create_partitions({topic: 4})
+    within(20, lambda: len(client.partitions_for([topic])[topic]) == 4)
+    fill(topic, 3, numbered(4))
+    within(30, lambda: spark.table(running.name).count() == 7)
+    assert sorted_rows(spark.table(running.name)) == sorted_rows(
+        read_by("barnabas", subscribe=topic)
+    )
+
+
+def test_both_sinks_write_the_same_records(
+    spark: SparkSession, read_by: ReadBy, client: Client, bootstrap: str, topic: str
+) -> None:
+    """The same rows by both: topic, partition and headers as columns."""
+    made: dict[str, list[tuple[object, ...]]] = {}
+    for sink, number in zip(SOURCES, itertools.count()):
+        names = [f"{topic}-{number}-{letter}" for letter in "ab"]
+        client.create_topics([NewTopic(name, 2, 1) for name in names])
+        rows = spark.range(30).selectExpr(
+            "if(id % 3 = 0, null, cast(id as string)) key",
+            "if(id % 7 = 0, null, encode(concat('v', id), 'utf-8')) value",
+            f"concat('{topic}-{number}-', if(id % 2 = 0, 'a', 'b')) topic",
+            "cast(id % 2 as int) partition",
+            "if(id % 5 = 0, null, "
+            "array(struct('h' as key, encode(concat('n', id), 'utf-8') as value))) headers",
+        )
+        save(rows, bootstrap, sink)
+        written = read_by("barnabas", subscribe=",".join(names), includeHeaders="true").collect()
+        made[sink] = sorted(
+            (r.topic[-1], r.partition, str(r.key), str(r.value), str(r.headers)) for r in written
+        )
+    assert made["kafka"] == made["barnabas"]
+    assert len(made["kafka"]) == 30
+
+
+def test_its_sink_writes_a_stream(
+    spark: SparkSession, stream: Stream, client: Client, bootstrap: str, filled: str, topic: str,
+    tmp_path: Path, read_by: ReadBy,
+) -> None:  # fmt: skip
+    query = (
+        stream.frame(filled, includeHeaders="true")
+        .select("key", "value", "headers", "partition")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", topic)
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    columns = ("partition", "offset", "key", "value", "headers")
+    source, sink = (
+        sorted_rows(read_by("kafka", subscribe=name, includeHeaders="true"))
+        for name in (filled, topic)
+    )
+    kept = [[tuple(row[c] for c in columns) for row in rows] for rows in (source, sink)]
+    assert len(kept[0]) == 3 * RECORDS
+    assert kept[0] == kept[1]
