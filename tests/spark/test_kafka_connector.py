@@ -230,8 +230,7 @@ def test_both_sinks_write_the_same_records(
 
 
 def test_its_sink_writes_a_stream(
-    spark: SparkSession, stream: Stream, client: Client, bootstrap: str, filled: str, topic: str,
-    tmp_path: Path, read_by: ReadBy,
+    stream: Stream, bootstrap: str, filled: str, topic: str, tmp_path: Path, read_by: ReadBy
 ) -> None:  # fmt: skip
     query = (
         stream.frame(filled, includeHeaders="true")

@@ -49,9 +49,9 @@ class IndexFile:
         """The bytes of the last entry, None if there is none; reads no more than it must."""
         if self._pending:
             return bytes(self._pending[-self._entry_bytes :])
-        if self._written_bytes is None:
-            self._find_end()
         end = self._written_bytes
+        if end is None:
+            return self._find_end()
         if not end:
             return None
         file = self._disk.open(self.path)
@@ -108,18 +108,19 @@ class IndexFile:
             file.close()
         self._written_bytes = len(content)
 
-    def _find_end(self) -> None:
-        """Where the entries end: at the file's end, unless that is padding."""
-        if not self._disk.exists(self.path):
+    def _find_end(self) -> bytes | None:
+        """Where the entries end: at the file's end, unless that is padding; and the last one."""
+        try:
+            file = self._disk.open(self.path, create=False)
+        except FileNotFoundError:
             self._written_bytes = 0
-            return
-        file = self._disk.open(self.path)
+            return None
         try:
             size = file.size() // self._entry_bytes * self._entry_bytes
             tail = file.read_at(self._entry_bytes, max(0, size - self._entry_bytes))
         finally:
             file.close()
         if size and not any(tail):
-            self.read()
-        else:
-            self._written_bytes = size
+            return self.read()[-self._entry_bytes :] or None
+        self._written_bytes = size
+        return tail if size else None

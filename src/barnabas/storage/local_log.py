@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.segments import Segments
-    from barnabas.storage.transaction_index import AbortedEntry
 
 
 class LocalLog:
@@ -119,10 +118,7 @@ class LocalLog:
         """The aborted transactions that overlap what was read, below `bound`."""
         offset = result.position.message_offset
         upper_bound = min(self._upper_bound_of(result), bound)
-        found: list[AbortedEntry] = []
-        for segment in self.segments.from_offset(offset):
-            if segment.txn_index.collect(offset, upper_bound, found):
-                break
+        found = self.segments.collect_aborted(offset, upper_bound)
         return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
 
     def _upper_bound_of(self, result: ReadResult) -> int:

@@ -226,7 +226,7 @@ class Log(ReadableLog):
             completed.producer_id, completed.first_offset, completed.last_offset, stable
         )
         with self._guard:
-            self._local.segments.active.txn_index.append(entry)
+            self._local.segments.add_aborted(entry)
 
     # -- watermarks --------------------------------------------------------------------------
 

@@ -19,11 +19,10 @@ def find_by_timestamp(
     segments: Segments, timestamp: int, log_start_offset: int
 ) -> tuple[int, int, int] | None:
     """(timestamp, offset, leader epoch) of the first record at or after both limits."""
-    for segment in segments.from_offset(log_start_offset):
-        if segment.max_timestamp >= timestamp:
-            found = _find_in_segment(segment, timestamp, log_start_offset)
-            if found is not None:
-                return found
+    for segment in segments.reaching(timestamp, log_start_offset):
+        found = _find_in_segment(segment, timestamp, log_start_offset)
+        if found is not None:
+            return found
     return None
 
 
@@ -32,17 +31,12 @@ def find_max_timestamp(segments: Segments, log_start_offset: int) -> tuple[int, 
 
     Where no record has a time, the first one is that.
     """
-    live = list(segments.from_offset(log_start_offset))
-    latest = max((segment.max_timestamp for segment in live), default=NO_TIMESTAMP)
-    found = find_by_timestamp(segments, latest, log_start_offset)
-    if found is not None or not live:
+    first, later = segments.max_timestamps(log_start_offset)
+    found = find_by_timestamp(segments, max(first.max_timestamp, later), log_start_offset)
+    if found is not None:
         return found
     # The record of that time lies below the log's start, which only its segment's batches tell.
-    latest = max(
-        _max_timestamp_above(live[0], log_start_offset),
-        *(segment.max_timestamp for segment in live[1:]),
-        NO_TIMESTAMP,
-    )
+    latest = max(_max_timestamp_above(first, log_start_offset), later)
     return find_by_timestamp(segments, latest, log_start_offset)
 
 

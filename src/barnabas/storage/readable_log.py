@@ -181,12 +181,8 @@ class ReadableLog:
 
     def aborted_transactions_below(self, offset: int) -> list[AbortedEntry]:
         """Those of which any part lies below `offset`."""
-        found: list[AbortedEntry] = []
         with self._guard:
-            for segment in self._local.segments:
-                if segment.txn_index.collect(0, offset, found):
-                    break
-        return found
+            return self._local.segments.collect_aborted(0, offset)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp`.

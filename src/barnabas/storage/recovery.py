@@ -188,12 +188,16 @@ class LogLoader:
 
     def _find_segments(self, names: list[str]) -> list[Segment]:
         found = []
+        present = set(names)
         for name in names:
             base = offset_of(name, LOG_SUFFIX)
             if base is not None:
                 size = self._disk.size(f"{self._directory}/{name}")
                 segment = Segment(self._disk, self._directory, base, self._config, size)
                 segment.created_ms = self._doors.clock.wall_ms()
+                if name.removesuffix(LOG_SUFFIX) + TXN_INDEX_SUFFIX not in present:
+                    # Thousands of segments, and hardly one with an aborted transaction.
+                    segment.txn_index.create()
                 found.append(segment)
         return found
 

@@ -66,6 +66,7 @@ class Segment:
         "first_batch_timestamp",
         "is_new",
         "offset_index",
+        "on_rebuilt",
         "roll_jitter_ms",
         "size",
         "time_index",
@@ -89,6 +90,8 @@ class Segment:
         self.base_offset = base_offset
         # Bytes of batches; appends go here, the file has no more than these.
         self.size = size
+        # Called when indexes that were found damaged have been made new.
+        self.on_rebuilt: Callable[[], None] | None = None
         self._file: File | None = None
         self._was_used = False
         self._index_interval_bytes = config.index_interval_bytes
@@ -314,6 +317,8 @@ class Segment:
         for position, header in headers(self.file, 0, self.size):
             self.index_batch(position, header)
         self.seal()
+        if self.on_rebuilt is not None:
+            self.on_rebuilt()
 
     def seal(self) -> None:
         """Complete the indexes: no append follows, or none for long."""

@@ -84,10 +84,12 @@ class LaterExecutor:
 class Bench:
     """One log that can be killed, crashed and opened again."""
 
-    def __init__(self, config: LogConfig | None = None, seed: int = 1) -> None:
+    def __init__(
+        self, config: LogConfig | None = None, seed: int = 1, disk: type[SimDisk] = SimDisk
+    ) -> None:
         self.clock = ManualClock()
         self.timer = ManualTimer()
-        self.disk = SimDisk(self.clock, SeededRng(seed))
+        self.disk = disk(self.clock, SeededRng(seed))
         self.disk.make_directory("/data")
         self.disk.sync_directory("/")
         self.failures: list[tuple[str, OSError]] = []

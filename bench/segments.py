@@ -1,0 +1,213 @@
+"""`python -m bench.segments`: reads of a partition of 20, 200 and 2,000 segments.
+
+Fetch at a random old offset (one batch of 8 KiB), with either isolation level, and ListOffsets by a
+random time: the median round trip and the broker's processor time of each, the first one after a
+start alone; how long the broker takes to start on such a directory, and the files it has open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from barnabas.client.facade import Client
+from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.protocol.schema import Message
+from barnabas.record.builder import BatchBuilder
+from barnabas.testing.broker_process import BrokerProcess
+from bench.brokers import compile_sources
+from bench.run import machine
+
+TOPIC = "segments"
+COUNTS = (20, 200, 2_000)
+BATCHES = 16
+RECORDS = 8
+OFFSETS_PER_SEGMENT = BATCHES * RECORDS
+FIRST_MS = 1_600_000_000_000
+# Between segments; segment.ms is far below it, and above what lies between batches of one.
+SEGMENT_MS = 1_000_000
+BATCH_MS = 10
+IN_FLIGHT = 100
+READS = 1_500
+
+# By what is measured, one value a number of segments.
+Figures = dict[str, list[str]]
+
+
+class Connection:
+    """One request at a time over a plain socket, or several on the way."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self._socket = socket.create_connection((process.host, process.port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._answers = self._socket.makefile("rb")
+
+    def send(self, request: Message, version: int) -> None:
+        """Put a request on the way."""
+        chunks = encode_request(1, "bench", request, version)
+        self._socket.sendall(b"".join(bytes(chunk) for chunk in chunks))
+
+    def receive(self) -> bytes:
+        """The next answer, without its length."""
+        return self._answers.read(int.from_bytes(self._answers.read(4)))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._answers.close()
+        self._socket.close()
+
+
+def fill(process: BrokerProcess, segments: int) -> None:
+    """So many segments of 16 batches, by the records' own times."""
+    connection = Connection(process)
+    value = os.urandom(1000)
+    on_the_way = 0
+    for segment in range(segments):
+        for batch in range(BATCHES):
+            builder = BatchBuilder()
+            at = FIRST_MS + segment * SEGMENT_MS + batch * BATCH_MS
+            for _ in range(RECORDS):
+                builder.append(at, None, value)
+            data = PartitionProduceData(index=0, records=bytes(builder.build()))
+            topics = [TopicProduceData(name=TOPIC, partition_data=[data])]
+            connection.send(ProduceRequest(acks=1, timeout_ms=9_000, topic_data=topics), 7)
+            on_the_way += 1
+            if on_the_way == IN_FLIGHT:
+                connection.receive()
+                on_the_way -= 1
+    for _ in range(on_the_way):
+        connection.receive()
+    connection.close()
+
+
+@dataclass
+class Reads:
+    """Random reads over one connection; each answer is checked."""
+
+    process: BrokerProcess
+    connection: Connection
+    segments: int
+
+    def fetch(self, isolation_level: int) -> None:
+        """One batch at a random offset."""
+        offset = random.randrange(self.segments * OFFSETS_PER_SEGMENT)
+        partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            isolation_level=isolation_level,
+            topics=[FetchTopic(topic=TOPIC, partitions=[partition])],
+        )
+        self.connection.send(request, 11)
+        _, answer = decode_response(FetchRequest, 11, self.connection.receive())
+        assert isinstance(answer, FetchResponse)
+        records = bytes(answer.responses[0].partitions[0].records or b"")
+        assert int.from_bytes(records[:8]) == offset // RECORDS * RECORDS
+
+    def by_time(self) -> None:
+        """The offset of a random time."""
+        segment, batch = random.randrange(self.segments), random.randrange(BATCHES)
+        at = FIRST_MS + segment * SEGMENT_MS + batch * BATCH_MS
+        wanted = ListOffsetsPartition(partition_index=0, timestamp=at)
+        topics = [ListOffsetsTopic(name=TOPIC, partitions=[wanted])]
+        self.connection.send(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+        _, answer = decode_response(ListOffsetsRequest, 7, self.connection.receive())
+        assert isinstance(answer, ListOffsetsResponse)
+        found = answer.topics[0].partitions[0].offset
+        assert found == segment * OFFSETS_PER_SEGMENT + batch * RECORDS
+
+    def measure(self, name: str, read: Callable[[], None], figures: Figures) -> None:
+        """The first one, and many."""
+        note(figures, f"{name}: the first after a start, ms", f"{1000 * _timed(read):.1f}")
+        broker = psutil.Process(self.process.pid).cpu_times
+        before = broker()
+        taken = sorted(_timed(read) for _ in range(READS))
+        cpu = sum(broker()[:2]) - sum(before[:2])
+        note(figures, f"{name}: round trip p50, µs", f"{1e6 * taken[READS // 2]:.0f}")
+        note(figures, f"{name}: CPU of the broker, µs", f"{1e6 * cpu / READS:.0f}")
+
+
+def _timed(read: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    read()
+    return time.perf_counter() - started
+
+
+def note(figures: Figures, row: str, value: str) -> None:
+    """Add a value to a row."""
+    figures.setdefault(row, []).append(value)
+
+
+def open_files(process: BrokerProcess) -> str:
+    """How many descriptors the broker has."""
+    return str(len(list(Path(f"/proc/{process.pid}/fd").iterdir())))
+
+
+def measure(segments: int, figures: Figures) -> None:
+    """One broker with one topic of so many segments."""
+    with BrokerProcess() as process:
+        with Client(process.bootstrap) as client:
+            client.create_topic(TOPIC, 1, 1, {"retention.ms": "-1", "segment.ms": "1000"})
+        fill(process, segments)
+        found = len(list(Path(process.data_directory).glob(f"{TOPIC}-0/*.log")))
+        assert found == segments, f"{found} segments instead of {segments}"
+        process.stop(60)
+        for how in ("a clean stop", "kill -9"):
+            started = time.perf_counter()
+            process.start(120)
+            note(figures, f"start after {how}, ms", f"{1000 * (time.perf_counter() - started):.0f}")
+            if how == "a clean stop":
+                process.kill()
+        note(figures, "open files after it", open_files(process))
+        reads = Reads(process, Connection(process), segments)
+        for name, read in (
+            ("Fetch", lambda: reads.fetch(0)),
+            ("Fetch, read_committed", lambda: reads.fetch(1)),
+            ("ListOffsets", reads.by_time),
+        ):
+            reads.measure(name, read, figures)
+        note(figures, "open files after all reads", open_files(process))
+        reads.connection.close()
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--segments", type=int, nargs="+", default=COUNTS)
+    options = parser.parse_args()
+    compile_sources()
+    figures: Figures = {}
+    for segments in options.segments:
+        measure(segments, figures)
+    table = Table("segments", *(f"{count:,}" for count in options.segments), title=machine())
+    for row, values in figures.items():
+        table.add_row(row, *values)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
