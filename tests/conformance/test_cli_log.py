@@ -119,6 +119,16 @@ def test_nothing_is_wrong_with_what_the_broker_wrote(written: Path) -> None:
     assert run("verify", written / "t-0").exit_code == 0
 
 
+def test_files_that_kafka_makes_empty_are_nothing_wrong(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    for suffix in ("log", "index", "timeindex"):
+        (partition / f"{SEGMENT}.{suffix}").touch()
+    (partition / "leader-epoch-checkpoint").touch()
+    done = run("verify", partition)
+    assert done.exit_code == 0, done.output
+
+
 def test_a_running_broker_is_only_read(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         shell = Shell(broker.bootstrap)

@@ -170,9 +170,10 @@ def _check_epochs(
     path = f"{partition.path}/{LEADER_EPOCH_CHECKPOINT}"
     disk = RealDisk()
     entries: list[tuple[int, int]] = []
-    if disk.exists(path):
+    # Kafka makes it empty, and fills it with the first record.
+    if disk.exists(path) and (content := disk.read(path)):
         try:
-            lines = decode_lines(disk.read(path), 2)
+            lines = decode_lines(content, 2)
             entries = [(int(epoch), int(start)) for epoch, start in lines]
         except (CheckpointError, ValueError) as error:
             findings.problem(path, str(error), _MADE_ANEW)
