@@ -14,7 +14,6 @@ import pytest
 
 import barnabas
 from barnabas.client.consumer.consumer_records import ConsumerRecords
-from barnabas.client.consumer.deserializing import RecordDeserializationError
 from barnabas.client.consumer.errors import (
     ConcurrentUseError,
     InvalidGroupIdError,
@@ -27,6 +26,7 @@ from barnabas.client.errors import (
     ClientError,
     ForkedClientError,
     OffsetOutOfRangeError,
+    RecordDeserializationError,
     UnknownTopicError,
 )
 from barnabas.client.topic_partition import TopicPartition

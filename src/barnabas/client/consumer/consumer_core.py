@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
     from barnabas.client.consumer.commits import CommitCallback
     from barnabas.client.consumer.consumer_parts import ConsumerParts
-    from barnabas.client.consumer.deserializing import RecordDeserializationError
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.consumer.subscription import Topics
     from barnabas.client.coordinators import Coordinators
+    from barnabas.client.errors import RecordDeserializationError
     from barnabas.client.group.membership import Membership, OnHostDone
     from barnabas.client.topic_partition import TopicPartition
 

@@ -9,26 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.consumer.partition_records import PartitionRecords
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import RecordDeserializationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["Deserializing", "RecordDeserializationError"]
-
-
-class RecordDeserializationError(ClientError):
-    """A deserializer raised, see `__cause__`; seek past `offset` to go on without the record."""
-
-    def __init__(self, partition: TopicPartition, offset: int, what: str, cause: object) -> None:
-        self.partition = partition
-        self.offset = offset
-        super().__init__(
-            f"{partition}: the {what} of the record at offset {offset} cannot be deserialized: "
-            f"{cause!r}. Seek past the offset to go on"
-        )
+__all__ = ["Deserializing"]
 
 
 class Deserializing:
@@ -74,6 +61,5 @@ class Deserializing:
         except Exception as cause:  # noqa: BLE001 - the user's code may raise anything
             offset = records.offsets[len(made)]
             error = RecordDeserializationError(records.topic_partition, offset, what, cause)
-            error.__cause__ = cause
             return made, error
         return made, None
