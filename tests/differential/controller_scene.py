@@ -126,7 +126,8 @@ class Scene:
     def wait_for_sessions_to_end(self) -> None:
         """Longer than a session lasts."""
         # There is nothing to wait for: how long a session lasts is what is asked.
-        time.sleep((SESSION_MS + 200) / 1000)
+        # Both look after them on a machine that may be busy.
+        time.sleep((SESSION_MS + 1_000) / 1000)
         for side in self.sides:
             side.new_records()
 

@@ -5,6 +5,7 @@ A broker that does not answer at once has no say: completing must never hang or 
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,8 @@ def _asked(
     from barnabas.client.errors import ClientError
     from barnabas.client.facade import Client
 
+    # Nothing but names: this process lives for them alone.
+    logging.disable()
     address = ctx.params.get("bootstrap") or os.environ.get("BARNABAS_BOOTSTRAP")
     limits = dict.fromkeys(
         ("default_api_timeout_ms", "request_timeout_ms", "socket_connection_setup_timeout_ms"),
