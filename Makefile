@@ -30,8 +30,11 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup
 	$(BIN)/python -m examples.flights.demo $(DEMO)
 
+# Both halves of the tests at once (tests/conftest.py).
+HALVES := -n 2
+
 test: setup
-	$(BIN)/pytest
+	$(BIN)/pytest $(HALVES)
 
 format: setup
 	$(BIN)/ruff format
@@ -47,7 +50,7 @@ layers: setup
 	$(BIN)/lint-imports --no-cache
 
 check: lint types layers
-	$(BIN)/pytest --durations 15 --durations-min 10
+	$(BIN)/pytest $(HALVES) --durations 15 --durations-min 10
 
 bench: setup
 	$(BIN)/python -m bench.run

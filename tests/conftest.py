@@ -11,16 +11,23 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from jvm.kafka_process import KafkaProcess
 from jvm.maven import class_path
 from jvm.tool_host import ToolHost
+from summary import SUMMARY
+
+# Takes as long as all other folders together.
+_FIRST_HALF = "conformance"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SUMMARY] = []
     # How long an example takes is a matter of the machine.
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
@@ -28,17 +35,42 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+class Halves(LoadScopeScheduling):
+    """Runs two halves that take about as long side by side, each in its order (`pytest -n 2`)."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _FIRST_HALF if nodeid.split("/")[1] == _FIRST_HALF else "others"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Halves:
+    """How `-n` shares the tests out."""
+    return Halves(config, log)
+
+
 def _skipped(config: pytest.Config) -> int:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return 0 if reporter is None else len(reporter.stats.get("skipped", []))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if os.environ.get("CI") == "true" and _skipped(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["summary"] = session.config.stash[SUMMARY]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A process that ran a half has ended."""
+    node.config.stash[SUMMARY] += getattr(node, "workeroutput", {}).get("summary", [])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in terminalreporter.config.stash[SUMMARY]:
+        terminalreporter.write_line(line)
     terminalreporter.write_line(f"skipped: {_skipped(terminalreporter.config)}")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from differential.scene import Pair
 from differential.started import started_pair
+from summary import SUMMARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,13 +28,13 @@ def pair(
         yield made
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    pair = terminalreporter.config.stash.get(_PAIR, None)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    pair = session.config.stash.get(_PAIR, None)
     if pair is None:
         return
     compared, played = sum(pair.compared.values()), sum(pair.played.values())
     apis = len(pair.played)
-    terminalreporter.write_line(
+    session.config.stash[SUMMARY].append(
         f"differential: {played} cases x versions of {apis} APIs, {compared} answers compared "
         "with Apache Kafka 4.4.0"
     )
