@@ -20,6 +20,7 @@ import pytest
 
 import barnabas
 import barnabas.aio
+from barnabas.client.topic_partition import TopicPartition
 
 pytestmark = pytest.mark.conformance
 
@@ -132,7 +133,7 @@ def test_a_member_on_asyncio_reads_and_commits(bootstrap: str, topic: str) -> No
                 count += len(await consumer.poll(1.0))
             await consumer.commit()
             found = await consumer.committed([(topic, 0)])
-            at = found[topic, 0]  # type: ignore[index]
+            at = found[TopicPartition(topic, 0)]
             assert at is not None
             assert at.offset == 100
 

@@ -14,7 +14,7 @@ from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientError
-from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
+from barnabas.client.group_offsets import CommittedOffset, GroupOffsets, offsets_of
 from barnabas.client.list_offsets import ListedOffset, OffsetLookup, offset_spec
 from barnabas.client.record_stream import RecordStream
 from barnabas.client.retrying import RetryingCall
@@ -225,10 +225,7 @@ class Client(WithBlock):
 
     def commit_offsets(self, group: str, offsets: Mapping[K, int | CommittedOffset]) -> None:
         """Commit offsets (the next ones to be read) for a group that has no members."""
-        wanted = {
-            as_partition(tp): offset if isinstance(offset, tuple) else CommittedOffset(offset)
-            for tp, offset in offsets.items()
-        }
+        wanted = offsets_of(offsets)
         timeout_ms = self.config.default_api_timeout_ms
 
         def start(on_done: OnDone[bool]) -> None:

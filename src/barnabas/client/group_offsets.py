@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.retrying import OnDone, RetryingCall
-from barnabas.client.topic_partition import TopicPartition, by_topic, numbers_by_topic
+from barnabas.client.topic_partition import (
+    K,
+    TopicPartition,
+    as_partition,
+    by_topic,
+    numbers_by_topic,
+)
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["CommittedOffset", "GroupOffsets", "commit_request"]
+__all__ = ["CommittedOffset", "GroupOffsets", "commit_request", "offsets_of"]
 
 # From this version on several groups fit in one request.
 _MANY_GROUPS_FROM = 8
@@ -62,6 +68,14 @@ class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+
+
+def offsets_of(given: Mapping[K, int | CommittedOffset]) -> dict[TopicPartition, CommittedOffset]:
+    """Offsets as users write them: plain numbers too."""
+    return {
+        as_partition(tp): offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+        for tp, offset in given.items()
+    }
 
 
 class GroupOffsets:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from barnabas.client.cluster import Cluster
-    from barnabas.client.fetch_session import SessionRequest
     from barnabas.protocol.messages.fetch import PartitionData
     from barnabas.protocol.schema import Message
 
@@ -171,7 +170,7 @@ class NodeFetches:
         self._cluster.runtime.timer.call_later(_END_SESSIONS_MS, partial(end, tuple(finals)))
         limits = self._limits._replace(max_wait_ms=0)
         for node_id, final in finals.items():
-            build = partial(_build_final, final, limits)
+            build = partial(build_fetch_request, final, limits=limits)
 
             def on_answer(_response: object, _error: object, node_id: int = node_id) -> None:
                 end((node_id,))
@@ -249,7 +248,3 @@ class NodeFetches:
             return
         node.failures = 1
         self._owner.on_node_free()
-
-
-def _build_final(final: SessionRequest, limits: FetchLimits, version: int) -> Message:
-    return build_fetch_request(final, version, limits)

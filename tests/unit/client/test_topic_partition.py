@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -29,5 +31,6 @@ def test_partitions_come_one_by_one_or_together() -> None:
     assert flat_partitions([TP, ("c", 2)]) == [TP, other]
     assert sorted(flat_partitions([{TP, other}])) == [TP, other]
     assert flat_partitions([iter([TP]), (other, TP), ()]) == [TP, other, TP]
+    topics: Any = ["ab"]
     with pytest.raises(TypeError, match="'ab' is not a partition"):
-        flat_partitions(["ab"])  # type: ignore[list-item]
+        flat_partitions(topics)

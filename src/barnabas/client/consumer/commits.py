@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.errors import BrokerError, ClientError, ClientTimeoutError
-from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
-from barnabas.client.topic_partition import TopicPartition, as_partition
+from barnabas.client.group_offsets import CommittedOffset, GroupOffsets, offsets_of
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.subscription import Subscription
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.retrying import OnDone
-    from barnabas.client.topic_partition import K
+    from barnabas.client.topic_partition import K, TopicPartition
 
     Offsets = dict[TopicPartition, CommittedOffset]
     CommitCallback = Callable[[Offsets, ClientError | None], object]
@@ -48,10 +47,7 @@ def as_offsets(given: Mapping[K, int | CommittedOffset]) -> Offsets:
     Raises:
         ValueError: a negative offset.
     """
-    found = {
-        as_partition(tp): offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
-        for tp, offset in given.items()
-    }
+    found = offsets_of(given)
     for tp, committed in found.items():
         if committed.offset < 0:
             raise ValueError(f"{tp}: an offset to commit cannot be {committed.offset}")

@@ -116,7 +116,6 @@ class Lookups:
         """The group's committed offsets, None where it has none."""
         wanted = [as_partition(tp) for tp in partitions]
         core = self._core
-        _ = core.group_id
         start = partial(core.offsets.committed, lambda: core.generation, wanted, self._ms(timeout))
 
         def all_wanted(

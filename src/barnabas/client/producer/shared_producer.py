@@ -203,8 +203,7 @@ class SharedProducer(WithBlock, ProducerFace):
     def poll(self, timeout_ms: float = 0.0) -> None:
         """Let deliveries go on, and callbacks run, for up to `timeout_ms`."""
         self._check_usable()
-        self._accumulator.make_lingered_due()
-        self._core.sender.pump()
+        self._send_due()
         self._stepper.run_until(lambda: self._accumulator.is_empty, timeout_ms)
 
     def flush(self, timeout: float | None = None) -> None:
@@ -225,8 +224,7 @@ class SharedProducer(WithBlock, ProducerFace):
 
         What is full or due leaves first: a sender lets some batches come together before it does.
         """
-        self._accumulator.make_lingered_due()
-        self._core.sender.pump()
+        self._send_due()
         timeout_ms = None if timeout is None else timeout * _MS_PER_S
         return self._stepper.run_until(predicate, timeout_ms)
 
@@ -234,9 +232,13 @@ class SharedProducer(WithBlock, ProducerFace):
         """Send what is ready and take what has come, without waiting."""
         self._stepped_ms = now
         self._closed_seen = self._accumulator.closed_count
+        self._send_due()
+        self._stepper.run_until(_never, 0)
+
+    def _send_due(self) -> None:
+        """Have what is full, or has lingered, leave with the loop's next turn."""
         self._accumulator.make_lingered_due()
         self._core.sender.pump()
-        self._stepper.run_until(_never, 0)
 
     def _wait_for_room(self) -> None:
         self._make_room()

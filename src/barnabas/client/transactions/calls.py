@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientConfigError, IllegalTransactionStateError
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.group_offsets import CommittedOffset
-from barnabas.client.topic_partition import as_partition
+from barnabas.client.group_offsets import CommittedOffset, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,10 +78,7 @@ class TransactionCalls:
     ) -> Outcome:
         """Start `send_offsets_to_transaction`; `group` is who speaks, or a name alone."""
         speaker = GroupGeneration(group) if isinstance(group, str) else group
-        wanted = {
-            as_partition(tp): offset if isinstance(offset, tuple) else CommittedOffset(offset)
-            for tp, offset in offsets.items()
-        }
+        wanted = offsets_of(offsets)
 
         def start(on_done: OnDone[bool]) -> None:
             if wanted:

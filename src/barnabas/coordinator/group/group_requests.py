@@ -145,17 +145,10 @@ class GroupRequests:
                 topics = _deleted_by_topic([*refused, *((key, found[key]) for key in known)])
             else:
                 # A topic that is named twice is answered twice, in this case only.
-                topics = [
-                    each
-                    for topic in request.topics
-                    for each in _deleted_by_topic(
-                        [
-                            (key, found[key])
-                            for partition in topic.partitions
-                            for key in [(topic.name, partition.partition_index)]
-                        ]
-                    )
-                ]
+                topics = []
+                for topic in request.topics:
+                    asked = [(topic.name, each.partition_index) for each in topic.partitions]
+                    topics += _deleted_by_topic([(key, found[key]) for key in asked])
             on_done(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
 
         partition = self._partition_for(request.group_id)

@@ -8,7 +8,7 @@ from barnabas.client.admin import group_members, groups
 from barnabas.client.admin.plans.cluster import broker_ids
 from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError
-from barnabas.client.group_offsets import CommittedOffset
+from barnabas.client.group_offsets import CommittedOffset, offsets_of
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -88,11 +88,7 @@ def alter_group_offsets(
 
     A group that has members gives UNKNOWN_MEMBER_ID for all of them.
     """
-    wanted = {
-        tp: offset if isinstance(offset, tuple) else CommittedOffset(offset)
-        for tp, offset in offsets.items()
-    }
-    return sender.send(CoordinatorOf(group), groups.alter_offsets(group, wanted))
+    return sender.send(CoordinatorOf(group), groups.alter_offsets(group, offsets_of(offsets)))
 
 
 def delete_offsets(
