@@ -282,6 +282,41 @@ def test_iterating_moves_the_position_record_by_record(broker: Broker, topic: st
         assert seen == [b"v%d" % number for number in [*range(20), 21]]
 
 
+@pytest.mark.parametrize("group_id", [None, "group"])
+def test_a_partition_that_is_not_there_keeps_no_other_from_being_read(
+    broker: Broker, topic: str, group_id: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with barnabas.Consumer(
+        bootstrap_servers=broker.bootstrap,
+        auto_offset_reset="earliest",
+        group_id=group_id and f"{group_id}-{topic}",
+    ) as consumer:
+        consumer.assign([(topic, 0), (topic, 2), (f"no-{topic}", 0), (topic, 1)])
+        assert len(values(read(consumer, 140))) == 140
+        if group_id:
+            consumer.commit()
+            assert consumer.committed([(topic, 0), (topic, 2)])[TopicPartition(topic, 2)] is None
+        with barnabas.Admin(bootstrap_servers=broker.bootstrap) as admin:
+            admin.create_partitions({topic: 3})
+        with barnabas.Producer(bootstrap_servers=broker.bootstrap) as producer:
+            for partition in range(3):
+                producer.send(topic, b"later", partition=partition)
+        assert values(read(consumer, 3)) == [b"later"] * 3
+    told = [record.getMessage() for record in caplog.records if topic in record.getMessage()]
+    assert any(f"{topic}-2" in line and "0 to 1" in line for line in told), told
+    assert len(told) <= 2, told
+
+
+def test_a_seek_in_a_partition_that_is_not_there_keeps_no_other_from_being_read(
+    consumer: barnabas.Consumer, topic: str
+) -> None:
+    consumer.assign([(topic, 0), (topic, 7), (topic, 1)])
+    consumer.seek((topic, 7), 5)
+    assert len(values(read(consumer, 140))) == 140
+    with pytest.raises(UnknownTopicError, match=f"{topic}-7"):
+        consumer.end_offsets([(topic, 0), (topic, 7)])
+
+
 def test_what_is_wrong_is_said(broker: Broker, consumer: barnabas.Consumer, topic: str) -> None:
     with pytest.raises(SubscriptionError, match="subscribe"):
         consumer.poll()

@@ -12,6 +12,7 @@ from barnabas.client.connections import Call
 from barnabas.client.errors import (
     ClientError,
     ClientTimeoutError,
+    UnknownPartitionError,
     UnknownTopicError,
     broker_error,
 )
@@ -71,7 +72,10 @@ def offset_spec(spec: str | int) -> int:
 
 
 class OffsetLookup:
-    """One look-up over any partitions; `on_done` gets all of them, or the first lasting error."""
+    """One look-up over any partitions; `on_done` gets all of them, or the first lasting error.
+
+    An error of one partition does not keep others from being asked for, and told of.
+    """
 
     def __init__(
         self,
@@ -126,13 +130,10 @@ class OffsetLookup:
                 by_leader.setdefault(metadata.leader(tp), []).append(tp)
             elif metadata.partition(tp) is None and metadata.topics.get(tp.topic) is not None:
                 count = len(metadata.topics[tp.topic].partitions)
-                self._error = UnknownTopicError(f"{tp} ({tp.topic} has {count} partitions)")
+                self._error = UnknownPartitionError(tp.topic, tp.partition, count)
             else:
                 code = metadata.errors.get(tp.topic) or ErrorCode.LEADER_NOT_AVAILABLE
                 self._retry_error = broker_error(code, f"offsets of {tp}")
-        if self._error is not None:
-            self._on_done(None, self._error)
-            return
         self._outstanding = len(by_leader)
         if not by_leader:
             self._end_round()

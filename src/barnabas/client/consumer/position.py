@@ -41,7 +41,17 @@ _ALLOWED = {
 class PartitionPosition:
     """State and position of one assigned partition."""
 
-    __slots__ = ("busy", "epoch", "is_paused", "is_revoking", "offset", "reset", "state", "version")
+    __slots__ = (
+        "busy",
+        "epoch",
+        "failures",
+        "is_paused",
+        "is_revoking",
+        "offset",
+        "reset",
+        "state",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.state = _S.INITIALIZING
@@ -54,6 +64,8 @@ class PartitionPosition:
         self.reset: OffsetReset | None = None
         # Whether a call for the present state is under way.
         self.busy = False
+        # Calls for the present state that failed in a row.
+        self.failures = 0
         # Counts the seeks and resets, so that answers to older questions are noticed.
         self.version = 0
         self.is_paused = False
@@ -64,6 +76,7 @@ class PartitionPosition:
         assert state in _ALLOWED[self.state], (self.state, state)
         self.state = state
         self.busy = False
+        self.failures = 0
         self.version += 1
 
     @property

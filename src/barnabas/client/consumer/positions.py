@@ -7,13 +7,14 @@ fetcher, others are not fetched from.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
 from barnabas.client.consumer.offset_reset import OffsetReset
 from barnabas.client.consumer.position import PartitionPosition, PositionState
 from barnabas.client.epoch_ends import EpochEnd, ask_epoch_ends
-from barnabas.client.errors import ClientError, OffsetOutOfRangeError
+from barnabas.client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError
 from barnabas.client.list_offsets import ListedOffset, OffsetLookup
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PositionParts", "Positions"]
 
+_log = logging.getLogger(__name__)
 _S = PositionState
 
 
@@ -293,11 +295,16 @@ class Positions:
         """Ask for these again after a back-off; what no retry mends is the user's to hear too."""
         if not error.retriable:
             self._fail(error)
-        versions = [
-            (position, position.version)
-            for tp in partitions
-            if (position := self._subscription.assignment.get(tp)) is not None
-        ]
+        assignment = self._subscription.assignment
+        waiting = [assignment[tp] for tp in partitions if tp in assignment]
+        if not waiting:
+            return
+        versions = [(position, position.version) for position in waiting]
+        for position in waiting:
+            position.failures += 1
+        failures = min(position.failures for position in waiting)
+        if failures == 1 and isinstance(error, UnknownTopicError):
+            _log.warning("%s; asked about until it is there", error)
 
         def resume() -> None:
             for position, version in versions:
@@ -305,7 +312,7 @@ class Positions:
                     position.busy = False
             self._on_change()
 
-        delay = self._cluster.retry_backoff.delay_ms(1)
+        delay = self._cluster.retry_backoff.delay_ms(failures)
         self._cluster.runtime.timer.call_later(delay, resume)
 
     def _fail(self, error: ClientError) -> None:
