@@ -19,6 +19,7 @@ from barnabas.client.admin.topics import NewPartitions, NewTopic
 from barnabas.client.errors import BrokerError, UnknownTopicError, UnsendableRequestError
 from barnabas.client.facade import Client
 from barnabas.client.group_offsets import CommittedOffset
+from barnabas.client.list_offsets import ListedOffset
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
@@ -71,6 +72,28 @@ def test_each_partition_has_its_own_result(client: Client, partition: TopicParti
     beyond = client.admin.delete_records({partition: 1_000})[partition]
     assert isinstance(beyond, BrokerError)
     assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_partitions_may_be_plain_tuples(client: Client, partition: TopicPartition) -> None:
+    plain = tuple(partition)
+    admin = client.admin
+    assert admin.delete_records({plain: 2}) == {partition: 2}
+    listed = admin.list_offsets({plain: "earliest"})[partition]
+    assert isinstance(listed, ListedOffset)
+    assert listed.offset == 2
+    assert len(admin.describe_producers([plain])[partition]) == 1
+    assert list(admin.elect_leaders(ElectionType.PREFERRED, [plain])) == [partition]
+    assert admin.list_reassignments([plain]) == {}
+    assert list(admin.alter_reassignments({plain: None})) == [partition]
+    (node,) = admin.describe_cluster().brokers
+    (found,) = admin.describe_replica_log_dirs([(node.id, plain)])
+    assert found == (node.id, partition)
+    group = f"g-{partition.topic}"
+    assert admin.alter_group_offsets(group, {plain: 5}) == {partition: None}
+    assert admin.delete_offsets(group, [plain]) == {partition: None}
+    wrong: Any = [partition.topic]
+    with pytest.raises(TypeError, match="is not a partition"):
+        admin.describe_producers(wrong)
 
 
 def test_log_directories_tell_sizes(client: Client, partition: TopicPartition) -> None:

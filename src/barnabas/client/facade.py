@@ -20,7 +20,12 @@ from barnabas.client.record_stream import RecordStream
 from barnabas.client.retrying import RetryingCall
 from barnabas.client.session import Session
 from barnabas.client.topic_lookup import TopicLookup
-from barnabas.client.topic_partition import TopicPartition, as_partition
+from barnabas.client.topic_partition import (
+    TopicPartition,
+    as_partition,
+    as_partitions,
+    by_partition,
+)
 from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
@@ -196,7 +201,7 @@ class Client(WithBlock):
         stream = RecordStream(
             self._cluster,
             self._session.stepper,
-            {as_partition(tp): bounds for tp, bounds in ranges.items()},
+            by_partition(ranges),
             self._session.check_usable,
             self._streams.remove,
         )
@@ -237,7 +242,7 @@ class Client(WithBlock):
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
         """Committed offsets of a group, of all partitions if none are named; absent ones out."""
-        wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
+        wanted = None if partitions is None else as_partitions(partitions)
         timeout_ms = self.config.default_api_timeout_ms
 
         def start(on_done: OnDone[dict[TopicPartition, CommittedOffset]]) -> None:

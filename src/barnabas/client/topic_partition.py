@@ -6,9 +6,17 @@ from operator import index
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["K", "TopicPartition", "as_partition", "by_topic", "numbers_by_topic"]
+__all__ = [
+    "K",
+    "TopicPartition",
+    "as_partition",
+    "as_partitions",
+    "by_partition",
+    "by_topic",
+    "numbers_by_topic",
+]
 
 # A TopicPartition or a plain (topic, partition): mappings of either are taken.
 K = TypeVar("K", bound=tuple[str, int])
@@ -36,6 +44,16 @@ def as_partition(given: object) -> TopicPartition:
         if isinstance(topic, str) and hasattr(partition, "__index__"):
             return TopicPartition(topic, index(partition))
     raise TypeError(f"{given!r} is not a partition: give a TopicPartition or (topic, number)")
+
+
+def as_partitions(given: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+    """What a user gave as partitions, in the same order."""
+    return [as_partition(each) for each in given]
+
+
+def by_partition(given: Mapping[K, V]) -> dict[TopicPartition, V]:
+    """What a user gave for each partition."""
+    return {as_partition(each): value for each, value in given.items()}
 
 
 def by_topic(pairs: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[V]]:

@@ -11,7 +11,11 @@ from barnabas.client.consumer.consumer_parts import ConsumerParts, take_consumer
 from barnabas.client.consumer.lookups import Lookups, flat_partitions
 from barnabas.client.consumer.offset_reset import OffsetReset
 from barnabas.client.consumer.subscription import Subscription
-from barnabas.client.topic_partition import TopicPartition, as_partition
+from barnabas.client.topic_partition import (
+    TopicPartition,
+    as_partition,
+    as_partitions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -138,7 +142,7 @@ class ConsumerFace(ABC):
         Raises:
             SubscriptionError: None, a blank topic, or topics are subscribed to.
         """
-        wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
+        wanted = None if partitions is None else as_partitions(partitions)
         with self._entry:
             if wanted == []:
                 self._end_subscription()

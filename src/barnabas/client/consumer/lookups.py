@@ -10,7 +10,12 @@ from barnabas.client.consumer.offset_reset import OffsetReset
 from barnabas.client.list_offsets import OffsetLookup
 from barnabas.client.retrying import OnDone, RetryingCall
 from barnabas.client.topic_lookup import TopicLookup
-from barnabas.client.topic_partition import TopicPartition, as_partition
+from barnabas.client.topic_partition import (
+    TopicPartition,
+    as_partition,
+    as_partitions,
+    by_partition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -83,7 +88,7 @@ class Lookups:
         self, partitions: Iterable[tuple[str, int]], which: int, timeout: float | None
     ) -> Start[dict[TopicPartition, int]]:
         """EARLIEST or LATEST offsets."""
-        specs = {as_partition(tp): which for tp in partitions}
+        specs = dict.fromkeys(as_partitions(partitions), which)
 
         def offsets(found: dict[TopicPartition, ListedOffset]) -> dict[TopicPartition, int]:
             return {tp: listed.offset for tp, listed in found.items()}
@@ -98,7 +103,7 @@ class Lookups:
         Raises:
             ValueError: a negative time.
         """
-        specs = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
+        specs = by_partition(timestamps)
         for tp, timestamp in specs.items():
             if timestamp < 0:
                 raise ValueError(f"{tp}: a time cannot be {timestamp}")
@@ -114,7 +119,7 @@ class Lookups:
         self, partitions: Iterable[tuple[str, int]], timeout: float | None
     ) -> Start[dict[TopicPartition, CommittedOffset | None]]:
         """The group's committed offsets, None where it has none."""
-        wanted = [as_partition(tp) for tp in partitions]
+        wanted = as_partitions(partitions)
         core = self._core
         start = partial(core.offsets.committed, lambda: core.generation, wanted, self._ms(timeout))
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.client.consumer.errors import SubscriptionError
 from barnabas.client.consumer.position import PartitionPosition
-from barnabas.client.topic_partition import TopicPartition, as_partition
+from barnabas.client.topic_partition import as_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.client.consumer.rebalance_listener import RebalanceListener
     from barnabas.client.metadata_cache import TopicInfo
+    from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["Subscription", "SubscriptionKind", "SubscriptionPattern", "Topics"]
 
@@ -168,7 +169,7 @@ class Subscription:
         """
         if partitions is None:
             raise SubscriptionError("assign: the partitions are None")
-        wanted = [as_partition(tp) for tp in partitions]
+        wanted = as_partitions(partitions)
         for tp in wanted:
             _check_name(tp.topic)
         if self.kind is not _K.MANUAL:

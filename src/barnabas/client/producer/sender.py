@@ -263,8 +263,9 @@ class Sender:
         max_version = PRODUCE_MAX_BY_NAME if ZERO_ID in names else None
         if self._transactions is not None and not self._transactions.is_v2:
             max_version = PRODUCE_MAX_BEFORE_TRANSACTIONS_V2
+        timeout_ms = min(self._config.request_timeout_ms, self._config.delivery_timeout_ms)
         call = Call(
-            ApiKey.PRODUCE, build, on_done, None, max_version, expects_answer=self._acks != 0
+            ApiKey.PRODUCE, build, on_done, timeout_ms, max_version, expects_answer=self._acks != 0
         )
         self._cluster.call(node_id, call)
 
@@ -323,16 +324,20 @@ class Sender:
         elif self._may_retry(queue, batch, error):
             queue.put_back(batch)
             self._delay(queue, batch.attempts)
+        elif error.retriable and self._is_overdue(batch):
+            self._give_up(batch, self._expired(batch))
         else:
             self._give_up(batch, error)
 
-    def _may_split(self, batch: ProducerBatch) -> bool:
+    def _is_overdue(self, batch: ProducerBatch) -> bool:
         age_ms = self._cluster.runtime.clock.monotonic_ms() - batch.created_ms
-        return batch.count > 1 and age_ms < self._config.delivery_timeout_ms
+        return age_ms >= self._config.delivery_timeout_ms
+
+    def _may_split(self, batch: ProducerBatch) -> bool:
+        return batch.count > 1 and not self._is_overdue(batch)
 
     def _may_retry(self, queue: PartitionQueue, batch: ProducerBatch, error: ClientError) -> bool:
-        age_ms = self._cluster.runtime.clock.monotonic_ms() - batch.created_ms
-        if age_ms >= self._config.delivery_timeout_ms or batch.attempts > self._config.retries:
+        if self._is_overdue(batch) or batch.attempts > self._config.retries:
             return False
         if self._transactions is not None:
             # What a plain producer mends with a new epoch is for the abort to mend here.

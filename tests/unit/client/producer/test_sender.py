@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, DeliveryTimeoutError
 from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.producer_batch import ProducerBatch
 from barnabas.client.producer.sender import Sender
@@ -205,8 +205,29 @@ def test_a_batch_that_nobody_takes_is_given_up_after_the_delivery_timeout() -> N
             setup.cluster.disconnect()
     ((count, error),) = setup.settled
     assert count == 1
-    assert error is not None
+    assert isinstance(error, DeliveryTimeoutError)
     assert setup.accumulator.is_empty
+
+
+def test_a_batch_whose_broker_is_lost_after_the_delivery_timeout_says_both() -> None:
+    setup = Setup(acks=1, delivery_timeout_ms=5000)
+    setup.send(1)
+    setup.cluster.time.advance(6000)
+    setup.cluster.disconnect()
+    ((count, error),) = setup.settled
+    assert count == 1
+    assert isinstance(error, DeliveryTimeoutError)
+    assert "gone" in str(error)
+    setup.send(1)
+    setup.cluster.time.advance(6000)
+    setup.produced()[1](ErrorCode.INVALID_RECORD)
+    assert not isinstance(setup.settled[1][1], DeliveryTimeoutError)
+
+
+def test_no_answer_is_waited_for_longer_than_a_delivery_may_take() -> None:
+    setup = Setup(acks=1, delivery_timeout_ms=700, request_timeout_ms=30_000)
+    setup.send(1)
+    assert setup.cluster.calls[0].timeout_ms == 700
 
 
 def test_without_idempotence_batches_have_no_sequence() -> None:

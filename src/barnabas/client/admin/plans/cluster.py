@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.client.admin import cluster_info, features, log_dirs, quorum, registrations
 from barnabas.client.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.topic_partition import K, as_partition
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -106,10 +107,10 @@ def describe_log_dirs(
 
 
 def describe_replica_log_dirs(
-    sender: AdminSender, replicas: Iterable[tuple[int, TopicPartition]]
+    sender: AdminSender, replicas: Iterable[tuple[int, tuple[str, int]]]
 ) -> Plan[dict[tuple[int, TopicPartition], log_dirs.ReplicaDirectories | ClientError]]:
     """For each (broker, partition) the directory of the replica, and where it is moving to."""
-    wanted = list(replicas)
+    wanted = [(node, as_partition(tp)) for node, tp in replicas]
     by_node = yield from describe_log_dirs(sender, dict.fromkeys(node for node, _ in wanted))
     found: dict[tuple[int, TopicPartition], log_dirs.ReplicaDirectories | ClientError] = {}
     for node, tp in wanted:
@@ -122,7 +123,7 @@ def describe_replica_log_dirs(
 
 
 def alter_replica_log_dirs(
-    sender: AdminSender, targets: Mapping[tuple[int, TopicPartition], str]
+    sender: AdminSender, targets: Mapping[tuple[int, K], str]
 ) -> Plan[dict[tuple[int, TopicPartition], BrokerError | ClientError | None]]:
     """Move replicas of (broker, partition) to other log directories of the same broker (KIP-113).
 
@@ -131,7 +132,7 @@ def alter_replica_log_dirs(
     """
     by_node: dict[int, dict[TopicPartition, str]] = {}
     for (node, tp), path in targets.items():
-        by_node.setdefault(node, {})[tp] = path
+        by_node.setdefault(node, {})[as_partition(tp)] = path
     for node in by_node:
         yield from know(sender, node)
     answers = yield from sender.send_each(
@@ -139,6 +140,6 @@ def alter_replica_log_dirs(
     )
     found: dict[tuple[int, TopicPartition], BrokerError | ClientError | None] = {}
     for node, answer in answers.items():
-        for tp in by_node[node]:
-            found[node, tp] = answer if isinstance(answer, ClientError) else answer[tp]
+        for moved in by_node[node]:
+            found[node, moved] = answer if isinstance(answer, ClientError) else answer[moved]
     return found

@@ -9,6 +9,7 @@ from barnabas.client.admin.plans.cluster import broker_ids
 from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError
 from barnabas.client.group_offsets import CommittedOffset, offsets_of
+from barnabas.client.topic_partition import K, as_partitions
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def list_group_offsets(
 
 
 def alter_group_offsets(
-    sender: AdminSender, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
+    sender: AdminSender, group: str, offsets: Mapping[K, int | CommittedOffset]
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
     """Set committed offsets of a group without members; an error or None for each partition.
 
@@ -92,10 +93,10 @@ def alter_group_offsets(
 
 
 def delete_offsets(
-    sender: AdminSender, group: str, wanted: Sequence[TopicPartition]
+    sender: AdminSender, group: str, wanted: Sequence[tuple[str, int]]
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
     """Delete committed offsets of partitions that no member of the group reads."""
-    return sender.send(CoordinatorOf(group), groups.delete_offsets(group, wanted))
+    return sender.send(CoordinatorOf(group), groups.delete_offsets(group, as_partitions(wanted)))
 
 
 def remove_members(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.admin import share_groups, streams_groups
 from barnabas.client.admin.sender import CoordinatorOf
+from barnabas.client.topic_partition import K, by_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,10 +33,11 @@ def describe_share_group_offsets(
 
 
 def alter_share_group_offsets(
-    sender: AdminSender, group: str, offsets: Mapping[TopicPartition, int]
+    sender: AdminSender, group: str, offsets: Mapping[K, int]
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
     """Have a share group without members begin elsewhere; an error or None for each partition."""
-    return sender.send(CoordinatorOf(group), share_groups.alter_share_offsets(group, offsets))
+    call = share_groups.alter_share_offsets(group, by_partition(offsets))
+    return sender.send(CoordinatorOf(group), call)
 
 
 def delete_share_group_offsets(

@@ -8,6 +8,7 @@ from barnabas.client.admin import offsets, partitions, reassignments, topic_part
 from barnabas.client.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError
 from barnabas.client.list_offsets import offset_spec
+from barnabas.client.topic_partition import K, as_partitions, by_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -75,7 +76,7 @@ def describe_topic_partitions(
 
 
 def delete_records(
-    sender: AdminSender, before: Mapping[TopicPartition, int]
+    sender: AdminSender, before: Mapping[K, int]
 ) -> Plan[dict[TopicPartition, int | ClientError]]:
     """Delete the records before an offset, all for -1.
 
@@ -83,47 +84,51 @@ def delete_records(
         The offset that each partition now starts at.
     """
 
-    def call_for(part: list[TopicPartition]) -> AdminCall[dict[TopicPartition, int | ClientError]]:
-        return partitions.delete_records({tp: before[tp] for tp in part}, sender.timeout_ms)
+    offsets_wanted = by_partition(before)
 
-    return sender.send_to_leaders(before, call_for)
+    def call_for(part: list[TopicPartition]) -> AdminCall[dict[TopicPartition, int | ClientError]]:
+        return partitions.delete_records({tp: offsets_wanted[tp] for tp in part}, sender.timeout_ms)
+
+    return sender.send_to_leaders(offsets_wanted, call_for)
 
 
 def elect_leaders(
     sender: AdminSender,
     kind: partitions.ElectionType = partitions.ElectionType.PREFERRED,
-    wanted: Sequence[TopicPartition] | None = None,
+    wanted: Sequence[tuple[str, int]] | None = None,
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
     """Have leaders elected, of all partitions that need it if none are named."""
-    return sender.send(CONTROLLER, partitions.elect_leaders(kind, wanted, sender.timeout_ms))
+    chosen = None if wanted is None else as_partitions(wanted)
+    return sender.send(CONTROLLER, partitions.elect_leaders(kind, chosen, sender.timeout_ms))
 
 
 def describe_producers(
-    sender: AdminSender, wanted: Iterable[TopicPartition], *, once: bool = False
+    sender: AdminSender, wanted: Iterable[tuple[str, int]], *, once: bool = False
 ) -> Plan[dict[TopicPartition, list[partitions.ActiveProducer] | ClientError]]:
     """The producers that the partitions' leaders remember; `once` makes one attempt."""
-    return sender.send_to_leaders(wanted, partitions.describe_producers, once=once)
+    return sender.send_to_leaders(as_partitions(wanted), partitions.describe_producers, once=once)
 
 
 def list_offsets(
-    sender: AdminSender, specs: Mapping[TopicPartition, str | int], *, read_committed: bool = False
+    sender: AdminSender, specs: Mapping[K, str | int], *, read_committed: bool = False
 ) -> Plan[dict[TopicPartition, ListedOffset | ClientError]]:
     """Offsets that the leaders tell, in one attempt; a result or error for each.
 
     See `Client.list_offsets` for `specs`; that one tries until all are known.
     """
+    times = {tp: offset_spec(spec) for tp, spec in by_partition(specs).items()}
 
     def call_for(
         part: list[TopicPartition],
     ) -> AdminCall[dict[TopicPartition, ListedOffset | ClientError]]:
-        wanted = {tp: offset_spec(specs[tp]) for tp in part}
+        wanted = {tp: times[tp] for tp in part}
         return offsets.list_offsets(wanted, sender.timeout_ms, read_committed=read_committed)
 
-    return sender.send_to_leaders(specs, call_for, once=True)
+    return sender.send_to_leaders(times, call_for, once=True)
 
 
 def list_replica_offsets(
-    sender: AdminSender, specs: Mapping[int, Mapping[TopicPartition, str | int]]
+    sender: AdminSender, specs: Mapping[int, Mapping[K, str | int]]
 ) -> Plan[dict[int, dict[TopicPartition, ListedOffset | ClientError] | ClientError]]:
     """Offsets that replicas tell of their own logs, by node, in one attempt.
 
@@ -132,7 +137,7 @@ def list_replica_offsets(
     yield from sender.refresh()
     calls = {
         node: offsets.list_offsets(
-            {tp: offset_spec(spec) for tp, spec in wanted.items()},
+            {tp: offset_spec(spec) for tp, spec in by_partition(wanted).items()},
             sender.timeout_ms,
             replica_id=offsets.DEBUGGING_CONSUMER,
         )
@@ -142,15 +147,17 @@ def list_replica_offsets(
 
 
 def alter_reassignments(
-    sender: AdminSender, targets: Mapping[TopicPartition, Sequence[int] | None]
+    sender: AdminSender, targets: Mapping[K, Sequence[int] | None]
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
     """Begin reassignments to the given replicas, cancel those for None."""
-    return sender.send(CONTROLLER, reassignments.alter_reassignments(targets, sender.timeout_ms))
+    call = reassignments.alter_reassignments(by_partition(targets), sender.timeout_ms)
+    return sender.send(CONTROLLER, call)
 
 
 def list_reassignments(
-    sender: AdminSender, wanted: Iterable[TopicPartition] | None = None, *, once: bool = False
+    sender: AdminSender, wanted: Iterable[tuple[str, int]] | None = None, *, once: bool = False
 ) -> Plan[dict[TopicPartition, reassignments.Reassignment]]:
     """The reassignments under way; `once` makes one attempt."""
-    call = reassignments.list_reassignments(wanted, sender.timeout_ms)
+    chosen = None if wanted is None else as_partitions(wanted)
+    call = reassignments.list_reassignments(chosen, sender.timeout_ms)
     return sender.send(CONTROLLER, call, once=once)
