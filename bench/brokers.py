@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import sys
@@ -130,6 +131,14 @@ def _kafka(directory: Path) -> Iterator[Broker]:
         yield Broker("kafka", kafka.bootstrap, psutil.Process(kafka.pid), start_ms)
     finally:
         kafka.stop()
+
+
+def missing_for(name: str) -> str:
+    """What has to be installed before this broker can run, empty if nothing."""
+    if name != "kafka":
+        return ""
+    absent = [command for command in ("java", "mvn") if shutil.which(command) is None]
+    return f"{' and '.join(absent)} not found, see DEBIAN_PACKAGES in the Makefile" * bool(absent)
 
 
 COMMANDS: dict[str, Callable[[int, Path], list[str]]] = {

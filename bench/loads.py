@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bench.brokers import Broker
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from confluent_kafka.admin import AdminClient
+
+    from bench.brokers import Broker
 
 PARTITIONS = 4
 ROUND_TRIPS = 20_000
+# Warnings and above, of librdkafka.
+QUIET = 4
+_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -21,20 +32,34 @@ class Figure:
     mb_per_second: float
 
 
-def create_topic(broker: Broker, topic: str, partitions: int = PARTITIONS) -> None:
-    """Creates a topic and waits until it can be used."""
+def create_topic(broker: Broker, name: str, partitions: int = PARTITIONS) -> AdminClient:
+    """Creates a topic and waits until it can be used; returns the client that did."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": QUIET})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
     time.sleep(0.5)
+    return admin
 
 
-def produce(broker: Broker, topic: str, size: int, total: int, **config: object) -> Figure:
+@contextmanager
+def passing_topic(broker: Broker, stem: str, partitions: int = PARTITIONS) -> Iterator[str]:
+    """A new topic that is deleted at the end; its name."""
+    name = f"{stem}-{next(_NUMBERS)}"
+    admin = create_topic(broker, name, partitions)
+    yield name
+    admin.delete_topics([name])[name].result(30)
+
+
+def produce(broker: Broker, name: str, size: int, total: int, **config: object) -> Figure:
     """Produces `total` bytes in records of `size`; every record is acknowledged in the end."""
     from confluent_kafka import Producer
 
-    settings = {"bootstrap.servers": broker.address, "queue.buffering.max.messages": 200_000}
+    settings = {
+        "bootstrap.servers": broker.address,
+        "queue.buffering.max.messages": 200_000,
+        "log_level": QUIET,
+    }
     producer = Producer({**settings, **{key.replace("_", "."): v for key, v in config.items()}})
     value = os.urandom(size // 2).hex().encode()
     count = total // size
@@ -42,17 +67,17 @@ def produce(broker: Broker, topic: str, size: int, total: int, **config: object)
     for _ in range(count):
         while True:
             try:
-                producer.produce(topic, value)
+                producer.produce(name, value)
                 break
             except BufferError:
                 producer.poll(0.01)
     left = producer.flush(120)
     if left:
-        raise SystemExit(f"{broker.name}: {left} records of {topic} were not delivered")
+        raise SystemExit(f"{broker.name}: {left} records of {name} were not delivered")
     return _figure(broker, cpu, started, total)
 
 
-def consume(broker: Broker, topic: str, size: int, total: int) -> Figure:
+def consume(broker: Broker, name: str, size: int, total: int) -> Figure:
     """Reads the topic from its start with librdkafka, until all of `total` bytes were seen."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -64,13 +89,13 @@ def consume(broker: Broker, topic: str, size: int, total: int) -> Figure:
             "fetch.queue.backoff.ms": 1,
         }
     )
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    consumer.assign([TopicPartition(name, number, 0) for number in range(PARTITIONS)])
     count = total // size
     cpu, started = broker.cpu_seconds(), time.perf_counter()
     while count > 0:
         records = consumer.consume(min(count, 10_000), timeout=10)
         if not records:
-            raise SystemExit(f"{broker.name}: {count} records of {topic} did not come")
+            raise SystemExit(f"{broker.name}: {count} records of {name} did not come")
         count -= len(records)
     figure = _figure(broker, cpu, started, total)
     consumer.close()
@@ -91,9 +116,9 @@ class RoundTrip:
     cpu: float
 
 
-def round_trip(broker: Broker, topic: str) -> RoundTrip:
+def round_trip(broker: Broker, name: str) -> RoundTrip:
     """Sends Produce v7 over a plain socket and waits for the answer, again and again."""
-    request = produce_request(topic)
+    request = produce_request(name)
     times = []
     with socket.create_connection(broker.host_and_port) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -113,7 +138,7 @@ def round_trip(broker: Broker, topic: str) -> RoundTrip:
     )
 
 
-def produce_request(topic: str) -> bytes:
+def produce_request(name: str) -> bytes:
     """A Produce v7 request with one record of 100 bytes for partition 0, acks=1."""
     from barnabas.protocol.headers import encode_request
     from barnabas.protocol.messages.produce import (
@@ -129,6 +154,6 @@ def produce_request(topic: str) -> bytes:
     request = ProduceRequest(
         acks=1,
         timeout_ms=10_000,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        topic_data=[TopicProduceData(name=name, partition_data=[data])],
     )
     return b"".join(bytes(chunk) for chunk in encode_request(1, "bench", request, 7))

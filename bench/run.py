@@ -1,9 +1,11 @@
-"""`make bench`: one table, Barnabas beside other brokers, with ratios.
+"""`make bench`, first table: one broker beside other brokers, with ratios and budgets.
+
+Each broker runs every load several times, deletes what it wrote, and goes on; the brokers take
+turns, load by load, so that noise hits all. The first round warms up (Java compiles what it has run
+often) and does not count; of the others the best figure is shown. Client and broker share the
+machine's cores, so the processor time of the broker is the figure that says most.
 
 `--json FILE` keeps the figures.
-
-Client and broker share the machine's cores, so the processor time of the broker is the figure that
-says most; the brokers take turns, load by load, so that noise hits both.
 """
 
 from __future__ import annotations
@@ -15,83 +17,115 @@ import os
 import platform
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from bench import brokers, loads
-from bench.brokers import Broker
+from bench.budgets import BUDGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bench.brokers import Broker
 
 GB = 1_000_000_000
-# Name, record size, share of the volume, librdkafka settings.
-PRODUCE = [
-    ("produce, librdkafka defaults, 100 B", 100, 1.0, {}),
-    ("produce, 16 KiB batches, 100 B", 100, 0.3, {"batch_size": 16384}),
-    ("produce, 1000 B", 1000, 1.0, {}),
-]
-
-Figures = dict[str, dict[str, float]]
+ALL_BROKERS = "barnabas,tansu,kafka"
 
 
-def measure(running: list[Broker], volume: int, console: Console) -> Figures:
-    """Runs every load on every broker; figures by row, then by broker."""
-    figures: Figures = {}
+class Load:
+    """Records of one size, produced and consumed."""
 
-    def note(row: str, broker: Broker, value: float) -> None:
-        figures.setdefault(row, {})[broker.name] = value
+    def __init__(self, name: str, size: int, share: float = 1.0, **config: object) -> None:
+        self.name = name
+        self.size = size
+        # Of the volume of a full load.
+        self.share = share
+        # librdkafka's settings for the producer, "_" for ".".
+        self.config = config
 
+    def run(self, broker: Broker, volume: int) -> dict[str, float]:
+        """Figures of one round, by row; the topic is gone afterwards."""
+        total = int(volume * self.share) // self.size * self.size
+        found: dict[str, float] = {}
+        with loads.passing_topic(broker, "load") as topic:
+            produced = loads.produce(broker, topic, self.size, total, **self.config)
+            consumed = loads.consume(broker, topic, self.size, total)
+        for verb, figure in (("produce", produced), ("consume", consumed)):
+            found[f"{verb}, {self.name}: CPU s/GB"] = figure.cpu_seconds_per_gb
+            found[f"{verb}, {self.name}: MB/s"] = figure.mb_per_second
+        return found
+
+
+LOADS = (
+    Load("librdkafka defaults, 100 B", 100),
+    Load("16 KiB batches, 100 B", 100, 0.3, batch_size=16384),
+    Load("1000 B", 1000),
+)
+
+
+class Figures:
+    """The best figure of each row and broker: the largest rate, the smallest of anything else."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, float]] = {}
+
+    def note(self, broker: Broker, found: Mapping[str, float]) -> None:
+        """Take the figures of one round."""
+        for row, value in found.items():
+            of_row = self.rows.setdefault(row, {})
+            best = max if row.endswith("/s") else min
+            of_row[broker.name] = best(value, of_row.get(broker.name, value))
+
+
+def measure(running: list[Broker], volume: int, rounds: int, console: Console) -> Figures:
+    """Every load on every broker, in `rounds` that count and one before them."""
+    figures = Figures()
     for broker in running:
-        note("start to first answer, ms", broker, broker.start_ms)
-        note("resident memory idle, MB", broker, broker.resident_mb())
-        loads.create_topic(broker, "warm-up")
-        # Java compiles what it has run often.
-        loads.produce(broker, "warm-up", 100, volume // 4)
-    for number, (name, size, share, config) in enumerate(PRODUCE):
-        total = int(volume * share) // size * size
-        topic = f"load-{number}"
+        found = {"start to first answer, ms": broker.start_ms}
+        figures.note(broker, found | {"resident memory idle, MB": broker.resident_mb()})
+    for number in range(rounds + 1):
+        kept = figures if number else Figures()
+        title = f"round {number} of {rounds}" if number else "warm-up"
+        for load in LOADS:
+            for broker in running:
+                console.print(f"  {title}: {broker.name}, {load.name}")
+                kept.note(broker, load.run(broker, volume))
         for broker in running:
-            console.print(f"  {broker.name}: {name}, {total / 1e6:.0f} MB")
-            loads.create_topic(broker, topic)
-            figure = loads.produce(broker, topic, size, total, **config)
-            note(f"{name}: CPU s/GB", broker, figure.cpu_seconds_per_gb)
-            note(f"{name}: MB/s", broker, figure.mb_per_second)
-            figure = loads.consume(broker, topic, size, total)
-            consumed = name.replace("produce", "consume")
-            note(f"{consumed}: CPU s/GB", broker, figure.cpu_seconds_per_gb)
-            note(f"{consumed}: MB/s", broker, figure.mb_per_second)
-    for broker in running:
-        loads.create_topic(broker, "round-trip", 1)
-        trip = loads.round_trip(broker, "round-trip")
-        note("acks=1 round trip p50, µs", broker, trip.p50)
-        note("acks=1 round trip p99, µs", broker, trip.p99)
-        note("broker CPU of a round trip, µs", broker, trip.cpu)
-        note("resident memory after the load, MB", broker, broker.resident_mb())
+            kept.note(broker, round_trip(broker))
+        if number == 0:
+            for broker in running:
+                figures.note(broker, {"resident memory after the load, MB": broker.resident_mb()})
     return figures
 
 
-def measure_spark(running: list[Broker], volume: int, figures: Figures) -> None:
-    """Adds the Spark read of the first load's topic."""
-    from bench.spark_read import spark_read
-
-    for broker in running:
-        for sink, rate in spark_read(broker.address, "load-0", volume // 100).items():
-            row = f"Spark read to {sink}, 100 B: M records/s"
-            figures.setdefault(row, {})[broker.name] = rate
+def round_trip(broker: Broker) -> dict[str, float]:
+    """One client, one record a request, one request on its way."""
+    with loads.passing_topic(broker, "round-trip", 1) as topic:
+        trip = loads.round_trip(broker, topic)
+    return {
+        "acks=1 round trip p50, µs": trip.p50,
+        "acks=1 round trip p99, µs": trip.p99,
+        "broker CPU of a round trip, µs": trip.cpu,
+    }
 
 
 def show(figures: Figures, names: list[str], console: Console) -> None:
-    """Prints the table: a column a broker, and how many times Barnabas' figure is of each."""
+    """Prints the table: a column a broker, Barnabas' figure as times of each, the budget."""
     table = Table(title=f"{os.cpu_count()} cores, {machine()}")
     table.add_column("")
     for name in names:
         table.add_column(name, justify="right")
     for name in names[1:]:
         table.add_column(f"barnabas / {name}", justify="right")
-    for row, values in figures.items():
+    table.add_column("budget")
+    for row, values in figures.rows.items():
         ours = values["barnabas"]
         cells = [f"{values[name]:,.2f}" if name in values else "" for name in names]
         ratios = [f"{ours / values[name]:.2f}x" if values.get(name) else "" for name in names[1:]]
-        table.add_row(row, *cells, *ratios)
+        budget = BUDGETS.get(row)
+        table.add_row(row, *cells, *ratios, "" if budget is None else budget.verdict(values))
     console.print(table)
 
 
@@ -110,24 +144,26 @@ def main() -> None:
     """Command line: how much to send, what to leave out, where to keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=int, default=500, help="MB of values of a full load")
-    parser.add_argument(
-        "--brokers", default="barnabas,tansu", help="names, ours first; kafka needs Java and Maven"
-    )
-    parser.add_argument("--no-spark", action="store_true", help="leave the Spark read out")
+    parser.add_argument("--rounds", type=int, default=2, help="that count, after one that does not")
+    parser.add_argument("--brokers", default=ALL_BROKERS, help="names, ours first")
     parser.add_argument("--json", type=Path, help="file to keep the figures in")
     options = parser.parse_args()
-    names = options.brokers.split(",")
     # Wide enough for all columns where the output is a file.
-    console = Console() if sys.stdout.isatty() else Console(width=150)
+    console = Console() if sys.stdout.isatty() else Console(width=170)
+    names = []
+    for name in options.brokers.split(","):
+        if missing := brokers.missing_for(name):
+            console.print(f"  {name} is left out: {missing}", style="yellow")
+        else:
+            names.append(name)
     volume = options.mb * GB // 1000
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(brokers.running(name)) for name in names]
-        figures = measure(running, volume, console)
-        if not options.no_spark:
-            measure_spark(running[:1], volume, figures)
+        figures = measure(running, volume, options.rounds, console)
     show(figures, names, console)
     if options.json is not None:
-        options.json.write_text(json.dumps({"machine": machine(), "figures": figures}, indent=1))
+        kept = {"machine": machine(), "figures": figures.rows}
+        options.json.write_text(json.dumps(kept, indent=1))
 
 
 if __name__ == "__main__":

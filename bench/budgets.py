@@ -1,0 +1,48 @@
+"""What the project promises of one broker, by row of the table of `bench.run`.
+
+A budget holds against another broker in the same run ("<= 0.5x of kafka") or by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["BUDGETS", "Budget"]
+
+OURS = "barnabas"
+
+
+class Budget(NamedTuple):
+    """The largest figure that ours may be: times another broker's, or itself."""
+
+    # By broker.
+    times: Mapping[str, float] = {}
+    at_most: float | None = None
+
+    def verdict(self, values: Mapping[str, float]) -> str:
+        """The budget, and whether these figures keep it; empty where the other was left out."""
+        parts = []
+        for name, times in self.times.items():
+            if name in values:
+                parts.append((values[OURS] <= times * values[name], f"<= {times:g}x {name}"))
+        if self.at_most is not None:
+            parts.append((values[OURS] <= self.at_most, f"<= {self.at_most:g}"))
+        return ", ".join(f"{words} {'met' if is_met else 'MISSED'}" for is_met, words in parts)
+
+
+BUDGETS = {
+    "start to first answer, ms": Budget(at_most=300),
+    "resident memory idle, MB": Budget(at_most=60),
+    "resident memory after the load, MB": Budget(at_most=120),
+    "produce, librdkafka defaults, 100 B: CPU s/GB": Budget({"kafka": 0.5, "tansu": 1.0}),
+    "produce, 16 KiB batches, 100 B: CPU s/GB": Budget({"kafka": 0.6, "tansu": 1.0}),
+    "produce, 1000 B: CPU s/GB": Budget({"kafka": 0.9, "tansu": 1.0}),
+    "consume, librdkafka defaults, 100 B: CPU s/GB": Budget({"kafka": 1.0}),
+    "consume, 16 KiB batches, 100 B: CPU s/GB": Budget({"kafka": 1.0}),
+    "consume, 1000 B: CPU s/GB": Budget({"kafka": 1.0}),
+    "acks=1 round trip p50, µs": Budget({"kafka": 1.0}),
+    "acks=1 round trip p99, µs": Budget({"kafka": 1.0}),
+}
