@@ -74,16 +74,16 @@ _PUT_OFF = 64
 class ResponseSlot:
     """The place of one response among the connection's; answered exactly once."""
 
-    __slots__ = ("_chunks", "_connection", "_held_since_ms", "_on_released", "is_answered")
+    __slots__ = ("_connection", "chunks", "held_since_ms", "is_answered", "on_released")
 
-    # Set when it is held back.
-    _held_since_ms: float
-    # Who wants to know for how long; set when it is answered.
-    _on_released: Callable[[float], None] | None
+    # What earlier requests hold back, since when, and who wants to know for how long; set by the
+    # connection.
+    chunks: Sequence[Chunk]
+    held_since_ms: float
+    on_released: Callable[[float], None] | None
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._chunks: Sequence[Chunk] = ()
         # Whether `complete` or `skip` was called; never goes back.
         self.is_answered = False
 
@@ -98,9 +98,7 @@ class ResponseSlot:
         """
         assert not self.is_answered, "a request is answered once"
         self.is_answered = True
-        self._chunks = chunks
-        self._on_released = on_released
-        self._connection._on_answered(self)
+        self._connection._on_answered(self, chunks, on_released)
 
     def skip(self) -> None:
         """No answer is due (acks=0)."""
@@ -252,35 +250,52 @@ class Connection(FramedHandler):
             self._throttle_timer = None
         self._on_closed(self, error)
 
-    def _on_answered(self, slot: ResponseSlot) -> None:
+    def _on_answered(
+        self,
+        slot: ResponseSlot,
+        chunks: Sequence[Chunk],
+        on_released: Callable[[float], None] | None,
+    ) -> None:
         slots = self._slots
         if not slots:
             # The connection is gone, and with it everybody's slots.
             return
         if slots[0] is not slot:
-            slot._held_since_ms = self._clock.monotonic_ms()
-            self._held_bytes += sum(map(len, slot._chunks))
-            if self._held_bytes > self._limits.held_bytes_max:
-                self._pause(_HELD)
+            self._hold(slot, chunks, on_released)
             return
-        self._release_answered()
+        slots.popleft()
+        if chunks:
+            self.send_chunks(chunks)
+        if slots and slots[0].is_answered:
+            self._release_held()
         if self._paused:
             self._maybe_resume()
             self._maybe_close()
 
-    def _release_answered(self) -> None:
-        """Send the answers that no earlier request holds back; the first was never held."""
+    def _hold(
+        self,
+        slot: ResponseSlot,
+        chunks: Sequence[Chunk],
+        on_released: Callable[[float], None] | None,
+    ) -> None:
+        """Keep an answer until those before it have left."""
+        slot.chunks = chunks
+        slot.held_since_ms = self._clock.monotonic_ms()
+        slot.on_released = on_released
+        self._held_bytes += sum(map(len, chunks))
+        if self._held_bytes > self._limits.held_bytes_max:
+            self._pause(_HELD)
+
+    def _release_held(self) -> None:
+        """Send the answers that no earlier request holds back any more."""
         slots = self._slots
-        first = slots.popleft()
-        ready = list(first._chunks)
-        first._chunks = ()
+        ready: list[Chunk] = []
         while slots and slots[0].is_answered:
             released = slots.popleft()
-            chunks = released._chunks
-            if released._on_released is not None:
-                released._on_released(self._clock.monotonic_ms() - released._held_since_ms)
-            self._held_bytes -= sum(map(len, chunks))
-            ready.extend(chunks)
+            if released.on_released is not None:
+                released.on_released(self._clock.monotonic_ms() - released.held_since_ms)
+            self._held_bytes -= sum(map(len, released.chunks))
+            ready.extend(released.chunks)
         if ready:
             self.send_chunks(ready)
 

@@ -113,7 +113,8 @@ class FramedHandler(ABC):
         try:
             for frame in self._splitter.received(count):
                 self.on_frame(frame)
-                if not self.is_open:
+                stream = self._stream
+                if stream is None or stream.is_closing:
                     return
         except ProtocolError as error:
             self.abort()

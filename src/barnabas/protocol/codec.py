@@ -7,7 +7,7 @@ linear in the number of bytes given.
 from __future__ import annotations
 
 import struct
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from barnabas.protocol.chunks import Chunk, Records, Sliceable, chunks_length
 from barnabas.protocol.decoding import Decoder, compile_decoder
@@ -22,7 +22,7 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 
 # What generated code raises on bytes that are too short or wrong; see decoding.py.
 _DECODE_ERRORS = (struct.error, IndexError, UnicodeDecodeError)
-_ENCODE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
+ENCODE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
 
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "encode",
     "encode_bytes",
     "encode_onto",
+    "encoder_of",
 ]
 
 
@@ -55,10 +56,10 @@ def encode(message: Message, version: int) -> list[Chunk]:
 def encode_onto(start: bytearray, message: Message, version: int) -> list[Chunk]:
     """As `encode`, after what is in `start` already; the first chunk is `start`, still writable."""
     chunks: list[Chunk] = []
-    encoder = _encoders.get((type(message), version)) or _encoder(type(message), version)
+    encoder = encoder_of(type(message), version)
     try:
         last = encoder(message, start, chunks)
-    except _ENCODE_ERRORS as error:
+    except ENCODE_ERRORS as error:
         raise ProtocolError(f"{type(message).__name__} v{version}: {error}") from error
     if last or not chunks:
         chunks.append(last)
@@ -93,10 +94,10 @@ def decode_from(
     if not isinstance(view, memoryview):
         view = memoryview(view)
     try:
-        made = decoder(view, offset, len(view))
+        made: tuple[M, int] = decoder(view, offset, len(view))
     except _DECODE_ERRORS as error:
         raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
-    return cast("tuple[M, int]", made)
+    return made
 
 
 def _decoder(cls: type[Message], version: int) -> Decoder:
@@ -105,9 +106,16 @@ def _decoder(cls: type[Message], version: int) -> Decoder:
     return made
 
 
-def _encoder(cls: type[Message], version: int) -> Encoder:
-    _check_version(cls, version)
-    made = _encoders[cls, version] = compile_encoder(cls, version)
+def encoder_of(cls: type[Message], version: int) -> Encoder:
+    """What writes a message of this class and version onto a bytearray; see encoding.py.
+
+    Raises:
+        ProtocolError: the message has no such version.
+    """
+    made = _encoders.get((cls, version))
+    if made is None:
+        _check_version(cls, version)
+        made = _encoders[cls, version] = compile_encoder(cls, version)
     return made
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.frame_buffers import FrameBuffers
 
-_LENGTH = struct.Struct(">i")
+_unpack_length = struct.Struct(">i").unpack_from
 
 # An own buffer starts with this much, then doubles, up to the size of the frame it waits for.
 OWN_BYTES_MIN = 16 * 1024
@@ -88,11 +88,11 @@ class FrameSplitter:
         """Yield the frames of the shared buffer and keep what is left over."""
         position = 0
         while end - position >= 4:
-            length = self._checked_length(view, position)
-            stop = position + 4 + length
+            start = position + 4
+            stop = start + self._checked_length(view, position)
             if stop > end:
                 break
-            with view[position + 4 : stop] as frame:
+            with view[start:stop] as frame:
                 yield frame
             position = stop
         if position < end:
@@ -143,7 +143,8 @@ class FrameSplitter:
             self._large.give_back(buffer)
 
     def _checked_length(self, view: memoryview, position: int) -> int:
-        length: int = _LENGTH.unpack_from(view, position)[0]
+        length: int
+        (length,) = _unpack_length(view, position)
         if 0 <= length <= self._max_frame_bytes:
             return length
         raise ProtocolError(f"a frame claims {length} bytes; {self._max_frame_bytes} are allowed")

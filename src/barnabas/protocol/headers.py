@@ -15,21 +15,26 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_keys import ApiKey, response_class
 from barnabas.protocol.api_table import API_ROWS
 from barnabas.protocol.chunks import Chunk, chunks_length
-from barnabas.protocol.codec import decode, encode_onto
+from barnabas.protocol.codec import ENCODE_ERRORS, decode, encode_onto, encoder_of
 from barnabas.protocol.decoding import skip_tags
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from barnabas.protocol.encoding import Encoder
     from barnabas.protocol.schema import Message
+
+    Writer = tuple[Callable[[int, int], bytes], Encoder]
 
 FRAME_BYTES_MAX = 0x7FFFFFFF
 
 _FIXED = struct.Struct(">hhi")
 _FIXED_AND_LENGTH = struct.Struct(">hhih")
+_unpack_fixed_and_length = _FIXED_AND_LENGTH.unpack_from
 _CORRELATION_ID = struct.Struct(">i")
-_FRAME_START = struct.Struct(">ii")
+# Length and correlation id, and in a flexible version no tagged fields.
+_RESPONSE_STARTS = (struct.Struct(">ii"), struct.Struct(">iix"))
 _LENGTH = struct.Struct(">i")
 
 _CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
@@ -41,6 +46,10 @@ _FLEXIBLE_FROM = {
     key: _NEVER_FLEXIBLE if row.flexible_from is None else row.flexible_from
     for key, row in API_ROWS.items()
 }
+
+
+# By class and version, as responses ask for them.
+_writers: dict[tuple[type[Message], int], Writer] = {}
 
 
 def request_header_version(api_key: int, version: int) -> int:
@@ -71,10 +80,10 @@ def decode_request_header(
         ProtocolError: not a header.
     """
     try:
-        api_key, version, correlation_id = _FIXED.unpack_from(view)
+        api_key, version, correlation_id, length = _unpack_fixed_and_length(view)
         if api_key == _CONTROLLED_SHUTDOWN and version == 0:
-            return api_key, version, correlation_id, None, 8
-        _, _, _, length = _FIXED_AND_LENGTH.unpack_from(view)
+            # No client id; what was taken for its length belongs to the message.
+            return api_key, version, correlation_id, None, _FIXED.size
         offset = 10
         client_id = None
         if length >= 0:
@@ -119,10 +128,28 @@ def encode_request(
 
 def encode_response(correlation_id: int, message: Message, version: int) -> list[Chunk]:
     """A whole response frame: length, header, message."""
-    start = bytearray(_FRAME_START.pack(0, correlation_id))
-    if response_header_version(message.__api_key__, version):
-        start.append(0)
-    return _with_length(start, encode_onto(start, message, version))
+    cls = type(message)
+    pack_start, encoder = _writers.get((cls, version)) or _writer(cls, version)
+    start = bytearray(pack_start(0, correlation_id))
+    chunks: list[Chunk] = []
+    try:
+        last = encoder(message, start, chunks)
+    except ENCODE_ERRORS as error:
+        raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
+    if last:
+        chunks.append(last)
+    length = chunks_length(chunks) - 4
+    if length > FRAME_BYTES_MAX:
+        raise ProtocolError(f"a frame of {length} bytes is too long")
+    _LENGTH.pack_into(start, 0, length)
+    return chunks
+
+
+def _writer(cls: type[Message], version: int) -> Writer:
+    """What writes the start of a response frame, and what writes the rest."""
+    start = _RESPONSE_STARTS[response_header_version(cls.__api_key__, version)]
+    made = _writers[cls, version] = (start.pack, encoder_of(cls, version))
+    return made
 
 
 def decode_response_header(

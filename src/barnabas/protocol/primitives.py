@@ -39,6 +39,8 @@ def unsigned_varint(value: int) -> bytes:
         if value < 0:
             raise ProtocolError(f"an unsigned varint cannot hold {value}")
         return _ONE_BYTE[value]
+    if value < 16384:
+        return bytes((value & 127 | 128, value >> 7))
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -67,6 +69,10 @@ def varint_tail(view: Bytes, position: int, first: int) -> tuple[int, int]:
         ProtocolError: more than five bytes, or more than 32 bits.
         IndexError: the bytes end within the number.
     """
+    byte = view[position]
+    if byte < 128:
+        # Two bytes, as lengths of records mostly have.
+        return first & 127 | byte << 7, position + 1
     value = first & 127
     for shift in (7, 14, 21, 28):
         byte = view[position]

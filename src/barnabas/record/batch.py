@@ -7,6 +7,7 @@ attributes on, so base offset and leader epoch can be patched by the broker with
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,7 @@ from barnabas.record.checksum import crc32c
 from barnabas.record.errors import CorruptBatchError, UnsupportedMagicError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "HEADER_SIZE",
@@ -30,6 +31,7 @@ __all__ = [
     "UnsupportedMagicError",
     "batches",
     "check_crc",
+    "made_header",
     "magic_of",
     "read_header",
     "set_log_append_time",
@@ -82,7 +84,8 @@ _MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 class BatchHeader(NamedTuple):
     """The header fields of one v2 batch as they are in the bytes.
 
-    A named tuple, because it is made in one step from `Struct.unpack_from` and once per batch.
+    A named tuple, because `made_header` makes it in one step from what `Struct.unpack_from` gives,
+    and once per batch.
     """
 
     base_offset: int
@@ -158,6 +161,10 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
 
+# As `BatchHeader._make`, without a step in Python.
+made_header: Callable[[Iterable[int]], BatchHeader] = partial(tuple.__new__, BatchHeader)
+
+
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Read the header of the v2 batch at `position`.
 
@@ -168,7 +175,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         CorruptBatchError: too few bytes, or a length that no batch can have.
     """
     try:
-        header = BatchHeader._make(_unpack_header(buffer, position))
+        header = made_header(_unpack_header(buffer, position))
     except error:
         raise CorruptBatchError(
             f"{len(buffer) - position} bytes at {position} are too few for a batch header"

@@ -62,8 +62,8 @@ class LeaderSide(PartitionReplica):
         """Append and move the high watermark if this alone can.
 
         Returns:
-            What was appended, with `leader_high_watermark_change` set; else
-            NOT_LEADER_OR_FOLLOWER, or NOT_ENOUGH_REPLICAS for acks=all with too few in sync.
+            What was appended; else NOT_LEADER_OR_FOLLOWER, or NOT_ENOUGH_REPLICAS for acks=all
+            with too few in sync.
 
         Raises:
             StorageError: the log refuses the records or cannot take them.
@@ -75,7 +75,7 @@ class LeaderSide(PartitionReplica):
         info = self.log.append_as_leader(records, self.leader_epoch, origin, now_ms)
         if info.needs_flush and info.first_offset < self.sync_required_from:
             self.sync_required_from = info.first_offset
-        info.leader_high_watermark_change = self.maybe_increment_high_watermark()
+        self.maybe_increment_high_watermark()
         return info
 
     def on_moved(self, log: Log) -> None:

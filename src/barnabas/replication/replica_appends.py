@@ -138,9 +138,10 @@ class ReplicaAppends:
                 counts.bytes_in += info.size
             end_offset = info.last_offset + 1
             if required_acks == ACKS_ALL:
-                if partition.log.high_watermark < end_offset:
-                    pending.append(PendingAppend(key, end_offset, result))
-            elif required_acks and partition.sync_required_from < end_offset:
+                acknowledged = partition.log.high_watermark
+            else:
+                acknowledged = partition.sync_required_from
+            if required_acks and acknowledged < end_offset:
                 pending.append(PendingAppend(key, end_offset, result))
         self._after_append(appended)
         if pending:

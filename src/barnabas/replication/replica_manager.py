@@ -222,7 +222,7 @@ class ReplicaManager:
     def waiting(self) -> dict[str, int]:
         """How many operations wait in each purgatory, by its name."""
         purgatories = (self._produces, self._fetches, self._deletes)
-        return {purgatory.name: purgatory.delayed() for purgatory in purgatories}
+        return {purgatory.name: purgatory.delayed for purgatory in purgatories}
 
     def watched(self) -> dict[str, int]:
         """The same, counted once per partition that each waits for."""
@@ -384,7 +384,7 @@ class ReplicaManager:
         """
         if self.quiet.sessions:
             self.quiet.disturb(topic_partition)
-        if not (self._fetches.delayed() or self._produces.delayed() or self._deletes.delayed()):
+        if not (self._fetches.delayed or self._produces.delayed or self._deletes.delayed):
             return
         self._to_wake.append(topic_partition)
         if self._waking:

@@ -228,7 +228,7 @@ class ReplicaReads:
             Partitions whose high or low watermark moved: who waits for them is to be woken.
         """
         moved: list[TopicPartition] = []
-        low_watermark_awaited = self._deletes.delayed() > 0
+        low_watermark_awaited = self._deletes.delayed > 0
         for index, (where, data) in enumerate(partitions):
             result = results[index][1]
             partition = self._online.get(where.topic_partition)

@@ -40,7 +40,6 @@ class LoopStream(asyncio.BufferedProtocol):
     """One TCP connection on the loop; tells its handler what happens."""
 
     __slots__ = (
-        "_closing",
         "_error",
         "_fd",
         "_handler",
@@ -53,6 +52,7 @@ class LoopStream(asyncio.BufferedProtocol):
         "_writable",
         "buffer_updated",
         "get_buffer",
+        "is_closing",
         "local",
         "peer",
     )
@@ -79,7 +79,8 @@ class LoopStream(asyncio.BufferedProtocol):
         self._queue: deque[Chunk] = deque()
         self._queued_bytes = 0
         self._writable = True
-        self._closing = False
+        # Whether it is closed or about to be.
+        self.is_closing = False
         self._error: Exception | None = None
         self.peer = ""
         self.local = ""
@@ -89,14 +90,9 @@ class LoopStream(asyncio.BufferedProtocol):
         """Written here and not yet taken by the kernel."""
         return self._queued_bytes
 
-    @property
-    def is_closing(self) -> bool:
-        """Whether it is closed or about to be."""
-        return self._closing
-
     def write(self, chunks: Sequence[Chunk]) -> None:
         """Send in order; what the kernel does not take now waits in the queue."""
-        if self._closing:
+        if self.is_closing:
             return
         if self._watched_fd < 0 and self._wrote_at_once(chunks):
             return
@@ -109,19 +105,19 @@ class LoopStream(asyncio.BufferedProtocol):
 
     def pause_reading(self) -> None:
         """Receive nothing for now."""
-        if self._transport is not None and not self._closing:
+        if self._transport is not None and not self.is_closing:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Receive again."""
-        if self._transport is not None and not self._closing:
+        if self._transport is not None and not self.is_closing:
             self._transport.resume_reading()
 
     def close(self) -> None:
         """Send what is queued, then close."""
-        if self._closing or self._transport is None:
+        if self.is_closing or self._transport is None:
             return
-        self._closing = True
+        self.is_closing = True
         if self._queue:
             self._transport.pause_reading()
         else:
@@ -131,7 +127,7 @@ class LoopStream(asyncio.BufferedProtocol):
         """Close now."""
         if self._transport is None or self._fd < 0:
             return
-        self._closing = True
+        self.is_closing = True
         self._forget_queue()
         self._transport.abort()
 
@@ -139,7 +135,7 @@ class LoopStream(asyncio.BufferedProtocol):
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
         if self._on_opened is not None and not self._on_opened(self):
-            self._closing = True
+            self.is_closing = True
             self._transport.abort()
             return
         # uvloop has set TCP_NODELAY and made the descriptor non-blocking.
@@ -152,7 +148,7 @@ class LoopStream(asyncio.BufferedProtocol):
         """Called by the loop, the descriptor is still open."""
         was_open = self._fd >= 0
         self._fd = -1
-        self._closing = True
+        self.is_closing = True
         self._forget_queue()
         if was_open:
             self._handler.on_closed(self._error or exc)
@@ -169,21 +165,21 @@ class LoopStream(asyncio.BufferedProtocol):
         """The usual case: nothing is queued, all is in memory, and the kernel takes it whole."""
         if len(chunks) > _IOV_MAX:
             return False
+        size = 0
         for chunk in chunks:
             if not isinstance(chunk, _IN_MEMORY):
                 return False
-        in_memory = cast("Sequence[Bytes]", chunks)
+            size += len(chunk)
         try:
-            sent = os.writev(self._fd, in_memory)
+            sent = os.writev(self._fd, chunks)  # type: ignore[arg-type] # looked at above
         except BlockingIOError:
             return False
         except OSError as error:
             self._fail(error)
             return True
-        rest = _unsent(in_memory, sent)
-        if rest:
-            self._queue.extend(rest)
-            self._queued_bytes += sum(map(len, rest))
+        if sent < size:
+            self._queue.extend(_unsent(cast("Sequence[Bytes]", chunks), sent))
+            self._queued_bytes += size - sent
             self._watch()
             self._tell_writable()
         return True
@@ -256,7 +252,7 @@ class LoopStream(asyncio.BufferedProtocol):
         self._drain()
         if not self._queue and self._watched_fd >= 0:
             self._unwatch()
-            if self._closing and self._transport is not None:
+            if self.is_closing and self._transport is not None:
                 self._transport.close()
 
     def _tell_writable(self) -> None:
@@ -266,7 +262,7 @@ class LoopStream(asyncio.BufferedProtocol):
                 self._handler.on_writable_changed(False)
         elif self._queued_bytes <= LOW_WATER_BYTES:
             self._writable = True
-            if not self._closing:
+            if not self.is_closing:
                 self._handler.on_writable_changed(True)
 
     def _fail(self, error: OSError) -> None:

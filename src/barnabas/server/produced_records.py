@@ -15,6 +15,7 @@ Refusal = tuple[ErrorCode, str]
 
 # Size behind the first 12 bytes, leader epoch, magic, checksum, attributes.
 _START = struct.Struct(">8xiibIh")
+_unpack_start = _START.unpack_from
 _OVERHEAD = 12
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
@@ -25,6 +26,8 @@ _COMPRESSION_BITS = 0x07
 _TRANSACTIONAL_BIT = 0x10
 _MAGIC = 2
 _ZSTD_SINCE = 7
+# Of all compressions zstd alone has this bit, and is not for every version.
+_LOOKED_AT = _TRANSACTIONAL_BIT | ZSTD
 
 
 def checked_records(
@@ -38,8 +41,10 @@ def checked_records(
     if records is None or len(records) < _START.size:
         return ErrorCode.INVALID_RECORD, "A produce request needs one batch per partition."
     assert isinstance(records, memoryview)
-    length, _, magic, _, attributes = _START.unpack_from(records)
+    length, _, magic, _, attributes = _unpack_start(records)
     size = length + _OVERHEAD
+    if size == len(records) and magic == _MAGIC and not attributes & _LOOKED_AT:
+        return records
     if length < _LENGTH_MIN:
         return ErrorCode.CORRUPT_MESSAGE, f"A batch cannot have {size} bytes."
     if size > len(records):

@@ -24,66 +24,63 @@ _RAFT = AppendOrigin.RAFT
 Change: TypeAlias = tuple[ProducerEntry, CompletedTxn | None]
 
 
-class AppendPlan:
-    """One append as leader."""
+def assign(
+    records: memoryview,
+    found: Batches,
+    leader_epoch: int,
+    info: AppendInfo,
+    origin: AppendOrigin,
+    producers: ProducerState,
+) -> tuple[list[PlacedBatch], list[Change]]:
+    """Give each batch its offset and epoch, in place, and stage its producer's state.
 
-    __slots__ = ("changes", "info", "placed")
+    Args:
+        info: says where the append begins; told what it holds.
 
-    def __init__(self, info: AppendInfo) -> None:
-        # Filled in as batches are placed.
-        self.info = info
-        self.placed: list[PlacedBatch] = []
-        # What becomes of the producers once the bytes are written, in order.
-        self.changes: list[Change] = []
+    Returns:
+        Where the batches are to lie, and what becomes of the producers once they are written.
 
-    def assign(
-        self,
-        records: memoryview,
-        found: Batches,
-        leader_epoch: int,
-        origin: AppendOrigin,
-        producers: ProducerState,
-    ) -> None:
-        """Give each batch its offset and epoch, in place, and stage its producer's state.
+    Raises:
+        InvalidRecordError: a RAFT batch has another offset than the next.
+        StorageError: what ProducerState says against it.
+    """
+    placed: list[PlacedBatch] = []
+    changes: list[Change] = []
+    next_offset = info.first_offset
+    for position, header in found:
+        if header.producer_id != NO_PRODUCER_ID:
+            batch = records[position : position + header.size]
+            _stage(changes, batch, header, next_offset, (origin, producers))
+        if origin is _RAFT and header.base_offset != next_offset:
+            raise InvalidRecordError(
+                f"batch of offset {header.base_offset}, the log ends at {next_offset}"
+            )
+        set_offset_and_epoch(records, position, next_offset, leader_epoch)
+        placed.append(place(info, position, header, next_offset))
+        next_offset = info.last_offset + 1
+    info.last_leader_epoch = leader_epoch
+    return placed, changes
 
-        Raises:
-            InvalidRecordError: a RAFT batch has another offset than the next.
-            StorageError: what ProducerState says against it.
-        """
-        info = self.info
-        next_offset = info.first_offset
-        for position, header in found:
-            if header.producer_id != NO_PRODUCER_ID:
-                batch = records[position : position + header.size]
-                self._stage(batch, header, next_offset, origin, producers)
-            if origin is _RAFT and header.base_offset != next_offset:
-                raise InvalidRecordError(
-                    f"batch of offset {header.base_offset}, the log ends at {next_offset}"
-                )
-            set_offset_and_epoch(records, position, next_offset, leader_epoch)
-            self.placed.append(place(info, position, header, next_offset))
-            next_offset += header.last_offset_delta + 1
-        info.last_leader_epoch = leader_epoch
 
-    def _stage(
-        self,
-        batch: memoryview,
-        header: BatchHeader,
-        offset: int,
-        origin: AppendOrigin,
-        producers: ProducerState,
-    ) -> None:
-        before = None
-        for entry, _ in self.changes:
-            if entry.producer_id == header.producer_id:
-                before = entry
-        if not header.is_control:
-            self.changes.append((producers.stage(header, offset, origin, before), None))
-            return
-        marker = read_end_marker(batch, header)
-        if marker is not None:
-            context = (origin, before)
-            self.changes.append(producers.stage_marker(header, marker, offset, context))
+def _stage(
+    changes: list[Change],
+    batch: memoryview,
+    header: BatchHeader,
+    offset: int,
+    context: tuple[AppendOrigin, ProducerState],
+) -> None:
+    """Add what becomes of a batch's producer."""
+    origin, producers = context
+    before = None
+    for entry, _ in changes:
+        if entry.producer_id == header.producer_id:
+            before = entry
+    if not header.is_control:
+        changes.append((producers.stage(header, offset, origin, before), None))
+        return
+    marker = read_end_marker(batch, header)
+    if marker is not None:
+        changes.append(producers.stage_marker(header, marker, offset, (origin, before)))
 
 
 def place(info: AppendInfo, position: int, header: BatchHeader, base_offset: int) -> PlacedBatch:
@@ -94,7 +91,6 @@ def place(info: AppendInfo, position: int, header: BatchHeader, base_offset: int
     info.record_count += header.record_count
     if max_timestamp > info.max_timestamp:
         info.max_timestamp = max_timestamp
-        info.offset_of_max_timestamp = last_offset
     return position, header.batch_length + LOG_OVERHEAD, last_offset, max_timestamp
 
 
@@ -126,7 +122,6 @@ def note_duplicate(found: Batches, producers: ProducerState, info: AppendInfo) -
             info.last_offset = known.last_offset
             info.max_timestamp = known.timestamp
             info.log_append_time = known.timestamp
-            info.offset_of_max_timestamp = known.last_offset
             info.duplicate = True
             return True
     return False

@@ -12,6 +12,7 @@ from barnabas.record.batch import (
     MAGIC_V2,
     BatchHeader,
     check_crc,
+    made_header,
 )
 from barnabas.storage.errors import CorruptRecordError
 
@@ -42,7 +43,7 @@ def headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHea
             block, block_start, at = file.read_at(_SEEK_BYTES, position), position, 0
             if len(block) < HEADER_SIZE:
                 return
-        header = BatchHeader._make(HEADER.unpack_from(block, at))
+        header = made_header(HEADER.unpack_from(block, at))
         if header.batch_length < _BATCH_LENGTH_MIN or header.magic != MAGIC_V2:
             raise CorruptRecordError(f"{file.path}: no batch header at {position}")
         next_position = position + header.batch_length + LOG_OVERHEAD
@@ -67,7 +68,7 @@ def valid_batches(
             block, block_start, at = _read(file, _RECOVERY_BYTES, position), position, 0
             if len(block) < HEADER_SIZE:
                 return
-        header = BatchHeader._make(HEADER.unpack_from(block, at))
+        header = made_header(HEADER.unpack_from(block, at))
         size = header.batch_length + LOG_OVERHEAD
         if position == 0 and _is_old_message(file, header, end):
             raise CorruptRecordError(f"{file.path}: message format {header.magic} is not supported")

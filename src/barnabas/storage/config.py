@@ -101,8 +101,19 @@ class LogConfig(msgspec.Struct, frozen=True):
     # Age at which a segment is rolled: in a compacted topic no more than its records may stay as
     # they are. Worked out once, since each append asks.
     segment_ms_max: int = 0
+    # Whether producers' batches are stored as they came, with nobody looking into them. Worked out
+    # once, for the same reason.
+    keeps_batches: bool = False
 
     def __post_init__(self) -> None:
+        keeps_batches = (
+            self.compression_type == "producer"
+            and self.message_timestamp_type == "CreateTime"
+            and self.message_timestamp_before_max_ms == LONG_MAX
+            and self.max_decompressed_message_bytes == DECOMPRESSED_BYTES_MAX
+            and not self.is_compacted
+        )
+        force_setattr(self, "keeps_batches", keeps_batches)
         compacted_ms = self.max_compaction_lag_ms if self.is_compacted else LONG_MAX
         force_setattr(self, "segment_ms_max", min(self.segment_ms, compacted_ms))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.record.batch import UnsupportedMagicError
 from barnabas.storage.append_info import AppendInfo, AppendOrigin
-from barnabas.storage.append_plan import AppendPlan, check_offsets, note_duplicate, place
+from barnabas.storage.append_plan import assign, check_offsets, note_duplicate, place
 from barnabas.storage.errors import (
     InconsistentTopicIdError,
     KafkaStorageError,
@@ -150,16 +150,16 @@ class Log(ReadableLog):
             if config.has_log_append_time:
                 info.log_append_time = info.max_timestamp
             return info
-        plan = AppendPlan(info)
-        plan.assign(records, found, leader_epoch, origin, self.producer_state)
+        producers = self.producer_state
+        placed, changes = assign(records, found, leader_epoch, info, origin, producers)
         if config.has_log_append_time:
             info.log_append_time = now_ms
-        self._write(records, info, plan.placed, now_ms)
+        self._write(records, info, placed, now_ms)
         self.leader_epochs.assign(leader_epoch, info.first_offset)
-        for entry, completed in plan.changes:
-            self.producer_state.commit(entry, completed)
+        for entry, completed in changes:
+            producers.commit(entry, completed)
             self._on_completed(completed)
-        self.producer_state.map_end_offset = self.log_end_offset
+        producers.map_end_offset = self.log_end_offset
         info.needs_flush = self.is_flush_due
         return info
 

@@ -23,6 +23,7 @@ from barnabas.record.batch import (
     UnsupportedMagicError,
     batches,
     check_crc,
+    made_header,
     read_header,
     set_log_append_time,
     set_max_timestamp,
@@ -52,6 +53,8 @@ Batches: TypeAlias = list[tuple[int, BatchHeader]]
 _CLIENT = AppendOrigin.CLIENT
 _RAFT = AppendOrigin.RAFT
 
+_unpack_header = HEADER.unpack_from
+
 # Places in a record's layout.
 _TIMESTAMP_DELTA, _KEY_START = 0, 2
 
@@ -63,7 +66,7 @@ _COMPRESSION_MAX = ZSTD
 _ANY_LEADER_EPOCH = 0x7FFF_FFFF
 
 
-def read_batches(records: memoryview | bytes) -> Batches:
+def read_batches(records: memoryview) -> Batches:
     """Position and header of each batch, CRCs checked; every byte must belong to one.
 
     Raises:
@@ -72,16 +75,16 @@ def read_batches(records: memoryview | bytes) -> Batches:
     """
     size = len(records)
     if size >= HEADER_SIZE:
-        header = BatchHeader._make(HEADER.unpack_from(records))
-        if header.batch_length + LOG_OVERHEAD == size and header.magic == MAGIC_V2:
+        header = made_header(_unpack_header(records))
+        if header.magic == MAGIC_V2 and header.batch_length + LOG_OVERHEAD == size:
             # One whole batch: all that a producer may send, and the common case of a follower.
-            if crc32c(memoryview(records)[ATTRIBUTES_POSITION:]) != header.crc:
+            if crc32c(records[ATTRIBUTES_POSITION:]) != header.crc:
                 raise CorruptRecordError("the CRC of the batch is wrong")
             return [(0, header)]
     return _read_several(records)
 
 
-def _read_several(records: memoryview | bytes) -> Batches:
+def _read_several(records: memoryview) -> Batches:
     found, end = read_followed_batches(records, _ANY_LEADER_EPOCH)
     if end != len(records):
         raise CorruptRecordError(f"{len(records) - end} bytes are left behind the last batch")
@@ -135,17 +138,27 @@ def validate(
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
         UnsupportedCompressionTypeError
     """
-    claims = 0
     try:
         found = read_batches(records)
-        for _, header in found:
-            claims |= header.attributes
     except UnsupportedMagicError:
         records = memoryview(_converted(records, config, now_ms))
         found = read_batches(records)
+    latest = now_ms + config.message_timestamp_after_max_ms
+    headers_suffice = config.keeps_batches and origin is _CLIENT
     for _, header in found:
         _check(header, config, origin)
-    if claims & TIMESTAMP_TYPE_FLAG and origin is not _RAFT:
+        if header.max_timestamp > latest or header.attributes & TIMESTAMP_TYPE_FLAG:
+            headers_suffice = False
+    if headers_suffice:
+        return records, found
+    return _looked_into(records, found, config, origin, now_ms)
+
+
+def _looked_into(
+    records: memoryview, found: Batches, config: LogConfig, origin: AppendOrigin, now_ms: int
+) -> tuple[memoryview, Batches]:
+    """The checks of records, and the changes, that the topic or the batches ask for."""
+    if origin is not _RAFT and any(each.attributes & TIMESTAMP_TYPE_FLAG for _, each in found):
         found = _without_claims(records, found, config)
     if config.max_decompressed_message_bytes != DECOMPRESSED_BYTES_MAX and origin is _CLIENT:
         _check_decompressed(records, found, config)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Purgatory:
     """Operations of one kind."""
 
-    __slots__ = ("_delayed", "_shut_down", "_watched", "_watchers", "_wheel", "name")
+    __slots__ = ("_shut_down", "_watched", "_watchers", "_wheel", "delayed", "name")
 
     def __init__(self, name: str, wheel: TimingWheel) -> None:
         self.name = name
@@ -27,7 +27,8 @@ class Purgatory:
         # Operations by key, in the order in which they came; a key without any is not there.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._watched = 0
-        self._delayed = 0
+        # Operations that wait.
+        self.delayed = 0
         self._shut_down = False
 
     def try_complete_else_watch(
@@ -65,7 +66,7 @@ class Purgatory:
         for key in operation._keys:
             self._watchers.setdefault(key, {})[operation] = None
         self._watched += len(operation._keys)
-        self._delayed += 1
+        self.delayed += 1
 
     def watch_also(self, operation: DelayedOperation, key: Hashable) -> None:
         """Let one that waits here wait under one more key."""
@@ -113,17 +114,13 @@ class Purgatory:
             if not watchers:
                 del self._watchers[key]
         self._watched -= len(operation._keys)
-        self._delayed -= 1
+        self.delayed -= 1
         operation._keys = []
         operation._purgatory = None
 
     def watched(self) -> int:
         """Operations counted once per key they wait under."""
         return self._watched
-
-    def delayed(self) -> int:
-        """Operations that wait."""
-        return self._delayed
 
     def shutdown(self) -> None:
         """Drop all that waits, unanswered; what comes later is tried once and dropped."""

@@ -56,12 +56,12 @@ def test_a_check_of_any_key_completes_and_leaves_all_keys() -> None:
     _, wheel, purgatory = purgatory_in_world()
     operation = Operation()
     assert not purgatory.try_complete_else_watch(operation, ["a", "b", "a"])
-    assert (purgatory.watched(), purgatory.delayed()) == (2, 1)
+    assert (purgatory.watched(), purgatory.delayed) == (2, 1)
     assert purgatory.check_and_complete("b") == 0
     operation.ready = True
     assert purgatory.check_and_complete("b") == 1
     assert purgatory.check_and_complete("a") == 0
-    assert (purgatory.watched(), purgatory.delayed(), wheel.waiting_count) == (0, 0, 0)
+    assert (purgatory.watched(), purgatory.delayed, wheel.waiting_count) == (0, 0, 0)
     assert operation.completed == 1
 
 

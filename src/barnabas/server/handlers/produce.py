@@ -8,7 +8,7 @@ leader (KIP-951); v13 has topic ids (KIP-516).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
 from barnabas.protocol.errors import ErrorCode
@@ -62,20 +62,19 @@ class ProduceHandler:
     def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
         """Append; the answer comes when `acks` is fulfilled, perhaps before this returns."""
         pending = PendingProduce(context, request.acks, self._cluster)
-        entries: dict[TopicPartition, memoryview] = {}
-        old_sets: dict[TopicPartition, Records | None] = {}
+        entries: dict[TopicPartition, Records | None] = {}
         topics = request.topic_data
         for topic in topics if len(topics) == 1 else _each_once(topics):
-            self._take_topic(pending, entries, old_sets, request, topic)
-        if old_sets:
-            self._old.convert(
-                context.connection, old_sets, partial(self._append_converted, pending, request)
-            )
-        elif pending.is_unauthorized:
+            self._take_topic(pending, entries, request, topic)
+        if pending.is_unauthorized:
             pending.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             pending.on_appended({})
+        elif entries and context.version < MAGIC_2_SINCE:
+            self._old.convert(
+                context.connection, entries, partial(self._append_converted, pending, request)
+            )
         else:
-            self._append(pending, request, entries)
+            self._append(pending, request, cast("dict[TopicPartition, memoryview]", entries))
 
     def _append_converted(
         self,
@@ -102,11 +101,7 @@ class ProduceHandler:
     ) -> None:
         if entries:
             self._replicas.append_records(
-                request.timeout_ms,
-                request.acks,
-                entries,
-                _CLIENT,
-                pending.on_appended,
+                request.timeout_ms, request.acks, entries, _CLIENT, pending.on_appended
             )
         else:
             pending.on_appended({})
@@ -114,22 +109,11 @@ class ProduceHandler:
     def _take_topic(
         self,
         pending: PendingProduce,
-        entries: dict[TopicPartition, memoryview],
-        old_sets: dict[TopicPartition, Records | None],
+        entries: dict[TopicPartition, Records | None],
         request: ProduceRequest,
         topic: TopicProduceData,
     ) -> None:
-        version = pending.context.version
-        name: str | None = topic.name
-        unknown = _UNKNOWN_TOPIC_OR_PARTITION
-        if version >= _TOPIC_IDS_SINCE:
-            name = self._cluster.topic_name(topic.topic_id)
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        refused = _NONE
-        if name is None or self._cluster.topic_id(name) is None:
-            refused = unknown
-        elif name in INTERNAL_TOPICS and pending.context.client_id != _ADMIN_CLIENT_ID:
-            refused = ErrorCode.INVALID_TOPIC_EXCEPTION
+        """Begin the answer, and add what is to be appended, or first to be converted."""
         asked = topic.partition_data
         if not asked:
             return
@@ -137,21 +121,43 @@ class ProduceHandler:
             # A partition that is named twice is taken and answered once, as its last time says.
             asked = list({data.index: data for data in asked}.values())
         answers: list[PartitionProduceResponse] = []
-        pending.add_topic(name or "", topic, answers)
-        names_transaction = request.transactional_id is not None
+        pending.response.responses.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+            )
+        )
+        version = pending.context.version
+        name, refused = self._resolve(pending.context, topic)
         for data in asked:
             answer = PartitionProduceResponse(index=data.index, error_code=refused, base_offset=-1)
             answers.append(answer)
             if refused is not _NONE:
+                pending.has_failed = True
                 continue
+            key = TopicPartition(name, data.index)
+            pending.answers[key] = answer
             if version < MAGIC_2_SINCE:
-                old_sets[TopicPartition(name or "", data.index)] = data.records
+                entries[key] = data.records
                 continue
-            records = checked_records(data.records, version, names_transaction)
+            records = checked_records(data.records, version, request.transactional_id is not None)
             if isinstance(records, tuple):
                 pending.refuse_one(answer, records)
             else:
-                entries[TopicPartition(name or "", data.index)] = records
+                entries[key] = records
+
+    def _resolve(self, context: RequestContext, topic: TopicProduceData) -> tuple[str, ErrorCode]:
+        """The topic's name, and why nobody may write to it."""
+        name = topic.name
+        if context.version >= _TOPIC_IDS_SINCE:
+            named = self._cluster.topic_name(topic.topic_id)
+            if named is None:
+                return "", ErrorCode.UNKNOWN_TOPIC_ID
+            name = named
+        elif self._cluster.image.topics.by_name(name) is None:
+            return name, _UNKNOWN_TOPIC_OR_PARTITION
+        if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
+            return name, ErrorCode.INVALID_TOPIC_EXCEPTION
+        return name, _NONE
 
 
 def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
@@ -167,28 +173,32 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
 class PendingProduce:
     """A request whose answer is being put together."""
 
-    __slots__ = ("_acks", "_cluster", "_topics", "context", "is_unauthorized")
+    __slots__ = (
+        "_acks",
+        "_cluster",
+        "answers",
+        "context",
+        "has_failed",
+        "is_unauthorized",
+        "response",
+    )
 
     def __init__(self, context: RequestContext, acks: int, cluster: ClusterView) -> None:
         self.context = context
         self._acks = acks
         self._cluster = cluster
-        # Name and answers of each topic, in the order of the request.
-        self._topics: list[tuple[str, TopicProduceResponse]] = []
+        # In the order of the request.
+        self.response = ProduceResponse(responses=[])
+        # Of partitions that there are, as far as anybody knows yet: parts of the response.
+        self.answers: dict[TopicPartition, PartitionProduceResponse] = {}
+        # Whether any answer has an error.
+        self.has_failed = False
         # A batch belongs to a transaction that the request does not name: nothing is appended.
         self.is_unauthorized = False
 
-    def add_topic(
-        self, name: str, asked: TopicProduceData, answers: list[PartitionProduceResponse]
-    ) -> None:
-        """Note a topic; `answers` are filled in later, here for those that were appended."""
-        response = TopicProduceResponse(
-            name=asked.name, topic_id=asked.topic_id, partition_responses=answers
-        )
-        self._topics.append((name, response))
-
     def refuse_one(self, answer: PartitionProduceResponse, refusal: Refusal) -> None:
         """Say why one partition's records are not taken."""
+        self.has_failed = True
         answer.error_code, words = refusal
         if answer.error_code == ErrorCode.CORRUPT_MESSAGE:
             # For the others clients get no words from Kafka either.
@@ -198,43 +208,39 @@ class PendingProduce:
 
     def refuse(self, refused: dict[TopicPartition, Refusal]) -> bool:
         """Say why these partitions' records are not taken; returns whether no other's are."""
-        for name, topic in self._topics if refused else ():
-            for answer in topic.partition_responses:
-                refusal = refused.get(TopicPartition(name, answer.index))
-                if refusal is not None:
-                    self.refuse_one(answer, refusal)
+        for key, refusal in refused.items():
+            self.refuse_one(self.answers[key], refusal)
         if self.is_unauthorized:
             self.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return self.is_unauthorized
 
     def refuse_all(self, error: ErrorCode) -> None:
         """Nothing of the request is taken."""
-        for _, topic in self._topics:
+        self.has_failed = True
+        for topic in self.response.responses:
             for answer in topic.partition_responses:
                 answer.error_code = error
 
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Answer with what became of each partition."""
-        response = ProduceResponse(responses=[topic for _, topic in self._topics])
-        failed = False
-        for name, topic in self._topics:
-            for answer in topic.partition_responses:
-                result = results.get(TopicPartition(name, answer.index))
-                if result is not None and not answer.error_code:
-                    fill_answer(answer, result)
-                if answer.error_code:
-                    failed = True
-                    self._maybe_name_leader(response, name, answer)
+        answers = self.answers
+        for key, result in results.items():
+            answer = answers[key]
+            answer.base_offset = result.base_offset
+            answer.log_append_time_ms = result.log_append_time
+            answer.log_start_offset = result.log_start_offset
+            if result.error is not _NONE:
+                self.has_failed = True
+                _fill_error(answer, result)
+                self._maybe_name_leader(key.topic, answer)
         if self._acks != 0:
-            self.context.respond(response, is_clean=not failed)
-        elif failed:
+            self.context.respond(self.response, is_clean=not self.has_failed)
+        elif self.has_failed:
             self.context.close_connection()
         else:
             self.context.respond_nothing()
 
-    def _maybe_name_leader(
-        self, response: ProduceResponse, topic: str, answer: PartitionProduceResponse
-    ) -> None:
+    def _maybe_name_leader(self, topic: str, answer: PartitionProduceResponse) -> None:
         moved = answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not moved or self.context.version < _LEADER_SINCE:
             return
@@ -246,20 +252,15 @@ class PendingProduce:
         )
         endpoint = self._cluster.endpoint(partition.leader, self.context.listener_name)
         if endpoint is not None:
-            response.node_endpoints.append(
+            self.response.node_endpoints.append(
                 NodeEndpoint(node_id=partition.leader, host=endpoint.host, port=endpoint.port)
             )
 
 
-def fill_answer(answer: PartitionProduceResponse, result: ProduceResult) -> None:
-    """Put an append's outcome into the answer."""
+def _fill_error(answer: PartitionProduceResponse, result: ProduceResult) -> None:
     answer.error_code = result.error
-    answer.base_offset = result.base_offset
-    answer.log_append_time_ms = result.log_append_time
-    answer.log_start_offset = result.log_start_offset
     answer.error_message = result.error_message
-    if result.record_errors:
-        answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in result.record_errors
-        ]
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+        for index, message in result.record_errors
+    ]
