@@ -55,6 +55,7 @@ check: lint types layers
 bench: setup
 	$(BIN)/python -m bench.run
 	$(BIN)/python -m bench.clients
+	$(BIN)/python -m bench.spark_read
 
 # Ten minutes, a million frames or more: FUZZ='--seconds 60 --seed 7' for others.
 fuzz: setup

@@ -17,8 +17,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from barnabas.client.facade import Client
-from examples.flights import events, processes, proof, report
+from barnabas import Client
+from examples.flights import connector, events, processes, proof, report
 from examples.flights.cluster import DemoCluster
 from examples.flights.processes import DemoError
 
@@ -37,8 +37,9 @@ SECONDS_WITHOUT_NEWS_MAX = 420
 class Demo:
     """One run: the processes, and how far each has come."""
 
-    def __init__(self, output: Path, seconds: float, console: Console, jars: str = "") -> None:
+    def __init__(self, output: Path, seconds: float, console: Console, jars: str) -> None:
         self.output = output
+        # Of Spark's own connector; empty: the pipeline reads and writes with ours.
         self.jars = jars
         self.logs = output / "logs"
         self.cluster = DemoCluster(output / "cluster")
@@ -190,6 +191,17 @@ def further(demo: Demo) -> None:
     )
 
 
+def show(demo: Demo) -> int:
+    """Runs the demo, judges it and leaves nothing running; returns the exit status."""
+    try:
+        demo.run()
+        status = judge(demo)
+        further(demo)
+    finally:
+        demo.cluster.stop()
+    return status
+
+
 def main() -> None:
     """Command line: where the output goes and how long the year shall take."""
     parser = argparse.ArgumentParser(
@@ -197,20 +209,21 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, default=Path("demo-output"))
     parser.add_argument("--seconds", type=float, default=50.0, help="how long the events take")
-    parser.add_argument("--jars", default="", help="of Spark's own Kafka connector, to use that")
+    parser.add_argument(
+        "--format",
+        choices=("barnabas", "kafka"),
+        default="barnabas",
+        help="kafka: Spark's own connector, which Maven fetches",
+    )
     options = parser.parse_args()
     console = Console()
     started = time.monotonic()
-    demo = Demo(options.output.resolve(), options.seconds, console, options.jars)
     try:
-        demo.run()
-        status = judge(demo)
-        further(demo)
+        jars = connector.fetch_jars() if options.format == "kafka" else ""
+        status = show(Demo(options.output.resolve(), options.seconds, console, jars))
     except DemoError as error:
-        console.print(f"[bold red]{error}[/bold red]")
+        console.print(error, style="bold red", markup=False)
         status = 2
-    finally:
-        demo.cluster.stop()
     console.print(f"\nfinished in {time.monotonic() - started:.0f} s")
     sys.exit(status)
 

@@ -15,17 +15,18 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import time
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery, StreamingQueryListener
+from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from barnabas.spark.session import spark_session
 from examples.flights import events
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
 
 FLIGHT_SCHEMA = (
     "time timestamp, origin string, carrier string, flight int, tailnum string, dest string, "
@@ -34,6 +35,12 @@ FLIGHT_SCHEMA = (
 WEATHER_SCHEMA = (
     "time timestamp, origin string, temp double, wind_speed double, wind_gust double, "
     "precip double, visib double"
+)
+# What `airport_hours` selects: a file stream is not read without a schema.
+TABLE_SCHEMA = (
+    "hour timestamp, origin string, flights bigint, delayed bigint, cancelled bigint, "
+    "delay_minutes double, miles bigint, latest_airline string, latest_minutes double, "
+    "temp double, wind_speed double, precip double, visib double"
 )
 # The longest delay of the year is 21 h 41 min: a day of patience loses nothing.
 LATENESS = "24 hours"
@@ -63,15 +70,22 @@ class Topics:
             .load()
         )
 
+    def write(self, frame: DataFrame, name: str) -> DataStreamWriter:
+        """A stream of keys and values into a topic, to be started."""
+        return (
+            frame.writeStream.format(self.format)
+            .option("kafka.bootstrap.servers", self.bootstrap)
+            .option("topic", name)
+        )
+
 
 def session(jars: str = "") -> SparkSession:
     """A local session on two cores with few shuffle partitions: the data is small.
 
     Args:
-        jars: of Spark's own connector, if that is to be used.
+        jars: of Spark's own connector, comma separated, if that is to be used.
     """
     settings = {
-        "spark.jars": jars,
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
@@ -80,21 +94,19 @@ def session(jars: str = "") -> SparkSession:
         ),
         "spark.log.level": "ERROR",
     }
+    if jars:
+        settings["spark.jars"] = jars
     return spark_session("flights", "local[2]", settings)
 
 
 def parsed(stream: DataFrame, schema: str) -> DataFrame:
     """The JSON values as columns, with the watermark on their event time."""
-    from pyspark.sql import functions as f
-
     row = f.from_json(f.col("value").cast("string"), schema)
     return stream.select(row.alias("row")).select("row.*").withWatermark("time", LATENESS)
 
 
 def hours_of_flights(flights: DataFrame, airlines: DataFrame) -> DataFrame:
     """Departures of an airport in an hour: how many, how late, and whose the latest one was."""
-    from pyspark.sql import functions as f
-
     latest = f.max(
         f.when(f.col("dep_delay").isNotNull(), f.struct("dep_delay", "airline", "flight"))
     )
@@ -114,8 +126,6 @@ def hours_of_flights(flights: DataFrame, airlines: DataFrame) -> DataFrame:
 
 def hours_of_weather(weather: DataFrame) -> DataFrame:
     """The weather at an airport in an hour."""
-    from pyspark.sql import functions as f
-
     return weather.groupBy(f.window("time", "1 hour").alias("hour"), "origin").agg(
         *(f.max(name).alias(name) for name in ("temp", "wind_speed", "precip")),
         f.min("visib").alias("visib"),
@@ -124,11 +134,10 @@ def hours_of_weather(weather: DataFrame) -> DataFrame:
 
 def airport_hours(flights: DataFrame, weather: DataFrame, airlines: DataFrame) -> DataFrame:
     """The table: a row for each airport and hour with departures, and its weather if known."""
-    from pyspark.sql import functions as f
-
     joined = hours_of_flights(flights, airlines).join(
         hours_of_weather(weather), ["hour", "origin"], "leftOuter"
     )
+    # A closing event is no flight.
     return joined.where("flights > 0").select(
         f.col("hour.start").alias("hour"), "origin", "flights", "delayed", "cancelled",
         "delay_minutes", "miles",
@@ -140,8 +149,6 @@ def airport_hours(flights: DataFrame, weather: DataFrame, airlines: DataFrame) -
 
 def alerts(table: DataFrame) -> DataFrame:
     """Hours in which half of ten or more departures were late or cancelled, as records."""
-    from pyspark.sql import functions as f
-
     bad = table.where("flights >= 10 and delayed + cancelled >= 0.5 * flights")
     key = f.concat_ws("@", "origin", f.date_format("hour", "yyyy-MM-dd'T'HH"))
     return bad.select(
@@ -154,9 +161,7 @@ def alerts(table: DataFrame) -> DataFrame:
 
 def start_table(spark: SparkSession, topics: Topics, output: Path) -> StreamingQuery:
     """Topics to the Parquet table; ends by itself only when it is stopped."""
-    airlines = spark.createDataFrame(
-        list(events.airlines().itertuples(index=False, name=None)), "carrier string, airline string"
-    )
+    airlines = spark.createDataFrame(events.airlines().rename(columns={"name": "airline"}))
     flights = parsed(topics.read(spark, "flights", FLIGHTS_PER_TRIGGER), FLIGHT_SCHEMA)
     weather = parsed(topics.read(spark, "weather", WEATHER_PER_TRIGGER), WEATHER_SCHEMA)
     return (
@@ -171,82 +176,82 @@ def start_table(spark: SparkSession, topics: Topics, output: Path) -> StreamingQ
     )
 
 
-def start_alerts(
-    spark: SparkSession, topics: Topics, output: Path, *, available_now: bool = False
-) -> StreamingQuery:
+def start_alerts(spark: SparkSession, topics: Topics, output: Path) -> StreamingQuery:
     """The table's new rows to the alerts topic (at least once: the key names the hour)."""
-    path = output / "airport_hours"
-    schema = (
-        "hour timestamp, origin string, flights bigint, delayed bigint, cancelled bigint, "
-        "delay_minutes double, miles bigint, latest_airline string, latest_minutes double, "
-        "temp double, wind_speed double, precip double, visib double"
-    )
-    trigger = {"availableNow": True} if available_now else {"processingTime": "1 second"}
+    table = spark.readStream.schema(TABLE_SCHEMA).parquet(str(output / "airport_hours"))
     return (
-        alerts(spark.readStream.schema(schema).parquet(str(path)))
-        .writeStream.queryName("alerts")
-        .format(topics.format)
-        .option("kafka.bootstrap.servers", topics.bootstrap)
-        .option("topic", "alerts")
+        topics.write(alerts(table), "alerts")
+        .queryName("alerts")
         .option("checkpointLocation", str(output / "checkpoints" / "alerts"))
-        .trigger(**trigger)
+        .trigger(processingTime="1 second")
         .start()
     )
 
 
-class TableProgress:
+class TableProgress(StreamingQueryListener):
     """Follows the batches of the table's query: prints each, and knows when all is out."""
 
     def __init__(self, query: StreamingQuery) -> None:
-        self._query = query
-        self._last_batch = -1
+        super().__init__()
+        self._run_id = query.runId
         self._closed_batches = 0
+        # The watermark has passed every real hour, and what waited for that is in the table.
+        self.finished = threading.Event()
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether the watermark has passed every real hour, and what waited for that is out.
+    def onQueryStarted(self, event: object) -> None:  # noqa: N802
+        """Spark requires it."""
 
-        One batch closes the windows; what had no weather leaves the join in that or the next.
-        """
-        return self._closed_batches >= 2
-
-    def note(self) -> None:
-        """Prints a batch that has ended since the last call as a JSON line."""
-        progress = self._query.lastProgress
-        if progress is None or progress["batchId"] == self._last_batch:
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Prints a batch as a JSON line."""
+        batch = event.progress
+        if str(batch.runId) != self._run_id:
             return
-        self._last_batch = progress["batchId"]
-        watermark = progress.get("eventTime", {}).get("watermark", "")
-        self._closed_batches += watermark >= events.CLOSED_WATERMARK
-        ends = json.loads(progress["sources"][0]["endOffset"] or "{}")
+        watermark = batch.eventTime.get("watermark", "")
+        ends = [json.loads(source.endOffset or "{}") for source in batch.sources]
         line = {
-            "batch": self._last_batch,
-            "rows": progress["numInputRows"],
-            "flights": sum(ends.get("flights", {}).values()),
+            "batch": batch.batchId,
+            "rows": batch.numInputRows,
+            "flights": sum(sum(end.get("flights", {}).values()) for end in ends),
             "watermark": watermark,
-            "late": sum(o["numRowsDroppedByWatermark"] for o in progress["stateOperators"]),
+            "late": sum(operator.numRowsDroppedByWatermark for operator in batch.stateOperators),
         }
         print(json.dumps(line), flush=True)
+        # One batch closes the windows; what had no weather leaves the join in that or the next.
+        self._closed_batches += watermark >= events.CLOSED_WATERMARK
+        if self._closed_batches >= 2:
+            self.finished.set()
+
+    def onQueryTerminated(self, event: object) -> None:  # noqa: N802
+        """Spark requires it."""
 
 
 def run(spark: SparkSession, topics: Topics, output: Path) -> None:
     """Runs both queries until every hour is in the table and every alert in its topic."""
     table = start_table(spark, topics, output)
-    alerted = None
     progress = TableProgress(table)
-    while not progress.is_finished:
-        if (error := table.exception() or (alerted and alerted.exception())) is not None:
-            raise error
+    spark.streams.addListener(progress)
+    try:
         # Without the manifest a reader would take unfinished files for the table.
-        if alerted is None and (output / "airport_hours" / "_spark_metadata" / "0").exists():
-            alerted = start_alerts(spark, topics, output)
-        progress.note()
-        time.sleep(0.2)
-    table.stop()
-    if alerted is not None:
+        manifest = output / "airport_hours" / "_spark_metadata"
+        wait_until(lambda: any(manifest.glob("[0-9]*")), table)
+        alerted = start_alerts(spark, topics, output)
+        wait_until(progress.finished.is_set, table, alerted)
+        table.stop()
+        # The last hours of the table are on their way.
+        alerted.processAllAvailable()
         alerted.stop()
-    # What the table still held for the alerts goes out in one last pass.
-    start_alerts(spark, topics, output, available_now=True).awaitTermination()
+    finally:
+        spark.streams.removeListener(progress)
+
+
+def wait_until(condition: Callable[[], bool], *queries: StreamingQuery) -> None:
+    """Waits while the queries run.
+
+    Raises: StreamingQueryException as soon as one of them has failed.
+    """
+    while not condition():
+        for query in queries:
+            query.awaitTermination(0.2)
 
 
 def main() -> None:

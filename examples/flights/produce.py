@@ -14,8 +14,7 @@ import heapq
 import time
 from collections.abc import Iterator
 
-from barnabas.client.facade import Client
-from barnabas.client.producer.producer import Producer
+from barnabas import Producer
 from examples.flights import events
 
 PIECES = 200
@@ -37,22 +36,27 @@ def produce(bootstrap: str, seconds: float) -> None:
     everything = list(in_order())
     step = -(-len(everything) // PIECES)
     started = time.monotonic()
-    with Client(bootstrap) as client:
-        producer = client.producer(
-            enable_idempotence=True,
-            linger_ms=20,
-            compression_type="lz4",
-            delivery_timeout_ms=120_000,
-        )
+    with Producer(
+        bootstrap,
+        enable_idempotence=True,
+        linger_ms=20,
+        compression_type="lz4",
+        delivery_timeout_ms=120_000,
+    ) as producer:
         for piece in range(PIECES):
             send(producer, everything[piece * step : (piece + 1) * step])
             due = started + seconds * (piece + 1) / PIECES
             time.sleep(max(0.0, due - time.monotonic()))
         print(f"{len(everything):,} events acknowledged", flush=True)
-        closing = list(events.closing_events())
         for _ in range(CLOSING_SECONDS):
             time.sleep(1)
-            send(producer, [(name, event) for name in ("flights", "weather") for event in closing])
+            send_closing(producer)
+
+
+def send_closing(producer: Producer) -> None:
+    """Sends the closing events of both topics once more."""
+    closing = list(events.closing_events())
+    send(producer, [(name, event) for name in ("flights", "weather") for event in closing])
 
 
 def send(producer: Producer, pairs: list[tuple[str, events.Event]]) -> None:

@@ -45,7 +45,7 @@ def class_path(name: str) -> str:
     pom = HERE / name / "pom.xml"
     digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     kept = BUILD / f"{name}-{digest}.classpath"
-    with _locked():
+    with one_maven():
         found = _read(kept)
         if found is None:
             need("mvn")
@@ -71,7 +71,7 @@ def _resolve(pom: Path, kept: Path) -> None:
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
+def one_maven() -> Iterator[None]:
     """One Maven at a time: it does not guard its repository against a second one."""
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / "lock").open("w") as lock:

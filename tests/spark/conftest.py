@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,7 +18,8 @@ from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.spark.session import spark_session
 from barnabas.testing.broker_process import BrokerProcess
-from jvm.maven import class_path
+from examples.flights.connector import fetch_jars
+from jvm.maven import need, one_maven
 
 Row = tuple[bytes | None, bytes | None]
 NUMBERS = itertools.count()
@@ -41,23 +43,31 @@ def client(bootstrap: str) -> Iterator[Client]:
         yield made
 
 
-def connector() -> dict[str, str]:
-    """Spark's own Kafka connector, or nothing where Maven is missing: only its tests need it."""
-    try:
-        return {"spark.jars": class_path("spark-kafka").replace(os.pathsep, ",")}
-    except pytest.skip.Exception:
-        return {}
+@pytest.fixture(scope="session")
+def connector_jars() -> str:
+    """Spark's own Kafka connector, as the example brings it; empty where Maven is missing."""
+    if shutil.which("mvn") is None:
+        return ""
+    with one_maven():
+        return fetch_jars()
+
+
+@pytest.fixture
+def connector(connector_jars: str) -> None:
+    """Skips a test, or fails it in CI, where Maven is missing: the session has no connector."""
+    if not connector_jars:
+        need("mvn")
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(connector_jars: str) -> Iterator[SparkSession]:
     session = spark_session(
         "tests",
         "local[2]",
         {
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "2",
-            **connector(),
+            "spark.jars": connector_jars,
         },
     )
     session.sparkContext.setLogLevel("OFF")

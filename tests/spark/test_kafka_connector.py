@@ -1,7 +1,7 @@
 """Spark's own Kafka connector, unchanged, against Barnabas: what it reads and writes is, row by
 row, what `format("barnabas")` reads and writes (MISSION G4).
 
-The jars come through Maven (`tests/jvm/spark-kafka`). With KAFKA_BOOTSTRAP set the same tests run
+The jars come through Maven (`examples/spark-kafka`). With KAFKA_BOOTSTRAP set the same tests run
 against that cluster.
 """
 
@@ -20,22 +20,15 @@ from pyspark.sql.streaming import StreamingQuery
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
-from jvm.maven import class_path
 from spark.queries import Stream, save, within
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("connector")]
 
 SOURCES = ("kafka", "barnabas")
 Fill = Callable[[str, int, list[tuple[bytes | None, bytes | None]]], None]
 # As `Read` of the other tests, with the source's name first.
 ReadBy = Callable[..., DataFrame]
 RECORDS = 40
-
-
-@pytest.fixture(scope="module", autouse=True)
-def connector(spark: SparkSession) -> None:
-    """Skips where Maven is missing, so that the session has no connector."""
-    class_path("spark-kafka")
 
 
 @pytest.fixture
