@@ -1,12 +1,10 @@
-"""Fills a broker's directory with one of everything, and says what it serves: the same for
-Apache Kafka and Barnabas, by requests in versions that both have.
+"""Fills the directories of a broker or a cluster with one of everything, and says what it serves:
+the same for Apache Kafka and Barnabas, by requests in versions that both have.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +66,12 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches
-from conformance.raw_client import RawClient
+from jvm.directory_asking import asking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from barnabas.protocol.schema import Message
+    from jvm.directory_asking import Ask
 
 NODE_ID = 1
 WAIT_S = 30.0
@@ -100,18 +98,6 @@ _TOPIC, _BROKER = 2, 4
 _EARLIEST, _LATEST, _MAX_TIMESTAMP = -2, -1, -3
 
 Picture = dict[str, Any]
-# Gives the answer to a request of a version.
-Ask = Callable[["Message", int], Any]
-
-
-@contextmanager
-def asking(bootstrap: str) -> Iterator[Ask]:
-    """A connection of its own: what gives the answer to a request."""
-    raw = RawClient(bootstrap)
-    try:
-        yield raw.ask
-    finally:
-        raw.close()
 
 
 def await_true(holds: Callable[[], bool], what: str) -> None:
@@ -125,11 +111,13 @@ class Contents:
     """Writes to one broker after the other, each time a bit more.
 
     Args:
-        bootstrap: of the first broker; `moved_to` says where the next one is.
+        bootstrap: of the first broker, or all of a cluster; `moved_to` says where the next is.
+        replicas: of each partition.
     """
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, replicas: int = 1) -> None:
         self.bootstrap = bootstrap
+        self._replicas = replicas
         # Timestamps are of the last hour: nothing is too old for retention.
         self._start_ms = int(time.time() * 1000) - 3_600_000
         self._round = 0
@@ -141,8 +129,8 @@ class Contents:
     def fill(self) -> None:
         """One of everything."""
         with asking(self.bootstrap) as ask:
-            _create_topics(ask, CONFIGS)
-            _create_topics(ask, {"short-lived": {}})
+            create_topics(ask, CONFIGS, self._replicas)
+            create_topics(ask, {"short-lived": {}}, self._replicas)
             self.write()
             deleted = ask(DeleteTopicsRequest(topic_names=["short-lived"], timeout_ms=9000), 4)
             assert [each.error_code for each in deleted.responses] == [0]
@@ -202,8 +190,8 @@ class Contents:
     def await_quiet(self, directories: Sequence[Path]) -> None:
         """Wait until what happens by itself has happened: compaction, checkpoints, expiry."""
 
-        def is_cleaned() -> bool:
-            return any(_is_cleaned(path) for path in directories)
+        def is_compacted() -> bool:
+            return any(is_cleaned(path, COMPACTED, 0) for path in directories)
 
         def is_trimmed() -> bool:
             starts = [path / "log-start-offset-checkpoint" for path in directories]
@@ -211,7 +199,7 @@ class Contents:
                 f"{TRIMMED} 0 {START}" in path.read_text() for path in starts if path.exists()
             )
 
-        await_true(is_cleaned, f"{COMPACTED} was not compacted")
+        await_true(is_compacted, f"{COMPACTED} was not compacted")
         await_true(is_trimmed, f"no checkpoint has the start of {TRIMMED}")
         with asking(self.bootstrap) as ask:
             await_true(lambda: FADING not in _groups(ask), f"{FADING} has not expired")
@@ -219,9 +207,7 @@ class Contents:
     def picture(self) -> Picture:
         """All that is served."""
         with asking(self.bootstrap) as ask:
-            for topic, count in PARTITIONS.items():
-                for index in range(count):
-                    _await_leader(ask, topic, index)
+            self.await_replicas(ask)
             return {
                 **{
                     f"{topic}-{index}": self._partition(ask, topic, index)
@@ -231,19 +217,42 @@ class Contents:
                 "topics": _topics(ask),
                 "features": _features(ask),
                 "configs": _configs(ask, [(_TOPIC, topic) for topic in PARTITIONS]),
-                "broker configs": _configs(ask, [(_BROKER, ""), (_BROKER, str(NODE_ID))]),
+                "broker configs": [_configs(ask, [(_BROKER, name)]) for name in BROKER_CONFIGS],
                 "quotas": _quotas(ask),
                 "groups": _groups(ask),
                 "directories": _directories(ask),
             }
 
+    def await_replicas(self, ask: Ask) -> None:
+        """Kafka's listener is open a moment before its partitions are, and before others follow."""
+
+        def all_in_sync() -> bool:
+            said = [
+                _topics(ask, each.topics) for each in ask.each(MetadataRequest(topics=None), 12)
+            ]
+            return all(
+                len(replicas) == len(isr) == self._replicas and not error
+                for topics in said
+                for _, partitions in topics.values()
+                for _, replicas, isr, error in partitions
+            )
+
+        await_true(all_in_sync, "replicas are not in sync")
+        for topic, count in PARTITIONS.items():
+            for index in range(count):
+                _await_leader(ask, topic, index)
+
     def _partition(self, ask: Ask, topic: str, index: int) -> dict[str, Any]:
-        records = _records(ask, topic, index)
+        found = records(ask, topic, index)
+        if topic == COMPACTED and self._replicas > 1:
+            # Each replica has its own segments, and cleans what is in closed ones.
+            last = {record.key: (epoch, record) for epoch, _, record in found}
+            return {"last": last, "end": _list_offset(ask, topic, index, _LATEST)[1]}
         return {
-            "records": records,
+            "records": found,
             "epochs": [
                 _epoch_end(ask, topic, index, epoch)
-                for epoch in sorted({each[0] for each in records})
+                for epoch in sorted({each[0] for each in found})
             ],
             "times": [
                 _list_offset(ask, topic, index, at)
@@ -358,12 +367,15 @@ def commit(
     await_true(is_taken, f"{group} cannot commit")
 
 
-def _create_topics(ask: Ask, configs: dict[str, dict[str, str]]) -> None:
+def create_topics(
+    ask: Ask, configs: dict[str, dict[str, str]], replicas: int, partitions: int | None = None
+) -> None:
+    """Of so many partitions, or as `PARTITIONS` says; led when this returns."""
     topics = [
         CreatableTopic(
             name=name,
-            num_partitions=PARTITIONS.get(name, 1),
-            replication_factor=1,
+            num_partitions=partitions or PARTITIONS.get(name, 1),
+            replication_factor=replicas,
             assignments=[],
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in keys.items()],
         )
@@ -373,9 +385,10 @@ def _create_topics(ask: Ask, configs: dict[str, dict[str, str]]) -> None:
     assert [each.error_code for each in made.topics] == [0] * len(configs)
 
     def all_led() -> bool:
-        known = {each.name: each for each in _metadata(ask)}
         return all(
-            name in known and all(each.leader_id == NODE_ID for each in known[name].partitions)
+            name in known and all(part.leader_id >= 0 for part in known[name].partitions)
+            for answer in ask.each(MetadataRequest(topics=None), 12)
+            for known in [{each.name: each for each in answer.topics}]
             for name in configs
         )
 
@@ -383,8 +396,8 @@ def _create_topics(ask: Ask, configs: dict[str, dict[str, str]]) -> None:
 
 
 def _alter_configs(ask: Ask) -> None:
-    resources = [
-        AlterConfigsResource(
+    for name, keys in BROKER_CONFIGS.items():
+        resource = AlterConfigsResource(
             resource_type=_BROKER,
             resource_name=name,
             configs=[
@@ -392,10 +405,8 @@ def _alter_configs(ask: Ask) -> None:
                 for key, value in keys.items()
             ],
         )
-        for name, keys in BROKER_CONFIGS.items()
-    ]
-    answer = ask(IncrementalAlterConfigsRequest(resources=resources, validate_only=False), 1)
-    assert [each.error_message for each in answer.responses] == [None, None]
+        answer = ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        assert [each.error_message for each in answer.responses] == [None]
 
 
 def _alter_quotas(ask: Ask) -> None:
@@ -421,31 +432,29 @@ def _trim(ask: Ask, offset: int) -> None:
     assert answer.topics[0].partitions[0].low_watermark == offset
 
 
-def _is_cleaned(directory: Path) -> bool:
-    """Whether the checkpoint of the cleaner stands at the compacted log's last segment."""
-    segments = sorted((directory / f"{COMPACTED}-0").glob("*.log"))
+def is_cleaned(directory: Path, topic: str, partition: int) -> bool:
+    """Whether the checkpoint of the cleaner stands at the last segment of several."""
+    segments = sorted((directory / f"{topic}-{partition}").glob("*.log"))
     checkpoint = directory / "cleaner-offset-checkpoint"
     lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
-    return bool(segments) and f"{COMPACTED} 0 {int(segments[-1].stem)}" in lines
+    return bool(segments) and f"{topic} {partition} {int(segments[-1].stem)}" in lines
 
 
-def _metadata(ask: Ask) -> list[Any]:
-    found: list[Any] = ask(MetadataRequest(topics=None), 12).topics
-    return found
-
-
-def _topics(ask: Ask) -> dict[str, Any]:
-    """Id and partitions by name; epochs of leaders move on with each start."""
+def _topics(ask: Ask, found: list[Any] | None = None) -> dict[str, Any]:
+    """Id and partitions by name; leaders of several, and epochs of all, move on with each start."""
+    if found is None:
+        found = ask(MetadataRequest(topics=None), 12).topics
     return {
         each.name: (
             each.topic_id,
             sorted(
-                (part.partition_index, part.leader_id, tuple(part.isr_nodes), part.error_code)
+                (part.partition_index, tuple(part.replica_nodes), tuple(sorted(part.isr_nodes)),
+                 part.error_code)
                 for part in each.partitions
             ),
         )
-        for each in _metadata(ask)
-    }
+        for each in found
+    }  # fmt: skip
 
 
 def _features(ask: Ask) -> dict[str, int]:
@@ -464,7 +473,6 @@ def _list_offset(ask: Ask, topic: str, partition: int, timestamp: int) -> tuple[
 
 
 def _await_leader(ask: Ask, topic: str, partition: int) -> None:
-    """Kafka's listener is open a moment before its partitions are."""
     asked = ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
     topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
     request = ListOffsetsRequest(replica_id=-1, topics=topics)
@@ -496,7 +504,7 @@ def _producers(ask: Ask, topic: str, partition: int) -> list[tuple[int, int, int
     ]
 
 
-def _records(ask: Ask, topic: str, partition: int) -> list[tuple[int, int, Any]]:
+def records(ask: Ask, topic: str, partition: int) -> list[tuple[int, int, Any]]:
     """(batch's leader epoch, its compression, record) of all."""
     offset = _list_offset(ask, topic, partition, _EARLIEST)[1]
     end = _list_offset(ask, topic, partition, _LATEST)[1]
@@ -550,37 +558,40 @@ def _quotas(ask: Ask) -> list[Any]:
 
 
 def _groups(ask: Ask) -> dict[str, Any]:
-    await_true(lambda: ask(ListGroupsRequest(), 5).error_code == 0, "no groups are listed")
-    listed = ask(ListGroupsRequest(), 5)
-    groups = [
-        OffsetFetchRequestGroup(group_id=each.group_id, topics=None) for each in listed.groups
-    ]
-    answer = ask(OffsetFetchRequest(groups=groups, require_stable=True), 8)
-    offsets = {
-        each.group_id: sorted(
-            (topic.name, part.partition_index, part.committed_offset, part.metadata,
-             part.committed_leader_epoch, part.error_code)
-            for topic in each.topics
-            for part in topic.partitions
-        )
-        for each in answer.groups
-    }  # fmt: skip
+    def are_listed() -> bool:
+        return all(each.error_code == 0 for each in ask.each(ListGroupsRequest(), 5))
+
+    await_true(are_listed, "no groups are listed")
     return {
         each.group_id: (each.protocol_type, each.group_state, each.group_type,
-                        offsets[each.group_id])
-        for each in listed.groups
+                        _offsets(ask, each.group_id))
+        for answer in ask.each(ListGroupsRequest(), 5)
+        for each in answer.groups
     }  # fmt: skip
 
 
-def _directories(ask: Ask) -> dict[str, list[Any]]:
-    """Where each log lies, and its size; that of offsets is a broker's own affair."""
-    answer = ask(DescribeLogDirsRequest(topics=None), 4)
-    return {
-        Path(each.log_dir).name: sorted(
-            (topic.name, part.partition_index,
-             part.partition_size if topic.name != OFFSETS_TOPIC else None)
-            for topic in each.topics
-            for part in topic.partitions
-        )
-        for each in answer.results
-    }  # fmt: skip
+def _offsets(ask: Ask, group: str) -> list[Any]:
+    asked = OffsetFetchRequestGroup(group_id=group, topics=None)
+    (found,) = ask(OffsetFetchRequest(groups=[asked], require_stable=True), 8).groups
+    return sorted(
+        (topic.name, part.partition_index, part.committed_offset, part.metadata,
+         part.committed_leader_epoch, part.error_code)
+        for topic in found.topics
+        for part in topic.partitions
+    )  # fmt: skip
+
+
+def _directories(ask: Ask) -> list[dict[str, list[Any]]]:
+    """By broker where each log lies, and the size of ours."""
+    return [
+        {
+            Path(each.log_dir).name: sorted(
+                (topic.name, part.partition_index,
+                 part.partition_size if topic.name in PARTITIONS else None)
+                for topic in each.topics
+                for part in topic.partitions
+            )
+            for each in answer.results
+        }
+        for answer in ask.each(DescribeLogDirsRequest(topics=None), 4)
+    ]  # fmt: skip

@@ -15,7 +15,7 @@ from barnabas.testing.server_process import BrokerStartError
 from jvm.java import QUICK, java_command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 FORMAT_TIMEOUT_S = 90.0
 POLL_S = 0.05
@@ -23,7 +23,13 @@ META = "meta.properties"
 
 
 class KafkaNode(NodeProcess):
-    """One Apache Kafka, formatted for its cluster when its directory is empty."""
+    """One Apache Kafka, formatted for its cluster when its directory is empty.
+
+    Args:
+        options: what it is.
+        settings: all of its server.properties.
+        machine: options of Java for memory, compiler and collector.
+    """
 
     # Options of `kafka-storage format` beside cluster id and file.
     format_options: tuple[str, ...] = ()
@@ -32,9 +38,14 @@ class KafkaNode(NodeProcess):
     # More words for the tool that formats: feature levels, for instance.
     format_words: tuple[str, ...] = ()
 
-    def __init__(self, options: NodeOptions, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        options: NodeOptions,
+        settings: Mapping[str, str],
+        machine: Sequence[str] = ("-Xms64m", *QUICK),
+    ) -> None:
         super().__init__(options, settings)
-        self._java = java_command("kafka", log_level="INFO", machine=("-Xms64m", *QUICK))
+        self._java = java_command("kafka", log_level="INFO", machine=machine)
 
     def prepare(self) -> None:
         super().prepare()

@@ -19,7 +19,7 @@ from barnabas.raft.voter_set import VoterSet
 from barnabas.runtime.disk import RealDisk
 from barnabas.testing.node_process import NodeProcess
 from jvm.kafka_node import KafkaNode
-from jvm.test_joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum, PlainKafka, eventually
+from jvm.test_joint_quorum import KAFKA_ID, JointQuorum, PlainKafka, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,10 @@ def format_by_barnabas(node: NodeProcess, *words: str) -> None:
     NodeProcess.prepare(node)
     command = [sys.executable, "-m", "barnabas.cli.main", "format", str(node.properties_file)]
     done = subprocess.run(
-        [*command, "--cluster-id", CLUSTER_ID, *words], capture_output=True, text=True, check=False
+        [*command, "--cluster-id", node.options.cluster_id, *words],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert f"{node.data_directory} formatted, directory.id " in done.stdout

@@ -1,0 +1,187 @@
+"""The nodes of a cluster, each on its directories as Barnabas or as Apache Kafka, in turns.
+
+Both have the same addresses: clients, and the other nodes, do not see who is there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import Producer
+
+from barnabas.protocol.primitives import uuid_to_string
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeProcess
+from jvm.kafka_node import KafkaNode
+from jvm.test_formatting import format_by_barnabas
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+SMALL = ("-Xmx384m", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# A client's view is that of this moment, and what it retries it retries soon.
+IMPATIENT = {"reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 2000}
+FLUSH_S = 60.0
+STOP_S = 30.0
+
+
+class ClusterTurns:
+    """Barnabas's nodes and Apache Kafka's, over the same directories; of each node one runs.
+
+    Args:
+        nodes: how many; each is broker and controller.
+        directory: where theirs lie.
+        settings: broker keys for every node.
+        dynamic: whether the voters are in the metadata log (kraft.version 1), and formatted so.
+    """
+
+    def __init__(
+        self, nodes: int, directory: Path, settings: Mapping[str, str], *, dynamic: bool = False
+    ) -> None:
+        self._cluster = ClusterProcess(nodes, 0, directory, settings)
+        self.ours: dict[int, NodeProcess] = self._cluster.nodes
+        self.kafkas: dict[int, NodeProcess] = {}
+        for node_id, node in self.ours.items():
+            kafka = KafkaNode(node.options, node.settings, SMALL)
+            for each in (node, kafka):
+                paths = ",".join(map(str, self.directories(node_id)))
+                each.settings["log.dirs"] = paths
+                if dynamic:
+                    del each.settings["controller.quorum.voters"]
+                    each.settings["controller.quorum.bootstrap.servers"] = ",".join(
+                        map(self._controller, self.ours)
+                    )
+            self.kafkas[node_id] = kafka
+        if dynamic:
+            self._format()
+        self.running: dict[int, NodeProcess] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap
+
+    def directories(self, node_id: int) -> list[Path]:
+        """The data directories of a node: two."""
+        above = self.ours[node_id].directory
+        return [above / "data", above / "more"]
+
+    def start(self, nodes: Mapping[int, NodeProcess]) -> None:
+        """Start those, which have not run or whose directories others have left."""
+        for node in nodes.values():
+            node.launch()
+        self.running.update(nodes)
+        for node in nodes.values():
+            node.await_ready()
+
+    def stop(self) -> None:
+        """Ask all to stop at once, and wait."""
+        for node in self.running.values():
+            node.terminate()
+        for node_id, node in self.running.items():
+            # A second signal would end it there and then.
+            status = node.wait(STOP_S)
+            assert status in (0, 143), (node_id, status, node.log()[-2000:])
+
+    def kill(self) -> None:
+        """End all at once, as kill -9 does."""
+        for node in self.running.values():
+            node.kill()
+
+    def close(self) -> None:
+        for node in (*self.ours.values(), *self.kafkas.values()):
+            node.close()
+
+    def _format(self) -> None:
+        voters = ",".join(
+            f"{node_id}@{self._controller(node_id)}:{uuid_to_string(os.urandom(16))}"
+            for node_id in self.ours
+        )
+        for node in self.ours.values():
+            format_by_barnabas(node, "--initial-controllers", voters)
+
+    def _controller(self, node_id: int) -> str:
+        host, port = self.ours[node_id].options.listeners[CONTROLLER_LISTENER]
+        return f"{host}:{port}"
+
+
+class Acknowledged(NamedTuple):
+    """A record that a broker has taken."""
+
+    partition: int
+    offset: int
+    value: bytes
+
+
+class Writer:
+    """An idempotent producer with acks=all that writes to a topic as long as it is open.
+
+    Args:
+        bootstrap: where; it goes on through all that happens there.
+        topic: gets values 0, 1, 2, ..., in turn to its partitions.
+        partitions: of the topic.
+    """
+
+    WAITING_MAX = 50
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                # A broker that was stopped knows no more of a producer than its last batch: what
+                # snapshots of producers have.
+                "max.in.flight.requests.per.connection": 1,
+                "linger.ms": 1,
+                "message.timeout.ms": 120_000,
+                "retry.backoff.max.ms": 200,
+                **IMPATIENT,
+            }
+        )
+        self._topic = topic
+        self._partitions = partitions
+        self.acknowledged: list[Acknowledged] = []
+        self.failed: list[object] = []
+        self.sent = 0
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def close(self) -> Sequence[Acknowledged]:
+        """Send no more, and wait for what is under way; all that was acknowledged."""
+        self._is_over.set()
+        self._thread.join()
+        assert self._producer.flush(FLUSH_S) == 0
+        assert not self.failed, self.failed[:3]
+        assert len(self.acknowledged) == self.sent
+        return self.acknowledged
+
+    def await_more(self, count: int) -> None:
+        """Wait until so many more are acknowledged."""
+        wanted = len(self.acknowledged) + count
+        deadline = time.monotonic() + FLUSH_S
+        while len(self.acknowledged) < wanted:
+            assert time.monotonic() < deadline, "nothing is acknowledged"
+            time.sleep(0.02)
+
+    def _write(self) -> None:
+        while not self._is_over.is_set():
+            if len(self._producer) < self.WAITING_MAX:
+                value = b"%d" % self.sent
+                partition = self.sent % self._partitions
+                self._producer.produce(
+                    self._topic, value, partition=partition, on_delivery=self._on_delivery
+                )
+                self.sent += 1
+            self._producer.poll(0.002)
+
+    def _on_delivery(self, error: object, message: object) -> None:
+        if error is not None:
+            self.failed.append(error)
+            return
+        self.acknowledged.append(
+            Acknowledged(message.partition(), message.offset(), message.value())
+        )

@@ -1,0 +1,61 @@
+"""Kafka's DumpLogSegments over the files of data directories: none may be complained of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+METADATA = "__cluster_metadata-0"
+COMPLAINTS = (
+    "Mismatches in", "Found timestamp mismatch", "Found out of order", "is invalid",
+    "isvalid: false", "corrupt", "Could not",
+)  # fmt: skip
+
+
+class Dump:
+    """The tool, asked about files.
+
+    Args:
+        kafka_tools: runs one of Kafka's tools.
+    """
+
+    def __init__(self, kafka_tools: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+        self._kafka_tools = kafka_tools
+
+    def __call__(self, paths: Iterable[Path], *words: str) -> str:
+        """What it says of files, those without content left out; there must be one with some."""
+        files = ",".join(str(path) for path in paths if path.stat().st_size)
+        assert files, words
+        done = self._kafka_tools("DumpLogSegments", "--files", files, *words)
+        assert done.returncode == 0, done.stderr
+        for complaint in COMPLAINTS:
+            assert complaint not in done.stdout, done.stdout[-2000:]
+        return done.stdout
+
+    def check_logs(self, partitions: Sequence[Path], *words: str) -> str:
+        """Of partitions' directories all segments, with their indexes; what it says of the logs."""
+        logs = [path for directory in partitions for path in sorted(directory.glob("*.log"))]
+        text = self(logs, "--deep-iteration", *words)
+        for suffix in ("index", "timeindex"):
+            indexes = [path.with_suffix(f".{suffix}") for path in logs]
+            for word in ("--index-sanity-check", "--verify-index-only"):
+                self(indexes, word)
+        return text
+
+    def producers(self, partitions: Iterable[Path]) -> str:
+        """What it says of the snapshots of producers."""
+        return self(path for directory in partitions for path in directory.glob("*.snapshot"))
+
+    def metadata(self, directory: Path) -> tuple[str, str]:
+        """What it says of the metadata log of a data directory, and of its newest snapshot."""
+        log = self((directory / METADATA).glob("*.log"), "--cluster-metadata-decoder")
+        snapshot = ""
+        for path in sorted((directory / METADATA).glob("*.checkpoint")):
+            snapshot = self([path], "--cluster-metadata-decoder")
+            assert "SnapshotHeader" in snapshot
+            assert "SnapshotFooter" in snapshot
+        return log, snapshot
