@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.protocol.primitives import uuid_to_string
+from barnabas.protocol.primitives import ZERO_UUID, uuid_to_string
+from barnabas.raft.metadata_log import METADATA_PARTITION
 from barnabas.server.feature_check import check_features
 from barnabas.storage.errors import InconsistentDirectoryError
-from barnabas.storage.log_directory import LogDirectory
+from barnabas.storage.log_directory import LogDirectory, check_node
 from barnabas.storage.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.rng import Rng
@@ -74,9 +75,12 @@ def open_data_directories(
     paths = list(dict.fromkeys(disk.absolute(path) for path in configured.logs))
     metadata_path = disk.absolute(configured.metadata or paths[0])
     wanted = list(dict.fromkeys([metadata_path, *paths]))
-    found = _cluster_id(disk, wanted)
+    # A directory that is refused stays as it is: first all are looked at.
+    identities = _identities(disk, wanted)
+    found = _check_identities(identities, node_id)
     check_features(disk, metadata_path)
     cluster_id = _settle_cluster_id(found, configured, metadata_path, rng)
+    _check_metadata_place(disk, wanted, identities)
     opened: dict[str, LogDirectory] = {}
     failed: dict[str, OSError] = {}
     try:
@@ -139,29 +143,63 @@ def _check_usable(
         raise failed[metadata_path]
     if not any(path in opened for path in paths):
         raise failed[paths[0]]
+
+
+def _identities(disk: Disk, paths: Sequence[str]) -> dict[str, MetaProperties | None]:
+    """Whose each directory is, None for one that is not formatted; those that can be read."""
+    found: dict[str, MetaProperties | None] = {}
+    for path in paths:
+        try:
+            found[path] = MetaProperties.read(disk, path) if disk.exists(path) else None
+        except OSError:
+            # Said when it is opened.
+            continue
+    return found
+
+
+def _check_identities(identities: Mapping[str, MetaProperties | None], node_id: int) -> str | None:
+    """That all are of one cluster and of this node, each by an id of its own; which cluster."""
+    formatted = {path: meta for path, meta in identities.items() if meta is not None}
+    clusters = {meta.cluster_id: path for path, meta in formatted.items()}
+    if len(clusters) > 1:
+        listed = ", ".join(f"{path} to {cluster}" for cluster, path in clusters.items())
+        raise InconsistentDirectoryError(
+            f"the data directories belong to several clusters ({listed}); use those of one"
+        )
     ids: dict[bytes, str] = {}
-    for path, directory in opened.items():
-        other = ids.setdefault(directory.id, path)
+    for path, meta in formatted.items():
+        check_node(path, meta, node_id)
+        # One that was written before there were such ids gets its own when it is opened.
+        other = path if meta.directory_id == ZERO_UUID else ids.setdefault(meta.directory_id, path)
         if other != path:
             raise InconsistentDirectoryError(
                 f"{path} and {other} have the same directory.id: one is a copy of the other; "
                 f"use one of them"
             )
+    return next(iter(clusters), None)
 
 
-def _cluster_id(disk: Disk, paths: Sequence[str]) -> str | None:
-    found: dict[str, str] = {}
-    for path in paths:
-        try:
-            meta = MetaProperties.read(disk, path) if disk.exists(path) else None
-        except OSError:
-            # Said when it is opened.
-            continue
-        if meta is not None:
-            found.setdefault(meta.cluster_id, path)
-    if len(found) > 1:
-        listed = ", ".join(f"{path} to {cluster}" for cluster, path in found.items())
+def _check_metadata_place(
+    disk: Disk, wanted: Sequence[str], identities: Mapping[str, MetaProperties | None]
+) -> None:
+    """Refuse what would begin the metadata anew under logs that are there, as Kafka does.
+
+    Args:
+        disk: where they are.
+        wanted: all directories, that of the metadata log first.
+        identities: of those that can be read.
+    """
+    metadata_path = wanted[0]
+    for path in wanted[1:]:
+        if path in identities and disk.exists(f"{path}/{METADATA_PARTITION.directory_name}"):
+            raise InconsistentDirectoryError(
+                f"{path} has a metadata log, and the one of this node is to be in {metadata_path}; "
+                f"set metadata.log.dir={path}, or name it first in log.dirs"
+            )
+    formatted = [path for path, meta in identities.items() if meta is not None]
+    if formatted and metadata_path in identities and identities[metadata_path] is None:
         raise InconsistentDirectoryError(
-            f"the data directories belong to several clusters ({listed}); use those of one"
+            f"{metadata_path}, which is to have the metadata log, is not formatted, and "
+            f"{formatted[0]} is: is its disk mounted? If what it had is lost, `barnabas format "
+            f"SERVER.PROPERTIES --cluster-id UUID --ignore-formatted` begins anew"
         )
-    return next(iter(found), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.primitives import ZERO_UUID
 from barnabas.storage.checkpoint import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -82,7 +83,12 @@ class LogDirectory:
             if meta is None:
                 meta = MetaProperties(cluster_id, node_id, rng.uuid())
                 write_identity(disk, path, meta)
-            _check(path, meta, node_id, cluster_id)
+            check_node(path, meta, node_id)
+            _check_cluster(path, meta, cluster_id)
+            if meta.directory_id == ZERO_UUID:
+                # Of a Kafka before 3.7 (KIP-858).
+                meta = MetaProperties(cluster_id, node_id, rng.uuid())
+                write_identity(disk, path, meta)
         except BaseException:
             lock.release()
             raise
@@ -124,12 +130,20 @@ def _parent(path: str) -> str:
     return above or slash or "."
 
 
-def _check(path: str, meta: MetaProperties, node_id: int, cluster_id: str) -> None:
+def check_node(path: str, meta: MetaProperties, node_id: int) -> None:
+    """Refuse another node's data directory.
+
+    Raises:
+        InconsistentDirectoryError: it is one.
+    """
     if meta.node_id != node_id:
         raise InconsistentDirectoryError(
             f"{path} belongs to node {meta.node_id}, this is node {node_id}; set "
             f"node.id={meta.node_id} or use another data directory"
         )
+
+
+def _check_cluster(path: str, meta: MetaProperties, cluster_id: str) -> None:
     if meta.cluster_id != cluster_id:
         raise InconsistentDirectoryError(
             f"{path} belongs to cluster {meta.cluster_id}, this node to {cluster_id}; use another "

@@ -1,0 +1,178 @@
+"""Data directories that a node refuses stay as they were: names, sizes, times, bytes of all files.
+
+Those that Barnabas wrote, under another identity than the node's, and those of an Apache Kafka 4.4
+that was formatted as by default, at feature levels that Barnabas does not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from barnabas.testing.broker_process import BrokerProcess
+from jvm.directory_contents import Contents
+from jvm.kafka_process import KafkaProcess, KafkaStartError
+from jvm.test_directories import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+pytestmark = pytest.mark.conformance
+
+FIRST, SECOND = "data", "more"
+META = "meta.properties"
+OTHER_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+START_S = 60.0
+
+
+class Refusal(NamedTuple):
+    """What is done to the directories, how the node is started, and what it says."""
+
+    done: Callable[[Path], object]
+    said: str
+    settings: Mapping[str, str] = {}
+
+
+def meta(which: str, old: str, new: str) -> Callable[[Path], object]:
+    """Another word in the identity of one of the two."""
+
+    def change(directory: Path) -> None:
+        path = directory / which / META
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    return change
+
+
+def nothing(_: Path) -> None:
+    """It is the node that is another."""
+
+
+def first_is_new(directory: Path) -> None:
+    shutil.rmtree(directory / FIRST)
+
+
+def first_is_new_and_second_another_nodes(directory: Path) -> None:
+    first_is_new(directory)
+    meta(SECOND, "node.id=1", "node.id=7")(directory)
+
+
+def second_has_a_metadata_log(directory: Path) -> None:
+    shutil.move(directory / FIRST / "__cluster_metadata-0", directory / SECOND)
+
+
+def second_is_a_copy(directory: Path) -> None:
+    shutil.copy2(directory / FIRST / META, directory / SECOND)
+
+
+REFUSALS = {
+    "another node": Refusal(nothing, "belongs to node 1, this is node 2", {"node.id": "2"}),
+    "another cluster": Refusal(nothing, "is to be one of", {"cluster.id": OTHER_CLUSTER}),
+    "second of another node": Refusal(meta(SECOND, "node.id=1", "node.id=7"), "belongs to node 7"),
+    "second of another cluster": Refusal(
+        meta(SECOND, "cluster.id=", f"cluster.id={OTHER_CLUSTER}\n#"), "several clusters"
+    ),
+    "second a copy": Refusal(second_is_a_copy, "have the same directory.id"),
+    "no version": Refusal(meta(FIRST, "version=1", ""), "has version '0'"),
+    "later version": Refusal(meta(SECOND, "version=1", "version=2"), "has version '2'"),
+    "no cluster": Refusal(meta(FIRST, "cluster.id", "cluster"), "lacks cluster.id"),
+    "no number": Refusal(meta(SECOND, "node.id=1", "node.id=one"), "cannot be read"),
+    "no id": Refusal(meta(FIRST, "directory.id=", "directory.id=!"), "cannot be read"),
+    "first gone": Refusal(first_is_new, "is its disk mounted?"),
+    "first gone, second another's": Refusal(
+        first_is_new_and_second_another_nodes, "belongs to node 7"
+    ),
+    "metadata elsewhere": Refusal(second_has_a_metadata_log, "or name it first in log.dirs"),
+}
+KAFKA_REFUSES = ("first gone", "metadata elsewhere")
+
+
+def everything(directory: Path) -> dict[str, tuple[int, int, int, str]]:
+    """Kind and mode, size, time of the last change and digest of all that lies there, by path."""
+    return {
+        str(path.relative_to(directory)): (
+            (found := path.lstat()).st_mode,
+            found.st_size,
+            found.st_mtime_ns,
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+        )
+        for path in (directory, *directory.rglob("*"))
+    }
+
+
+def refuse(directory: Path, said: str, settings: Mapping[str, str]) -> None:
+    """Start a node on the two, which it refuses in these words, and see that they are the same."""
+    before = everything(directory)
+    words = [sys.executable, "-m", "barnabas.cli.main", "start", "--listen", "127.0.0.1:0"]
+    words += ["--data-dir", f"{directory / FIRST},{directory / SECOND}"]
+    for key, value in settings.items():
+        words += ["--set", f"{key}={value}"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=START_S, check=False)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    assert said in done.stderr
+    assert everything(directory) == before
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two directories that Barnabas has filled, and stopped."""
+    directory = tmp_path_factory.mktemp("written")
+    paths = f"{directory / FIRST},{directory / SECOND}"
+    with BrokerProcess(directory, SETTINGS, ["--data-dir", paths]) as broker:
+        Contents(broker.bootstrap).fill()
+        broker.stop()
+    return directory
+
+
+@pytest.fixture
+def copied(written: Path, tmp_path: Path) -> Path:
+    for name in (FIRST, SECOND):
+        shutil.copytree(written / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+def test_another_identity_is_refused_and_nothing_changed(copied: Path, refusal: Refusal) -> None:
+    refusal.done(copied)
+    refuse(copied, refusal.said, refusal.settings)
+
+
+@pytest.mark.parametrize("name", KAFKA_REFUSES)
+def test_kafka_refuses_the_same(
+    kafka_jars: Callable[[str], str], copied: Path, tmp_path: Path, name: str
+) -> None:
+    REFUSALS[name].done(copied)
+    found = [each for each in (FIRST, SECOND) if (copied / each).exists()]
+    before = [everything(copied / each) for each in found]
+    paths = f"{copied / FIRST},{copied / SECOND}"
+    kafka = KafkaProcess(tmp_path / "kafka", {**SETTINGS, "log.dirs": paths})
+    kafka.data_directory = copied / SECOND
+    try:
+        with pytest.raises(KafkaStartError, match="Exiting Kafka due to fatal exception"):
+            kafka.start()
+    finally:
+        kafka.close()
+    assert before == [everything(copied / each) for each in found]
+
+
+def test_feature_levels_of_kafkas_default_are_refused_and_nothing_changed(
+    kafka_jars: Callable[[str], str], tmp_path: Path
+) -> None:
+    paths = f"{tmp_path / FIRST},{tmp_path / SECOND}"
+    kafka = KafkaProcess(tmp_path / "kafka", {**SETTINGS, "log.dirs": paths})
+    try:
+        Contents(kafka.start().bootstrap).fill()
+    finally:
+        kafka.close()
+    shutil.rmtree(tmp_path / "kafka")
+    refuse(tmp_path, "transaction.version 2 (this node knows none)", {})
+    for name in (FIRST, SECOND):
+        (tmp_path / name / ".lock").unlink()
+    refuse(tmp_path, "transaction.version 2 (this node knows none)", {})
