@@ -28,7 +28,7 @@ POLL_S = 0.003
 # How long an answer may take that does not wait; how often another request is answered before it is
 # said to wait; and how long it may take if the other broker's has come.
 PATIENCE_S = 0.01
-PINGS = 2
+PINGS = 4
 LATE_S = 1.0
 SHOWN_MAX = 200
 # Kafka advertises Produce v0-2, which it does not serve, because librdkafka looks for them.
@@ -168,6 +168,14 @@ class Scene:
         else:
             self._note([{"outcome": "answered" if each else "waits"} for each in came])
         return any(came)
+
+    def compare_unanswered(self, build: Build) -> None:
+        """Compare whether a request is answered, where one of them may never do it.
+
+        It has a connection of its own; what is asked on another one meanwhile is answered.
+        """
+        self.send(build, on="unanswered")
+        self.answer_if_any(lambda: self.do(ApiKey.API_VERSIONS, 0, {}), on="unanswered")
 
     def _came(self, timeout_s: float, on: str) -> list[bool]:
         return [side.has_answer(timeout_s, on) for side in self.pair.sides()]

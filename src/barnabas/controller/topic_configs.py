@@ -99,8 +99,8 @@ class TopicConfigs:
 
     def value(self, image: ClusterImage, topic: str, name: str) -> str | None:
         """The value of one key that holds for an existing topic."""
-        own = image.configs.get(TOPIC, topic).get(name)
-        return self._inherited(image)[name].value if own is None else own
+        text = image.configs.get(TOPIC, topic).get(name, self._inherited(image)[name].value)
+        return None if text is None else TOPIC_CONFIGS.key(name).normal(text)
 
     def min_insync_replicas(self, image: ClusterImage, topic: str) -> int:
         """min.insync.replicas of a topic, which may be more than it has replicas."""

@@ -27,6 +27,7 @@ CLIENT_METRICS_CONFIGS = ConfigDefinition([
         [],
         "Prefixes of the names of the metrics that are asked for; * for all.",
         mode=DynamicMode.CLUSTER_WIDE,
+        distinct=True,
     ),
     ConfigKey(
         INTERVAL_MS,
@@ -42,6 +43,7 @@ CLIENT_METRICS_CONFIGS = ConfigDefinition([
         [],
         "Which clients are asked, as SELECTOR=REGULAR EXPRESSION each; all of them have to match.",
         mode=DynamicMode.CLUSTER_WIDE,
+        distinct=True,
     ),
 ])  # fmt: skip
 

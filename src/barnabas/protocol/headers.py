@@ -88,13 +88,14 @@ def decode_request_header(
         client_id = None
         if length >= 0:
             offset += length
-            client_id = str(view[10:offset], "utf-8")
+            # It is only shown and counted: who writes it in another code is served all the same.
+            client_id = str(view[10:offset], "utf-8", "replace")
         if version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE):
             tags = view[offset]
             offset += 1
             if tags:
                 offset = skip_tags(view, offset, len(view), tags, None)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError) as error:
         raise ProtocolError(f"request header: {error}") from error
     if offset > len(view):
         raise ProtocolError("request header: the client id is cut off")

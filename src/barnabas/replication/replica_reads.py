@@ -11,6 +11,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.delayed_fetch import DelayedFetch, WaitingPartition
 from barnabas.replication.results import FetchResult, failed_fetch
 from barnabas.storage.errors import StorageError
+from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -179,6 +180,10 @@ class ReplicaReads:
         for where, data in partitions:
             max_bytes = min(data.max_bytes, remaining)
             result = self._read_one(params, where, data, (max_bytes, min_one_batch))
+            if max_bytes < 0 and _has_more(params, data, result):
+                # Kafka reads nothing of a partition by a limit that is none.
+                result = failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
+                remaining = max(0, remaining)
             size = len(result.records)
             if size:
                 min_one_batch = False
@@ -247,6 +252,20 @@ class ReplicaReads:
     def _wake_all(self, moved: list[TopicPartition]) -> None:
         for key in moved:
             self._wake(key)
+
+
+def _has_more(params: FetchParams, data: FetchPartitionData, result: FetchResult) -> bool:
+    """Whether there are records at the offset that the asker may see."""
+    if result.error is not _NONE or result.diverging_epoch is not None:
+        return False
+    match params.isolation:
+        case FetchIsolation.LOG_END:
+            end = result.leader_log_end_offset
+        case FetchIsolation.HIGH_WATERMARK:
+            end = result.high_watermark
+        case FetchIsolation.TXN_COMMITTED:
+            end = result.last_stable_offset
+    return data.fetch_offset < end
 
 
 def _answers_at_once(params: FetchParams, results: list[Answered]) -> bool:

@@ -6,12 +6,15 @@ and levels of loggers never leave this process.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.controller.config_operations import ConfigOperation
 from barnabas.controller.result import Refusal
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
 from barnabas.protocol.errors import ErrorCode
+from barnabas.server.gradual_keys import GRADUAL
 from barnabas.server.log_levels import change_level, check_level_change
 
 if TYPE_CHECKING:
@@ -22,12 +25,15 @@ if TYPE_CHECKING:
         AlterConfigsResourceResponse as LegacyResourceResponse,
     )
     from barnabas.protocol.messages.incremental_alter_configs import (
+        AlterableConfig,
         AlterConfigsResource,
         AlterConfigsResourceResponse,
     )
+    from barnabas.server.gradual_keys import GradualKeys
 
     Answer = TypeVar("Answer", AlterConfigsResourceResponse, LegacyResourceResponse)
 
+_NUMBER = re.compile("[+-]?[0-9]+")
 # What came of a resource that the controller need not see; None: it is done.
 Outcome = Refusal | None
 
@@ -37,12 +43,12 @@ def settle_incremental(
     resources: Sequence[AlterConfigsResource],
     *,
     validate_only: bool,
-    any_broker: bool = False,
+    own: GradualKeys | None,
 ) -> dict[int, Outcome]:
-    """Change the levels of loggers, and refuse what is not this broker's.
+    """Change the levels of loggers, and refuse what is not this broker's, or too much at once.
 
     Args:
-        any_broker: whether configs of all brokers are taken: by controllers.
+        own: what holds on this broker; None on controllers, which take configs of all brokers.
 
     Returns:
         The outcome of each resource that the controller need not see, by its place.
@@ -55,25 +61,30 @@ def settle_incremental(
             if resource.resource_type == BROKER_LOGGER:
                 _change_levels(node_id, resource, validate_only=validate_only)
                 settled[place] = None
-            elif not any_broker:
-                _check_own(node_id, resource.resource_type, resource.resource_name)
+            elif own is not None and resource.resource_type == BROKER:
+                _check_own(node_id, resource.resource_name)
+                own.check(resource.resource_name, _set_and_deleted(resource.configs))
         except Refusal as refusal:
             settled[place] = refusal
     return settled
 
 
 def settle_legacy(
-    node_id: int, resources: Sequence[LegacyResource], *, any_broker: bool = False
+    node_id: int, resources: Sequence[LegacyResource], own: GradualKeys | None
 ) -> dict[int, Outcome]:
-    """The same for AlterConfigs, which does not know loggers."""
+    """The same for AlterConfigs: it does not know loggers, and what it does not name goes."""
     settled = _refused_twice([(each.resource_type, each.resource_name) for each in resources])
-    if any_broker:
+    if own is None:
         return settled
     for place, resource in enumerate(resources):
-        if place in settled:
+        if place in settled or resource.resource_type != BROKER:
             continue
         try:
-            _check_own(node_id, resource.resource_type, resource.resource_name)
+            _check_own(node_id, resource.resource_name)
+            own.check(
+                resource.resource_name,
+                {**dict.fromkeys(GRADUAL), **{each.name: each.value for each in resource.configs}},
+            )
         except Refusal as refusal:
             settled[place] = refusal
     return settled
@@ -98,6 +109,11 @@ def joined(
     ]
 
 
+def names_broker(name: str, node_id: int) -> bool:
+    """Whether a resource's name is the number of that broker, however it is written."""
+    return _NUMBER.fullmatch(name) is not None and int(name) == node_id
+
+
 def _answer(
     made: type[Answer], resource: AlterConfigsResource | LegacyResource, outcome: Outcome
 ) -> Answer:
@@ -115,8 +131,18 @@ def _refused_twice(names: list[tuple[int, str]]) -> dict[int, Outcome]:
     return {place: refusal for place, name in enumerate(names) if times[name] > 1}
 
 
-def _check_own(node_id: int, kind: int, name: str) -> None:
-    if kind == BROKER and name not in (ALL_BROKERS, str(node_id)):
+def _set_and_deleted(configs: Iterable[AlterableConfig]) -> dict[str, str | None]:
+    """What becomes of the keys that are set or deleted; numbers cannot be appended to."""
+    known = (ConfigOperation.SET, ConfigOperation.DELETE)
+    return {
+        each.name: each.value if each.config_operation == ConfigOperation.SET else None
+        for each in configs
+        if each.config_operation in known
+    }
+
+
+def _check_own(node_id: int, name: str) -> None:
+    if name not in (ALL_BROKERS, str(node_id)):
         raise Refusal(
             ErrorCode.INVALID_REQUEST, f"broker {node_id} was asked to change broker {name!r}"
         )
@@ -124,7 +150,7 @@ def _check_own(node_id: int, kind: int, name: str) -> None:
 
 def _change_levels(node_id: int, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     """All levels of the resource, or none."""
-    if resource.resource_name != str(node_id):
+    if not names_broker(resource.resource_name, node_id):
         raise Refusal(
             ErrorCode.INVALID_REQUEST,
             f"broker {node_id} was asked to change loggers of {resource.resource_name!r}",

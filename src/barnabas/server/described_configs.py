@@ -81,7 +81,7 @@ class DescribedConfigs:
             values = self._broker_values(key.synonyms[0].name) if key.synonyms else []
             value = key.format(inherited[key.name]) if key.name in inherited else _default_text(key)
             if key.name in own:
-                value = own[key.name]
+                value = key.normal(own[key.name])
                 values.insert(0, SourcedValue(key.name, value, ConfigSource.TOPIC))
             yield _described(key, value, values)
 
@@ -127,7 +127,7 @@ class DescribedConfigs:
         own = self._cluster.image.configs.get(CLIENT_METRICS, name)
         for key in CLIENT_METRICS_CONFIGS:
             values = _own_values(key, own, ConfigSource.CLIENT_METRICS)
-            yield _described(key, own.get(key.name, _default_text(key)), values)
+            yield _described(key, values[0].value if values else _default_text(key), values)
 
     def group(self, name: str) -> Iterator[DescribedConfig]:
         """All keys of a group, existing or not."""
@@ -139,12 +139,12 @@ class DescribedConfigs:
                 SourcedValue(synonym.name, default, ConfigSource.DEFAULT)
                 for synonym in key.synonyms
             ]
-            yield _described(key, own.get(key.name, default), values)
+            yield _described(key, values[0].value if values else default, values)
 
     def loggers(self) -> Iterator[DescribedConfig]:
         """The levels of this process's loggers."""
         for name, level in described_levels().items():
-            yield DescribedConfig(name, level, [], ConfigSource.BROKER_LOGGER)
+            yield DescribedConfig(name, level, [], ConfigSource.BROKER_LOGGER, doc="")
 
     def _broker_values(self, name: str) -> list[SourcedValue]:
         """What is set of a broker key, the value that holds first, its default last.
@@ -191,7 +191,9 @@ def _hidden(name: str, values: list[SourcedValue]) -> DescribedConfig:
 
 
 def _own_values(key: ConfigKey, own: Mapping[str, str], source: ConfigSource) -> list[SourcedValue]:
-    return [SourcedValue(key.name, own[key.name], source)] if key.name in own else []
+    if key.name not in own:
+        return []
+    return [SourcedValue(key.name, key.normal(own[key.name]), source)]
 
 
 def _default_text(key: ConfigKey) -> str | None:

@@ -40,6 +40,11 @@ class DynamicBrokerConfig:
         self._subscribers: list[tuple[frozenset[str], Callable[[ParsedConfig], None]]] = []
 
     @property
+    def static(self) -> ParsedConfig:
+        """What the broker was started with."""
+        return self._static
+
+    @property
     def subscribed(self) -> frozenset[str]:
         """The keys that somebody obeys while the broker runs."""
         return frozenset[str]().union(*(names for names, _ in self._subscribers))

@@ -44,14 +44,14 @@ def check_level_change(name: str, operation: int, level: str | None) -> None:
         raise Refusal(
             ErrorCode.INVALID_REQUEST, f"operation {operation} does not fit the level of a logger"
         )
+    if operation == ConfigOperation.SET and level is None:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} needs a level")
     if name != ROOT and name not in _known():
         raise Refusal(ErrorCode.INVALID_CONFIG, f"there is no logger {name}")
     if operation == ConfigOperation.DELETE:
         if name == ROOT:
             raise Refusal(ErrorCode.INVALID_REQUEST, "the root logger always has a level")
         return
-    if level is None:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"{name} needs a level")
     if level not in _LEVELS:
         raise Refusal(
             ErrorCode.INVALID_CONFIG, f"{level} is no level; levels are {', '.join(_LEVELS)}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import math
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -12,7 +14,10 @@ if TYPE_CHECKING:
     from barnabas.settings.range import ConfigValue, Range
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# As Java takes them: with the letter that says how precise a number is, and no NaN.
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?")
+# Where Java begins to write numbers with an exponent.
+_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
 _COMMA = re.compile(r"\s*,\s*")
 _HIDDEN = "[hidden]"
 
@@ -71,10 +76,13 @@ class Synonym(msgspec.Struct, frozen=True):
     name: str
     # What one unit of the synonym is in units of the key (hours to milliseconds: 3,600,000).
     factor: int = 1
+    # What all below it stand for: -1 where that is "no limit"; None where nothing is.
+    least: int | None = None
 
     def convert(self, value: int) -> int:
-        """The value in the key's unit; a negative one means "no limit" in any unit."""
-        return value * self.factor if value >= 0 else value
+        """The value in the key's unit."""
+        converted = value * self.factor
+        return converted if self.least is None else max(converted, self.least)
 
 
 class ConfigKey(msgspec.Struct, frozen=True):
@@ -88,6 +96,8 @@ class ConfigKey(msgspec.Struct, frozen=True):
     mode: DynamicMode = DynamicMode.READ_ONLY
     # Keys that give this one's default, the most specific first.
     synonyms: tuple[Synonym, ...] = ()
+    # Of a list: whether what is named again is left out.
+    distinct: bool = False
 
     @property
     def attribute(self) -> str:
@@ -114,7 +124,14 @@ class ConfigKey(msgspec.Struct, frozen=True):
         value = _convert(self.type, text if self.sensitive else text.strip())
         if value is None or not self.accepts(value):
             raise ConfigError(self.name, _HIDDEN if self.sensitive else text, self.allowed)
-        return value
+        return list(dict.fromkeys(value)) if self.distinct and isinstance(value, list) else value
+
+    def normal(self, text: str) -> str | None:
+        """The text of a value that may be written in another way; what is none as it is."""
+        try:
+            return self.format(self.parse(text))
+        except ConfigError:
+            return text
 
     def accepts(self, value: ConfigValue) -> bool:
         """Whether a value of the right type is in the range."""
@@ -128,8 +145,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
             return "true" if value else "false"
         if isinstance(value, list):
             return ",".join(value)
-        # Java writes exponents with E.
-        return str(value).replace("e+", "E") if isinstance(value, float) else str(value)
+        return _java_text(value) if isinstance(value, float) else str(value)
 
 
 def _type_words(kind: ConfigType) -> str:
@@ -153,11 +169,23 @@ def _convert(kind: ConfigType, text: str) -> ConfigValue:
         case ConfigType.BOOLEAN:
             return {"true": True, "false": False}.get(text.lower())
         case ConfigType.DOUBLE:
-            return float(text) if _DECIMAL.fullmatch(text) else None
+            return float(text.rstrip("fFdD")) if _DECIMAL.fullmatch(text) else None
         case ConfigType.LIST:
             return _COMMA.split(text) if text else []
         case _:
             return text
+
+
+def _java_text(value: float) -> str:
+    """A number as Java writes it: the fewest digits, and an exponent where it is far from 1."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int), value
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' * sign}{digits[0]}.{fraction}E{exponent + len(digits) - 1}"
 
 
 def _whole_number(text: str, bits: int) -> int | None:

@@ -41,6 +41,18 @@ def each_one_of(*allowed: str) -> Range:
     return Range(text, lambda value: isinstance(value, list) and all(v in allowed for v in value))
 
 
+def each_once_of(*allowed: str) -> Range:
+    """A list made of these words, none of them twice."""
+    text = "a list of " + ", ".join(allowed) + ", each once"
+    words = each_one_of(*allowed)
+    return Range(
+        text,
+        lambda value: (
+            words.accepts(value) and isinstance(value, list) and len(set(value)) == len(value)
+        ),
+    )
+
+
 def not_empty() -> Range:
     """A string or list with something in it."""
     return Range("not empty", bool)

@@ -15,7 +15,14 @@ from barnabas.settings.definition import (
     DynamicMode,
     Synonym,
 )
-from barnabas.settings.range import at_least, between, each_one_of, one_of, satisfying
+from barnabas.settings.range import (
+    at_least,
+    between,
+    each_once_of,
+    each_one_of,
+    one_of,
+    satisfying,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.settings.range import ConfigValue, Range
 
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
+CLEANUP_POLICY = "cleanup.policy"
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 INT_MAX = 0x7FFF_FFFF
 # The largest array of Java: Kafka's default, and its way to say "no limit".
@@ -33,6 +41,7 @@ HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 DAY_MS = 24 * HOUR_MS
 
+_POLICIES = ("compact", "delete")
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMESTAMP_TYPES = one_of("CreateTime", "LogAppendTime")
 # A segment of less than 1 MiB is refused to users (KIP-1030).
@@ -42,16 +51,16 @@ _GZIP_LEVELS = satisfying(
     "1 to 9, or -1 for the default", lambda value: value in (-1, *range(1, 10))
 )
 _LOG_RETENTION = satisfying(
-    "-1 for no limit, or at least 1",
-    lambda value: isinstance(value, int) and (value == -1 or value >= 1),
+    "negative for no limit, or at least 1",
+    lambda value: isinstance(value, int) and value != 0,
 )
 
 
 def _are_replicas(value: ConfigValue) -> bool:
-    """`*` or `none`, or partition and broker of each replica (KIP-73)."""
+    """`*` or `none`, or partition and broker of each replica (KIP-73); an empty one is none."""
     if not isinstance(value, list):
         return False
-    pairs = [each.split(":") for each in value]
+    pairs = [each.split(":") for each in value if each]
     return value in (["*"], ["none"]) or all(
         len(pair) == 2 and all(part.isascii() and part.isdigit() for part in pair) for pair in pairs
     )
@@ -171,7 +180,9 @@ def _topic_key(
     limits: Range | None = None,
     synonyms: tuple[Synonym, ...] = (),
 ) -> ConfigKey:
-    return ConfigKey(name, kind, default, doc, limits, DynamicMode.CLUSTER_WIDE, synonyms)
+    # Kafka takes what is in a list twice for once, where a list may not have it twice.
+    distinct = name == CLEANUP_POLICY
+    return ConfigKey(name, kind, default, doc, limits, DynamicMode.CLUSTER_WIDE, synonyms, distinct)
 
 
 def _same(name: str) -> tuple[Synonym, ...]:
@@ -185,9 +196,9 @@ _FROM_MINUS_ONE = at_least(-1)
 # Keys of a topic; each names the broker keys that give its default, the most specific first.
 TOPIC_CONFIGS = ConfigDefinition(
     [
-        _topic_key("cleanup.policy", _LIST, ["delete"],
+        _topic_key(CLEANUP_POLICY, _LIST, ["delete"],
                    "What becomes of old segments: deleted, compacted, or both.",
-                   each_one_of("compact", "delete"), _same("log.cleanup.policy")),
+                   each_one_of(*_POLICIES), _same("log.cleanup.policy")),
         _topic_key("compression.type", _STRING, "producer",
                    "How batches are stored; producer keeps them as they come.",
                    one_of(*_COMPRESSIONS), _same("compression.type")),
@@ -249,13 +260,14 @@ TOPIC_CONFIGS = ConfigDefinition(
                    "In-sync replicas that acks=all needs.",
                    _POSITIVE, _same("min.insync.replicas")),
         _topic_key("retention.bytes", _LONG, -1,
-                   "Bytes of log that are kept, -1 for no limit.",
-                   _FROM_MINUS_ONE, _same("log.retention.bytes")),
+                   "Bytes of log that are kept, negative for no limit.",
+                   None, _same("log.retention.bytes")),
         _topic_key("retention.ms", _LONG, 7 * DAY_MS,
                    "How long records are kept, -1 for ever.",
                    _FROM_MINUS_ONE,
-                   (Synonym("log.retention.ms"), Synonym("log.retention.minutes", MINUTE_MS),
-                    Synonym("log.retention.hours", HOUR_MS))),
+                   (Synonym("log.retention.ms", least=-1),
+                    Synonym("log.retention.minutes", MINUTE_MS, least=-1),
+                    Synonym("log.retention.hours", HOUR_MS, least=-1))),
         _topic_key("segment.bytes", _INT, 1 << 30, "Size at which a segment is rolled.",
                    _SEGMENT_BYTES, _same("log.segment.bytes")),
         _topic_key("segment.index.bytes", _INT, 10 << 20,
@@ -289,7 +301,9 @@ def _default_of(name: str, topic_key: ConfigKey) -> ConfigKey:
     """The broker key that is the default of a topic key, with the same range."""
     doc = f"Default of the topic's {topic_key.name}."
     mode = DynamicMode.CLUSTER_WIDE
-    return ConfigKey(name, topic_key.type, topic_key.default, doc, topic_key.range, mode)
+    # A topic's list may say a word twice; the broker's may not.
+    limits = each_once_of(*_POLICIES) if topic_key.distinct else topic_key.range
+    return ConfigKey(name, topic_key.type, topic_key.default, doc, limits, mode)
 
 
 def _defaults_of_topics() -> list[ConfigKey]:
@@ -369,7 +383,7 @@ def topic_defaults(broker: ParsedConfig) -> dict[str, ConfigValue]:
         for synonym in key.synonyms:
             value = broker.values.get(synonym.name)
             if value is not None:
-                if isinstance(value, int) and synonym.factor != 1:
+                if isinstance(value, int) and not isinstance(value, bool):
                     value = synonym.convert(value)
                 defaults[key.name] = value
                 break

@@ -110,6 +110,22 @@ def metadata_that_is_too_long(scene: Scene) -> None:
         scene.compare(commit(group, topic, committed_metadata="x" * length))
 
 
+@case(COMMIT, [9])
+def a_refused_commit_leaves_no_group(scene: Scene) -> None:
+    topic, group = scene.topic(), scene.name("group")
+    asked = {"groups": [group]}
+    scene.compare(commit(group, topic, committed_metadata="x" * 4097))
+    scene.compare(asked, ApiKey.DESCRIBE_GROUPS, 6)
+    scene.compare({"groups_names": [group]}, ApiKey.DELETE_GROUPS, 2)
+    scene.compare(commit(group, topic, committed_metadata="x" * 4097))
+    # Something is written to each partition of the offsets.
+    for number in range(12):
+        scene.do(COMMIT, 9, commit(f"{group}-{number}", topic))
+    scene.compare(asked, ApiKey.DESCRIBE_GROUPS, 6)
+    scene.compare(commit(group, topic))
+    scene.compare(asked, ApiKey.DESCRIBE_GROUPS, 6)
+
+
 @case(COMMIT)
 def groups_and_members_that_are_not(scene: Scene) -> None:
     topic, group = scene.topic(), scene.name("group")

@@ -12,6 +12,7 @@ from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from differential.case import case
 from differential.cases.configs import (
+    ALTER,
     APPEND,
     BROKER,
     CLIENT_METRICS,
@@ -185,6 +186,87 @@ def keys_that_limit_each_other(scene: Scene) -> None:
         scene.compare(changing(TOPIC, topic, *changes))
     scene.settle()
     scene.compare(describing(TOPIC, topic, include_synonyms=True), DESCRIBE, 4)
+
+
+# Values as people write them, who do not write as Kafka does.
+WRITTEN = (
+    (TOPIC, "retention.ms", (" 3000 ", "+3000", "003000", "-1")),
+    (TOPIC, "retention.bytes", ("-7", " 5")),
+    (TOPIC, "unclean.leader.election.enable", (" TRUE ", "True")),
+    (TOPIC, "min.cleanable.dirty.ratio", (".5", "5e-1", "0.50", "1", "0.5f", "1e-5", "0", "1D")),
+    (TOPIC, "compression.type", (" gzip ",)),
+    (TOPIC, "cleanup.policy", (" compact , delete ", "delete,delete", "compact,,delete", ",")),
+    (TOPIC, "follower.replication.throttled.replicas", (" 1:1 , 2:2 ", " * ", ",", "1:1,,1:1")),
+    # Long enough for the records of all other cases.
+    (BROKER, "log.retention.ms", (" 90000000 ", "+90000000", "-1", "-7", "0")),
+    (BROKER, "log.retention.bytes", (" 3000000000 ", "-7")),
+    (BROKER, "log.message.timestamp.type", (" LogAppendTime ",)),
+    (BROKER, "log.cleanup.policy", (" compact , delete ", "delete,delete", "compact,,delete", ",")),
+    (BROKER, "log.cleaner.min.cleanable.ratio", (".5", "5e-1", "1e-5", "1d")),
+    (BROKER, "log.cleaner.io.max.bytes.per.second", ("1e400", "1e6", "1e7", "123456789.5", "1e-4")),
+    (GROUP, "consumer.session.timeout.ms", (" 50000 ", "+50000")),
+    (CLIENT_METRICS, "interval.ms", (" 60000 ",)),
+    (CLIENT_METRICS, "metrics", (" a , b,a", "*", "")),
+    (CLIENT_METRICS, "match", (" client_id=a , client_id=a", "client_id=a,client_id=b")),
+)
+# The topic's keys that those of brokers are the defaults of.
+OF_TOPICS = {
+    "log.retention.ms": "retention.ms",
+    "log.retention.bytes": "retention.bytes",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "log.cleanup.policy": "cleanup.policy",
+    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
+}
+
+
+@case(INCREMENTAL, [1])
+def each_way_to_write_a_value(scene: Scene) -> None:
+    """Shown as it is taken, whatever it was written like; what is appended comes behind it."""
+    topic = scene.topic()
+    names = {TOPIC: (topic,), BROKER: ("1", ALL_BROKERS)}
+    for kind, key, texts in WRITTEN:
+        for name in names.get(kind, (scene.name(),)):
+            for text in texts:
+                scene.compare(changing(kind, name, (key, SET, text)))
+                scene.settle()
+                scene.compare(describing(kind, name, key, include_synonyms=True), DESCRIBE, 4)
+                if key in OF_TOPICS:
+                    asked = describing(TOPIC, topic, OF_TOPICS[key], include_synonyms=True)
+                    scene.compare(asked, DESCRIBE, 4)
+            scene.compare(changing(kind, name, (key, DELETE, None)))
+
+
+@case(INCREMENTAL, [1])
+def sizes_that_grow_by_halves(scene: Scene) -> None:
+    """At most twice as many at once, and not fewer than half: on one broker, and on all."""
+    for key in ("log.cleaner.threads", "num.replica.fetchers"):
+        for name, texts in ((ALL_BROKERS, ("3", "2", "4")), ("1", ("9", "8", "3", "4"))):
+            for text in texts:
+                change_of = changing(BROKER, name, (key, SET, text))
+                scene.compare({**change_of, "validate_only": True})
+                scene.compare(change_of)
+                scene.settle()
+                asked = describing(BROKER, "1", key, include_synonyms=True)
+                scene.compare(asked, DESCRIBE, 4)
+        # What lies above decides: one broker's own above that of all, that above the start's.
+        for name, operation, text in (
+            (ALL_BROKERS, DELETE, None),
+            (ALL_BROKERS, SET, "100"),
+            (ALL_BROKERS, SET, "1"),
+            ("1", DELETE, None),
+            ("1", SET, "2"),
+            ("1", SET, "x"),
+            (ALL_BROKERS, SET, "4"),
+            ("1", DELETE, None),
+            (ALL_BROKERS, DELETE, None),
+            (ALL_BROKERS, SET, "2"),
+            (ALL_BROKERS, DELETE, None),
+        ):
+            scene.compare(changing(BROKER, name, (key, operation, text)))
+            scene.settle()
+        configs = [{"name": key, "value": "9"}]
+        replaced = {"resource_type": BROKER, "resource_name": "1", "configs": configs}
+        scene.compare({"resources": [replaced], "validate_only": True}, ALTER, 2)
 
 
 @case(INCREMENTAL, [1])

@@ -61,6 +61,11 @@ def test_request_headers_are_what_kio_writes(
     assert decode_request_header(ours) == (0, version, 77, client_id, len(ours))
 
 
+def test_a_client_id_in_another_code_is_read_as_far_as_it_goes() -> None:
+    header = b"\0\3\0\1\0\0\0\5" + b"\0\4" + "caf\u00e9".encode("latin-1")
+    assert decode_request_header(header) == (3, 1, 5, "caf\ufffd", len(header))
+
+
 def test_controlled_shutdown_v0_has_no_client_id() -> None:
     header = encode_request_header(ApiKey.CONTROLLED_SHUTDOWN, 0, 5, "unused")
     assert len(header) == 8

@@ -69,7 +69,7 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
         of_replicas("moves_throttle", "bytes_per_second"),
         5000,
     ),
-    "num.replica.fetchers": ("3", of_replicas("_fetchers_per_leader"), 3),
+    "num.replica.fetchers": ("2", of_replicas("_fetchers_per_leader"), 2),
     "compression.gzip.level": ("5", of_log("compression_gzip_level"), 5),
     "compression.lz4.level": ("5", of_log("compression_lz4_level"), 5),
     "compression.type": ("lz4", of_log("compression_type"), "lz4"),
@@ -201,6 +201,25 @@ def test_what_one_listener_sets_for_itself_is_obeyed(broker: SimulatedBroker) ->
     assert alter(broker, BROKER, "1", name, "x") == ErrorCode.INVALID_REQUEST
     assert alter(broker, BROKER, "1", name, None) == ErrorCode.NONE
     assert broker.node.shared.connections.bounds.of_listener("PLAINTEXT").connections > 7
+
+
+def test_a_size_at_most_doubles_or_halves_at_once(broker: SimulatedBroker) -> None:
+    key = "num.replica.fetchers"
+    for resource, value, error in (
+        ("", "3", ErrorCode.INVALID_REQUEST),
+        ("", "2", ErrorCode.NONE),
+        ("", "4", ErrorCode.NONE),
+        ("", None, ErrorCode.INVALID_REQUEST),
+        # One broker's own holds over that of all, whatever becomes of it.
+        ("1", "9", ErrorCode.INVALID_REQUEST),
+        ("1", "3", ErrorCode.NONE),
+        ("", "100", ErrorCode.NONE),
+        ("1", None, ErrorCode.INVALID_REQUEST),
+        ("", "2", ErrorCode.NONE),
+        ("1", None, ErrorCode.NONE),
+        ("", None, ErrorCode.NONE),
+    ):
+        assert alter(broker, BROKER, resource, key, value) == error, (resource, value)
 
 
 def test_no_address_at_all_cannot_be_let_in(broker: SimulatedBroker) -> None:

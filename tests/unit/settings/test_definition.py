@@ -120,8 +120,28 @@ def test_values_are_shown_as_kafka_shows_them() -> None:
     assert parsed.text("rack") is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "shown"),
+    [
+        (ConfigType.LONG, " +0300 ", "300"),
+        (ConfigType.BOOLEAN, "True", "true"),
+        (ConfigType.LIST, " a , b,a", "a,b"),
+        (ConfigType.DOUBLE, "1e-5", "1.0E-5"),
+        (ConfigType.DOUBLE, ".5f", "0.5"),
+        (ConfigType.DOUBLE, "9999999", "9999999.0"),
+        (ConfigType.DOUBLE, "-123456789.5", "-1.234567895E8"),
+        (ConfigType.DOUBLE, "1e400", "Infinity"),
+        (ConfigType.INT, "no number", "no number"),
+    ],
+)
+def test_what_was_written_in_another_way_is_shown_as_it_is_taken(
+    kind: ConfigType, text: str, shown: str
+) -> None:
+    assert ConfigKey("k", kind, None, "", distinct=True).normal(text) == shown
+
+
 def test_a_synonym_converts_its_unit_and_keeps_no_limit() -> None:
-    hours = Synonym("log.retention.hours", 3_600_000)
+    hours = Synonym("log.retention.hours", 3_600_000, least=-1)
     assert (hours.convert(2), hours.convert(-1)) == (7_200_000, -1)
 
 

@@ -27,6 +27,7 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from barnabas.server.config_admin import names_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,7 +112,9 @@ class DescribeConfigsHandler:
             return invalid, f"resources of type {resource_type} have no configs"
         if not name and resource_type != BROKER:
             return invalid, "the resource needs a name"
-        if resource_type in (BROKER, BROKER_LOGGER) and name not in ("", str(self._node_id)):
+        if resource_type in (BROKER, BROKER_LOGGER) and not (
+            name == ALL_BROKERS or names_broker(name, self._node_id)
+        ):
             return invalid, f"broker {self._node_id} was asked about broker {name!r}"
         return None
 
@@ -133,5 +136,6 @@ def _shown(
         is_sensitive=config.sensitive,
         synonyms=synonyms,
         config_type=config.type,
-        documentation=config.doc if request.include_documentation else None,
+        # Nothing is to be said of loggers, asked or not.
+        documentation=config.doc if request.include_documentation or not config.doc else None,
     )

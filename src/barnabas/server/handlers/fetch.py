@@ -24,7 +24,12 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.replication.fetch_params import FetchParams, FetchPartitionData, fetch_isolation
+from barnabas.replication.fetch_params import (
+    READ_COMMITTED,
+    FetchParams,
+    FetchPartitionData,
+    fetch_isolation,
+)
 from barnabas.replication.fetch_session_cache import SessionRequest
 from barnabas.replication.results import FetchResult, failed_fetch
 from barnabas.server.old_fetch import MAGIC_2_SINCE, ZSTD_SINCE, OldFetch, bytes_limit
@@ -88,6 +93,8 @@ class FetchHandler:
             pending.old = self._old
         readable = pending.take(session.partitions())
         if readable or session.quiet:
+            if request.isolation_level not in (0, READ_COMMITTED):
+                return refused(context.version, request)
             self._replicas.fetch(params, readable, pending.on_fetched, session.quiet)
         else:
             pending.on_fetched([])
@@ -321,6 +328,23 @@ class PendingFetch:
             response.node_endpoints.append(
                 NodeEndpoint(node_id=partition.leader, host=endpoint.host, port=endpoint.port)
             )
+
+
+def refused(version: int, request: FetchRequest) -> FetchResponse:
+    """The answer to an isolation level that is none: nothing is read, for no partition."""
+    error = ErrorCode.UNKNOWN_SERVER_ERROR
+    failed = failed_fetch(error)
+    failed.aborted_transactions = []
+    response = FetchResponse(error_code=error, session_id=request.session_id, responses=[])
+    if version < _TOPIC_IDS_SINCE:
+        response.responses = [
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[partition_data(each.partition, failed) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    return response
 
 
 def within_quota(context: RequestContext, max_bytes: int) -> int:

@@ -10,6 +10,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from barnabas.server.config_admin import joined, settle_incremental
+from barnabas.server.gradual_keys import GradualKeys
 
 if TYPE_CHECKING:
     from barnabas.server.parts import NodeParts
@@ -24,12 +25,15 @@ def handler(parts: NodeParts) -> Handle:
 class IncrementalAlterConfigsHandler:
     """Does what this broker can itself, and hands the rest to the active controller."""
 
-    __slots__ = ("_any_broker", "_forwarding", "_node_id")
+    __slots__ = ("_forwarding", "_node_id", "_own")
 
     def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
         self._node_id = parts.node_id
-        self._any_broker = parts.alters_any_broker
+        # Controllers take configs of any broker.
+        self._own = (
+            None if parts.alters_any_broker else GradualKeys(parts.dynamic_config, parts.cluster)
+        )
 
     def handle_incremental_alter_configs(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
@@ -39,7 +43,7 @@ class IncrementalAlterConfigsHandler:
             self._node_id,
             request.resources,
             validate_only=request.validate_only,
-            any_broker=self._any_broker,
+            own=self._own,
         )
         rest = [each for place, each in enumerate(request.resources) if place not in settled]
 

@@ -18,7 +18,11 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from barnabas.replication.fetch_params import DEBUGGING_REPLICA_ID, lookup_isolation
+from barnabas.replication.fetch_params import (
+    DEBUGGING_REPLICA_ID,
+    READ_COMMITTED,
+    lookup_isolation,
+)
 from barnabas.replication.offset_lookup import EARLIEST
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -51,6 +55,8 @@ class ListOffsetsHandler:
         """One answer per partition; from v1 on a partition named twice is INVALID_REQUEST."""
         if context.version == 0:
             return self._old_answer(request)
+        if request.isolation_level not in (0, READ_COMMITTED):
+            return refused(request)
         asked = [
             (topic.name, partition.partition_index)
             for topic in request.topics
@@ -142,6 +148,21 @@ class ListOffsetsHandler:
             offset=result.offset,
             leader_epoch=result.leader_epoch if version >= _LEADER_EPOCH_SINCE else -1,
         )
+
+
+def refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """The answer to an isolation level that is none."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _failed(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _failed(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
