@@ -1,11 +1,13 @@
 """What `barnabas format` and `kafka-storage format` write is the same, and opened by either.
 
 One quorum of three first voters: Kafka runs on a directory that we formatted, we run on one that
-Kafka formatted, and on one of our own.
+Kafka formatted, and on one of our own. A quorum of one, which each begins in the other's directory.
+Kafka's `kafka-storage info` says of our directories what it says of its own.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -18,8 +20,9 @@ from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voter_set import VoterSet
 from barnabas.runtime.disk import RealDisk
 from barnabas.testing.node_process import NodeProcess
+from jvm.java import run_java
 from jvm.kafka_node import KafkaNode
-from jvm.test_joint_quorum import KAFKA_ID, JointQuorum, PlainKafka, eventually
+from jvm.test_joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum, PlainKafka, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +58,7 @@ def format_by_kafka(node: NodeProcess, *words: str) -> None:
     node.directory.mkdir(parents=True, exist_ok=True)
     NodeProcess.prepare(node)
     kafka = KafkaNode(node.options, node.settings)
+    kafka.settings["log.dirs"] = node.settings["log.dirs"]
     kafka.format_options = (*PlainKafka.format_options, *words)
     kafka.format()
 
@@ -106,3 +110,48 @@ def test_a_checkpoint_says_the_same_whoever_wrote_it(tmp_path: Path, option: str
     assert [(v.min_version, v.max_version) for v in voters] == [
         (v.min_version, v.max_version) for v in kafkas_voters
     ]
+
+
+@pytest.mark.parametrize("formatted_by", ["us", "Kafka"])
+def test_a_standalone_voter_runs_on_a_directory_that_the_other_formatted(
+    tmp_path: Path, formatted_by: str
+) -> None:
+    quorum = JointQuorum(tmp_path, dynamic=True)
+    by_us = formatted_by == "us"
+    node_id = KAFKA_ID if by_us else FORMATTED_BY_KAFKA
+    node = quorum.nodes[node_id]
+    (format_by_barnabas if by_us else format_by_kafka)(node, "--standalone")
+    directory_id = quorum.directory_id(node_id)
+    try:
+        node.start()
+        eventually(lambda: quorum.leader(node_id)[0] == node_id)
+        eventually(lambda: quorum.voters(node_id) == {node_id})
+        assert quorum.directory_id(node_id) == directory_id
+    finally:
+        node.close()
+
+
+def info(node: NodeProcess) -> tuple[int, str]:
+    """Status and words of `kafka-storage info`, without what differs between directories."""
+    command = ["kafka.tools.StorageTool", "info", "-c", str(node.properties_file)]
+    done = run_java("kafka", *command)
+    said = done.stdout.replace(str(node.directory), "DIRECTORY")
+    return done.returncode, re.sub(r"directory\.id=[\w-]{22}", "directory.id=ID", said)
+
+
+def test_kafka_storage_info_says_the_same_of_directories_of_either(tmp_path: Path) -> None:
+    said = []
+    for who, format_by in (("us", format_by_barnabas), ("Kafka", format_by_kafka)):
+        node = JointQuorum(tmp_path / who, dynamic=True).nodes[2]
+        node.settings["log.dirs"] = ",".join(
+            str(node.directory / name) for name in ("data", "more")
+        )
+        format_by(node, "--standalone")
+        found = [info(node)]
+        (node.directory / "more" / "meta.properties").unlink()
+        said.append([*found, info(node)])
+    ours, kafkas = said
+    assert ours == kafkas
+    assert [status for status, _ in ours] == [0, 1]
+    assert f"cluster.id={CLUSTER_ID}, directory.id=ID, node.id=2, version=1" in ours[0][1]
+    assert "DIRECTORY/more is not formatted" in ours[1][1]
