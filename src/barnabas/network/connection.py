@@ -268,6 +268,10 @@ class Connection(FramedHandler):
             self.send_chunks(chunks)
         if slots and slots[0].is_answered:
             self._release_held()
+        if self._receiving and not self._splitter.has_more:
+            # No other answer of this turn is to be awaited: this one leaves before whatever is
+            # still to be done for its request.
+            self.flush()
         if self._paused:
             self._maybe_resume()
             self._maybe_close()

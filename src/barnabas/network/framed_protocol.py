@@ -5,7 +5,7 @@ when the handler returns, so that late use raises instead of reading another con
 whoever keeps something copies it. Views are writable: storage patches offsets in place.
 
 Output of one turn is collected and written at once: at the end of the receive call when that is
-where it comes from, else in the next turn.
+where it comes from, or before if nothing can be added to it, else in the next turn.
 """
 
 from __future__ import annotations

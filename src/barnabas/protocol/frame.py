@@ -42,6 +42,7 @@ class FrameSplitter:
         "_own",
         "_own_end",
         "_shared_view",
+        "has_more",
     )
 
     def __init__(
@@ -59,6 +60,8 @@ class FrameSplitter:
         self._own: memoryview | None = None
         self._own_end = 0
         self._filled = 0
+        # While a frame is handed out: whether anything behind it came with it.
+        self.has_more = False
 
     @property
     def pending_bytes(self) -> int:
@@ -92,6 +95,7 @@ class FrameSplitter:
             stop = start + self._checked_length(view, position)
             if stop > end:
                 break
+            self.has_more = stop < end
             with view[start:stop] as frame:
                 yield frame
             position = stop

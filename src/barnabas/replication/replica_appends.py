@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition_registry import PartitionRegistry
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.runtime.clock import Clock
-    from barnabas.storage.append_info import AppendOrigin
+    from barnabas.storage.append_info import AppendInfo, AppendOrigin
     from barnabas.storage.log import Log
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.purgatory import Purgatory
@@ -106,9 +106,8 @@ class ReplicaAppends:
             on_done({key: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries})
             return
         now_ms = self._clock.wall_ms()
-        topics = self._metrics.topics
         results: dict[TopicPartition, ProduceResult] = {}
-        appended: list[Partition] = []
+        appended: list[tuple[Partition, AppendInfo]] = []
         pending: list[PendingAppend] = []
         for key, records in entries.items():
             partition = self._online.get(key)
@@ -123,6 +122,7 @@ class ReplicaAppends:
             if isinstance(info, ErrorCode):
                 results[key] = ProduceResult(info)
                 continue
+            appended.append((partition, info))
             result = results[key] = ProduceResult(
                 _NONE,
                 info.first_offset,
@@ -130,35 +130,37 @@ class ReplicaAppends:
                 info.log_append_time,
                 info.log_start_offset,
             )
-            appended.append(partition)
+            if required_acks == ACKS_ALL:
+                acknowledged = partition.log.high_watermark
+            else:
+                acknowledged = partition.sync_required_from
+            if required_acks and acknowledged <= info.last_offset:
+                pending.append(PendingAppend(key, info.last_offset + 1, result))
+        if pending:
+            self._after_append(appended)
+            self._park(timeout_ms, required_acks, pending, results, on_done)
+        else:
+            # The answer first: nobody who is woken has anything to do with it.
+            on_done(results)
+            self._after_append(appended)
+
+    def _after_append(self, appended: list[tuple[Partition, AppendInfo]]) -> None:
+        """Count, begin the syncs that are due, and wake consumers and followers.
+
+        Followers wait for the log end, so that they are looked at whether or not the high watermark
+        has moved.
+        """
+        topics = self._metrics.topics
+        for partition, info in appended:
+            key = partition.topic_partition
             counts = topics[key.topic]
             counts.produce_requests += 1
             if not info.duplicate:
                 counts.messages_in += info.record_count
                 counts.bytes_in += info.size
-            end_offset = info.last_offset + 1
-            if required_acks == ACKS_ALL:
-                acknowledged = partition.log.high_watermark
-            else:
-                acknowledged = partition.sync_required_from
-            if required_acks and acknowledged < end_offset:
-                pending.append(PendingAppend(key, end_offset, result))
-        self._after_append(appended)
-        if pending:
-            self._park(timeout_ms, required_acks, pending, results, on_done)
-        else:
-            on_done(results)
-
-    def _after_append(self, appended: list[Partition]) -> None:
-        """Begin the syncs that are due, and wake consumers and followers.
-
-        Followers wait for the log end, so that they are looked at whether or not the high watermark
-        has moved.
-        """
-        for partition in appended:
             if partition.sync_required_from != NOTHING_TO_SYNC:
                 self._sync(partition)
-            self._wake(partition.topic_partition)
+            self._wake(key)
 
     def _park(
         self,

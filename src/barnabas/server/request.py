@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.network.connection import Connection, ResponseSlot
+    from barnabas.protocol.chunks import Chunk
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
     from barnabas.server.quotas.client_quotas import ClientQuotas
@@ -108,27 +109,28 @@ class RequestContext:
         if throttle_ms or self._services.quotas.is_active:
             self._throttle(response, throttle_ms)
         try:
-            chunks = encode_response(self.correlation_id, response, self.version)
-        except ProtocolError:
-            if not cut_long_words(response):
-                self._give_up()
-                return
-            chunks = encode_response(self.correlation_id, response, self.version)
+            chunks = self._encoded(response)
         except Exception:  # noqa: BLE001
             self._give_up()
             return
         statistics = self._statistics
+        self._slot.complete(chunks, statistics.on_released)
+        # What is counted is counted when the answer has left.
         if not is_clean:
             statistics.looked_into += 1
             statistics.count_errors(response, statistics.errors)
-        if len(chunks) == 1:
-            statistics.response_bytes += len(chunks[0])
-        else:
-            # What the frame says of itself: asking slices for their lengths would cost more.
-            statistics.response_bytes += 4 + int.from_bytes(chunks[0][:4])  # type: ignore[index]
+        # What the frame says of itself: asking slices for their lengths would cost more.
+        statistics.response_bytes += 4 + int.from_bytes(chunks[0][:4])  # type: ignore[index]
         if self._parked_ms:
             self._count_parked()
-        self._slot.complete(chunks, statistics.on_released)
+
+    def _encoded(self, response: Message) -> list[Chunk]:
+        try:
+            return encode_response(self.correlation_id, response, self.version)
+        except ProtocolError:
+            if not cut_long_words(response):
+                raise
+        return encode_response(self.correlation_id, response, self.version)
 
     def respond_forwarded(self, response: Any, throttle_ms: int = 0) -> None:
         """Answer with what the controller said; the client waits as the controller wants it to."""

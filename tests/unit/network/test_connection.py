@@ -213,3 +213,19 @@ def test_a_muted_connection_is_not_read() -> None:
     server.connections[0].unmute()
     world.run_for(100)
     assert server.requests == [b"1"]
+
+
+def test_the_last_answer_of_a_read_leaves_before_its_handler_is_done() -> None:
+    _, server, _ = connected(1)
+    sent: list[int] = []
+
+    def answer(connection: Connection, view: memoryview) -> None:
+        server.echo(connection, view)
+        sent.append(connection.bytes_out)
+
+    server.handle = answer
+    (connection,) = server.connections
+    for data in (frame(b"a"), frame(b"b") + frame(b"c")):
+        connection.get_buffer()[: len(data)] = data
+        connection.on_received(len(data))
+    assert sent == [5, 5, 15]

@@ -12,6 +12,7 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from barnabas.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -33,12 +34,15 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.primitives import STRING_BYTES_MAX
+from barnabas.server.request import RequestContext, RequestServices
+from barnabas.server.request_statistics import ApiStatistics
 from unit.server.simulated_broker import SimulatedBroker, produce_request
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
 SET, TOPIC = 0, 2
+DELETE_TOPICS = 20
 
 
 @pytest.fixture
@@ -112,6 +116,26 @@ def test_words_that_no_answer_could_carry_are_cut(broker: SimulatedBroker) -> No
     assert answer.error_code == ErrorCode.INVALID_CONFIG
     assert len(answer.error_message) == STRING_BYTES_MAX
     assert answer.error_message.endswith("...")
+
+
+def test_an_answer_that_cannot_be_written_with_its_words_cut_either_ends_the_connection(
+    broker: SimulatedBroker,
+) -> None:
+    assert broker.node.broker is not None
+    (connection,) = broker.node.broker.listeners[0].connections
+    shared = broker.node.shared
+    context = RequestContext(
+        connection,
+        connection.reserve(),
+        (DELETE_TOPICS, 5, 1, None, 0),
+        0,
+        RequestServices("PLAINTEXT", shared.runtime.clock, shared.quotas),
+        ApiStatistics(DELETE_TOPICS, "DeleteTopics", 6, DeleteTopicsResponse),
+    )
+    words = "x" * (STRING_BYTES_MAX + 1)
+    result = DeletableTopicResult(name="t", error_code=0, error_message=words)
+    context.respond(DeleteTopicsResponse(responses=[result], throttle_time_ms=1 << 40))
+    assert not connection.is_open
 
 
 def test_an_instance_id_that_leaves_no_room_for_a_member_id_is_refused(
