@@ -212,17 +212,28 @@ class _EncoderWriter:
         is_string = kind is STRING
         convert = f"b = {value}.encode()" if is_string else f"b = {value}"
         plus = " + 1" if self._flexible else ""
-        if nullable:
-            null_length = 0 if self._flexible else -1
-            self._line(f"b = {value}")
-            self._line(f"if b is None: b = b''; n = {null_length}")
-            convert_known = "b = b.encode(); " if is_string else ""
-            self._line(f"else: {convert_known}n = len(b){plus}")
-        else:
+        indent = self._indent
+        if not nullable:
             self._line(convert)
             self._line(f"n = len(b){plus}")
+        elif self._flexible:
+            # Null, as most of them are, is written by itself.
+            self._flush()
+            self._line(f"b = {value}")
+            self._line("if b is None: out.append(0)")
+            self._line("else:")
+            self._indent += 1
+            if is_string:
+                self._line("b = b.encode()")
+            self._line("n = len(b) + 1")
+        else:
+            self._line(f"b = {value}")
+            self._line("if b is None: b = b''; n = -1")
+            convert_known = "b = b.encode(); " if is_string else ""
+            self._line(f"else: {convert_known}n = len(b)")
         self._length("h" if is_string else "i", each, is_string)
         self._line("out += b")
+        self._indent = indent
 
     def _length(self, legacy_code: str, each: Field, is_string: bool = False) -> None:
         """Write the prefix `n`, which already has the compact form's extra one."""

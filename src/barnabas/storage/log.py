@@ -235,7 +235,8 @@ class Log(ReadableLog):
 
         It may go back: only a leader keeps it from that, and asks before.
         """
-        offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            offset = min(max(offset, self.log_start_offset), self.log_end_offset)
         if offset == self.high_watermark:
             return False
         self.high_watermark = offset

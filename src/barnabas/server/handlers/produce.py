@@ -8,7 +8,7 @@ leader (KIP-951); v13 has topic ids (KIP-516).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
 from barnabas.protocol.errors import ErrorCode
@@ -28,7 +28,6 @@ from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.protocol.chunks import Records
     from barnabas.replication.results import ProduceResult
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.old_produce import Converted
@@ -62,7 +61,8 @@ class ProduceHandler:
     def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
         """Append; the answer comes when `acks` is fulfilled, perhaps before this returns."""
         pending = PendingProduce(context, request.acks, self._cluster)
-        entries: dict[TopicPartition, Records | None] = {}
+        # One batch each; of old versions whatever the field had.
+        entries: dict[TopicPartition, Any] = {}
         topics = request.topic_data
         for topic in topics if len(topics) == 1 else _each_once(topics):
             self._take_topic(pending, entries, request, topic)
@@ -74,7 +74,7 @@ class ProduceHandler:
                 context.connection, entries, partial(self._append_converted, pending, request)
             )
         else:
-            self._append(pending, request, cast("dict[TopicPartition, memoryview]", entries))
+            self._append(pending, request, entries)
 
     def _append_converted(
         self,
@@ -109,7 +109,7 @@ class ProduceHandler:
     def _take_topic(
         self,
         pending: PendingProduce,
-        entries: dict[TopicPartition, Records | None],
+        entries: dict[TopicPartition, Any],
         request: ProduceRequest,
         topic: TopicProduceData,
     ) -> None:
