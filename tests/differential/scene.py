@@ -90,8 +90,8 @@ class Scene:
         self.label = ""
         # Takes out of an answer what is none of the case's business.
         self.before_comparing: Callable[[Any], None] = lambda _: None
-        # Gets Kafka's answer in values and ours in bytes.
-        self.after_comparing: Callable[[int, Flat, bytes], None] = lambda *_: None
+        # Gets Kafka's answer in values and ours in bytes, with their API and version.
+        self.after_comparing: Callable[[ApiKey, int, Flat, bytes], None] = lambda *_: None
         # Names of what helpers made for this scene alone.
         self.kept: dict[str, str] = {}
         self._name = name
@@ -138,7 +138,7 @@ class Scene:
             read.append(message)
             flats.append(flat)
         if isinstance(outcome, bytes):
-            self.after_comparing(version, flats[0], outcome)
+            self.after_comparing(api, version, flats[0], outcome)
         self._note(flats)
         return read[0], read[1]
 

@@ -45,6 +45,10 @@ PLAYED = (
     "describe_log_dirs: matrix-of-describe-log-dirs",
     "api_versions: matrix-of-api-versions",
     "find_coordinator: matrix-of-find-coordinator",
+    "describe_configs: described-loggers",
+    "incremental_alter_configs: levels-of-loggers",
+    "create_topics: a-topic-s-life",
+    "delete_topics: a-stale-id-deletes-nothing",
 )
 
 
@@ -274,6 +278,52 @@ def a_coordinator_that_is_nowhere(answer: Any) -> bool:
     return put([each for each in answer.coordinators if each.host], "host", "")
 
 
+@bug(ApiKey.DESCRIBE_CONFIGS)
+def a_value_as_it_was_written(answer: Any) -> bool:
+    found = [config for each in answer.results for config in each.configs if config.value]
+    return put(found, "value", f" {found[0].value} ") if found else False
+
+
+@bug(ApiKey.DESCRIBE_CONFIGS)
+def a_synonym_of_another_value(answer: Any) -> bool:
+    found = [config.synonyms for each in answer.results for config in each.configs]
+    return put([each for synonyms in found for each in synonyms], "value", "7")
+
+
+@bug(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+def a_level_that_is_none_taken(answer: Any) -> bool:
+    found = [each for each in answer.responses if each.error_code]
+    return put(found, "error_code", 0)
+
+
+@bug(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+def a_bad_config_for_a_bad_request(answer: Any) -> bool:
+    return confused(answer.responses, "INVALID_CONFIG", "INVALID_REQUEST")
+
+
+@bug(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+def an_answer_for_another_resource(answer: Any) -> bool:
+    return put(answer.responses, "resource_name", "another")
+
+
+@bug(ApiKey.DELETE_TOPICS)
+def a_stale_id_that_deletes(answer: Any) -> bool:
+    found = [each for each in answer.responses if each.error_code]
+    return put(found, "error_code", 0)
+
+
+@bug(ApiKey.PRODUCE)
+def an_unknown_id_for_an_unknown_topic(answer: Any) -> bool:
+    found = partitions(answer.responses, "partition_responses")
+    return confused(found, "UNKNOWN_TOPIC_ID", "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+@bug(ApiKey.FETCH)
+def records_of_the_topic_that_was(answer: Any) -> bool:
+    found = [each for each in partitions(answer.responses) if each.error_code]
+    return put(found, "records", b"left over")
+
+
 def partitions(topics: Any, name: str = "partitions") -> list[Any]:
     return [each for topic in topics or [] for each in getattr(topic, name)]
 
@@ -305,8 +355,8 @@ def confused(found: list[Any], one: str, other: str) -> bool:
     return False
 
 
-def keeper(found: list[Kept], api: ApiKey, side: Side) -> Callable[[int, Flat, bytes], None]:
-    def keep(version: int, kafka: Flat, frame: bytes) -> None:
+def keeper(found: list[Kept], side: Side) -> Callable[[ApiKey, int, Flat, bytes], None]:
+    def keep(api: ApiKey, version: int, kafka: Flat, frame: bytes) -> None:
         found.append(Kept(api, version, kafka, frame, side.as_it_is_now()))
 
     return keep
@@ -319,7 +369,7 @@ def kept(pair: Pair) -> list[Kept]:
     for case in CASES:
         if str(case) in PLAYED:
             scene = Scene(pair, case.api, f"seeded-{case.name}", pair.versions(case.api)[-1])
-            scene.after_comparing = keeper(found, case.api, pair.barnabas)
+            scene.after_comparing = keeper(found, pair.barnabas)
             case.play(scene)
     return found
 
