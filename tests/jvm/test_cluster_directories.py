@@ -177,8 +177,9 @@ def test_a_cluster_goes_over_as_a_whole_and_back(
         story.hand_over(end, story.turns.kafkas)
         story.hand_over(end, story.turns.ours)
     story.end()
+    dump = Dump(kafka_tools, has_kafka_written=True)
     for node_id in story.turns.running:
-        check_files(Dump(kafka_tools), story.turns.directories(node_id))
+        check_files(dump, story.turns.directories(node_id))
 
 
 @pytest.mark.timeout(400)

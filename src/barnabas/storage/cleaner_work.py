@@ -14,6 +14,7 @@ from barnabas.record.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_V2,
+    NO_TIMESTAMP,
     BatchHeader,
     CorruptBatchError,
     check_crc,
@@ -211,7 +212,9 @@ class _Cleaning:
             output += content[first:position]
             first = position + header.size
             if retained is not None:
-                max_timestamp = read_header(retained).max_timestamp
+                stays = read_header(retained)
+                # Where no record is left there is no time to be found.
+                max_timestamp = stays.max_timestamp if stays.record_count else NO_TIMESTAMP
                 placed.append((len(output), len(retained), header.last_offset, max_timestamp))
                 output += retained
         if output is not None:
