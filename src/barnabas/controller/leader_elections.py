@@ -47,6 +47,9 @@ class LeaderElectionControl:
         self, view: ControllerView, request: ElectLeadersRequest
     ) -> ControllerResult[ElectLeadersResponse]:
         """Elect a leader for each partition that is named; for all that need one if none is."""
+        if request.topic_partitions == []:
+            # Nothing is asked for, whatever the election.
+            return ControllerResult([], ElectLeadersResponse(replica_election_results=[]))
         if request.election_type not in tuple(ElectionType):
             refusal = Refusal(
                 ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}"

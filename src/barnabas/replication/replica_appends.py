@@ -96,14 +96,20 @@ class ReplicaAppends:
 
         Args:
             timeout_ms: how long acks=all may wait; then REQUEST_TIMED_OUT.
-            required_acks: 0, 1 or -1; anything else is INVALID_REQUIRED_ACKS for all.
+            required_acks: 0, 1 or -1; anything else is INVALID_REQUIRED_ACKS for all
+                partitions that there are.
             entries: one record set each, writable: offset and epoch are set in place. Nothing
                 keeps the view after the call.
             origin: who appends.
             on_done: gets one result per entry; may be called before this returns.
         """
         if required_acks not in _VALID_ACKS:
-            on_done({key: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries})
+            refused = dict.fromkeys(entries, ErrorCode.INVALID_REQUIRED_ACKS)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for key in entries:
+                if key not in self._online and self._registry.why_missing(key) is unknown:
+                    refused[key] = unknown
+            on_done({key: ProduceResult(error) for key, error in refused.items()})
             return
         now_ms = self._clock.wall_ms()
         results: dict[TopicPartition, ProduceResult] = {}

@@ -135,7 +135,7 @@ def test_deleting_offsets_needs_a_group(world: MembersWorld) -> None:
     answers: list = []
     nothing = OffsetDeleteRequest(group_id="x", topics=[])
     world.coordinator.groups.delete_offsets(nothing, answers.append)
-    assert answers[0].error_code == ErrorCode.NONE
+    assert answers[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_while_groups_are_loaded_nothing_is_told_of_them(world: MembersWorld) -> None:

@@ -152,9 +152,7 @@ class GroupRequests:
             on_done(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
 
         partition = self._partition_for(request.group_id)
-        if not request.topics:
-            answer({}, ErrorCode.NONE)
-        elif not request.group_id:
+        if not request.group_id:
             answer(None, ErrorCode.INVALID_GROUP_ID)
         elif partition is None:
             answer(None, ErrorCode.NOT_COORDINATOR)

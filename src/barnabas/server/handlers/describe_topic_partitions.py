@@ -45,7 +45,9 @@ class DescribeTopicPartitionsHandler:
         response = messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
         strange = cursor is not None and bool(asked) and first_name not in asked
         if strange or first_partition < 0:
-            response.topics += [_failed(name, ErrorCode.INVALID_REQUEST) for name in names]
+            # As they were asked for, one that is named twice twice.
+            refused = [topic.name for topic in request.topics] or names
+            response.topics += [_failed(name, ErrorCode.INVALID_REQUEST) for name in refused]
             return response
         room = max(1, min(request.response_partition_limit, self._partitions_max))
         for name in names:

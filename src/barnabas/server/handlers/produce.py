@@ -141,6 +141,10 @@ class ProduceHandler:
                 continue
             records = checked_records(data.records, version, request.transactional_id is not None)
             if isinstance(records, tuple):
+                unauthorized = records[0] is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                if not unauthorized and not self._cluster.has_partition(name, data.index):
+                    # That comes before what is wrong with the records.
+                    records = (_UNKNOWN_TOPIC_OR_PARTITION, "")
                 pending.refuse_one(answer, records)
             else:
                 entries[key] = records
