@@ -88,8 +88,7 @@ def a_log_start_offset_that_is_not_told(answer: Any) -> bool:
 
 @bug(ApiKey.PRODUCE)
 def an_error_that_is_swallowed(answer: Any) -> bool:
-    found = partitions(answer.responses, "partition_responses")
-    return put([each for each in found if each.error_code], "error_code", 0)
+    return forgiven(partitions(answer.responses, "partition_responses"))
 
 
 @bug(ApiKey.PRODUCE)
@@ -216,8 +215,7 @@ def a_synonym_that_is_missing(answer: Any) -> bool:
 
 @bug(ApiKey.OFFSET_COMMIT)
 def a_fenced_member_that_commits(answer: Any) -> bool:
-    found = [each for each in partitions(answer.topics) if each.error_code]
-    return put(found, "error_code", 0)
+    return forgiven(partitions(answer.topics))
 
 
 @bug(ApiKey.OFFSET_FETCH)
@@ -292,8 +290,7 @@ def a_synonym_of_another_value(answer: Any) -> bool:
 
 @bug(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 def a_level_that_is_none_taken(answer: Any) -> bool:
-    found = [each for each in answer.responses if each.error_code]
-    return put(found, "error_code", 0)
+    return forgiven(answer.responses)
 
 
 @bug(ApiKey.INCREMENTAL_ALTER_CONFIGS)
@@ -308,8 +305,7 @@ def an_answer_for_another_resource(answer: Any) -> bool:
 
 @bug(ApiKey.DELETE_TOPICS)
 def a_stale_id_that_deletes(answer: Any) -> bool:
-    found = [each for each in answer.responses if each.error_code]
-    return put(found, "error_code", 0)
+    return forgiven(answer.responses)
 
 
 @bug(ApiKey.PRODUCE)
@@ -322,6 +318,11 @@ def an_unknown_id_for_an_unknown_topic(answer: Any) -> bool:
 def records_of_the_topic_that_was(answer: Any) -> bool:
     found = [each for each in partitions(answer.responses) if each.error_code]
     return put(found, "records", b"left over")
+
+
+def forgiven(answers: Any) -> bool:
+    """The first that was refused is taken."""
+    return put([each for each in answers if each.error_code], "error_code", 0)
 
 
 def partitions(topics: Any, name: str = "partitions") -> list[Any]:
