@@ -144,7 +144,7 @@ def main() -> None:
     """Command line: how much to send, what to leave out, where to keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=int, default=500, help="MB of values of a full load")
-    parser.add_argument("--rounds", type=int, default=2, help="that count, after one that does not")
+    parser.add_argument("--rounds", type=int, default=3, help="that count, after one that does not")
     parser.add_argument("--brokers", default=ALL_BROKERS, help="names, ours first")
     parser.add_argument("--json", type=Path, help="file to keep the figures in")
     options = parser.parse_args()
