@@ -138,7 +138,9 @@ def missing_for(name: str) -> str:
     if name != "kafka":
         return ""
     absent = [command for command in ("java", "mvn") if shutil.which(command) is None]
-    return f"{' and '.join(absent)} not found, see DEBIAN_PACKAGES in the Makefile" * bool(absent)
+    if not absent:
+        return ""
+    return f"{' and '.join(absent)} not found, see DEBIAN_PACKAGES in the Makefile"
 
 
 COMMANDS: dict[str, Callable[[int, Path], list[str]]] = {

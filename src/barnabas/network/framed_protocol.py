@@ -113,8 +113,7 @@ class FramedHandler(ABC):
         try:
             for frame in self._splitter.received(count):
                 self.on_frame(frame)
-                stream = self._stream
-                if stream is None or stream.is_closing:
+                if not self.is_open:
                     return
         except ProtocolError as error:
             self.abort()

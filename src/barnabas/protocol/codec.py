@@ -22,7 +22,7 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 
 # What generated code raises on bytes that are too short or wrong; see decoding.py.
 _DECODE_ERRORS = (struct.error, IndexError, UnicodeDecodeError)
-ENCODE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
+_ENCODE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
 
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "encode",
     "encode_bytes",
     "encode_onto",
+    "encode_with",
     "encoder_of",
 ]
 
@@ -55,11 +56,15 @@ def encode(message: Message, version: int) -> list[Chunk]:
 
 def encode_onto(start: bytearray, message: Message, version: int) -> list[Chunk]:
     """As `encode`, after what is in `start` already; the first chunk is `start`, still writable."""
+    return encode_with(encoder_of(type(message), version), start, message, version)
+
+
+def encode_with(encoder: Encoder, start: bytearray, message: Message, version: int) -> list[Chunk]:
+    """As `encode_onto`, by the encoder of the message's class and version."""
     chunks: list[Chunk] = []
-    encoder = encoder_of(type(message), version)
     try:
         last = encoder(message, start, chunks)
-    except ENCODE_ERRORS as error:
+    except _ENCODE_ERRORS as error:
         raise ProtocolError(f"{type(message).__name__} v{version}: {error}") from error
     if last or not chunks:
         chunks.append(last)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_keys import ApiKey, response_class
 from barnabas.protocol.api_table import API_ROWS
 from barnabas.protocol.chunks import Chunk, chunks_length
-from barnabas.protocol.codec import ENCODE_ERRORS, decode, encode_onto, encoder_of
+from barnabas.protocol.codec import decode, encode_onto, encode_with, encoder_of
 from barnabas.protocol.decoding import skip_tags
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from barnabas.protocol.encoding import Encoder
     from barnabas.protocol.schema import Message
@@ -132,18 +132,7 @@ def encode_response(correlation_id: int, message: Message, version: int) -> list
     cls = type(message)
     pack_start, encoder = _writers.get((cls, version)) or _writer(cls, version)
     start = bytearray(pack_start(0, correlation_id))
-    chunks: list[Chunk] = []
-    try:
-        last = encoder(message, start, chunks)
-    except ENCODE_ERRORS as error:
-        raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
-    if last:
-        chunks.append(last)
-    length = chunks_length(chunks) - 4
-    if length > FRAME_BYTES_MAX:
-        raise ProtocolError(f"a frame of {length} bytes is too long")
-    _LENGTH.pack_into(start, 0, length)
-    return chunks
+    return _with_length(start, encode_with(encoder, start, message, version))
 
 
 def _writer(cls: type[Message], version: int) -> Writer:
@@ -185,9 +174,9 @@ def peek_correlation_id(view: bytes | bytearray | memoryview) -> int:
     return correlation_id
 
 
-def _with_length(start: bytearray, chunks: Sequence[Chunk]) -> list[Chunk]:
+def _with_length(start: bytearray, chunks: list[Chunk]) -> list[Chunk]:
     length = chunks_length(chunks) - 4
     if length > FRAME_BYTES_MAX:
         raise ProtocolError(f"a frame of {length} bytes is too long")
     _LENGTH.pack_into(start, 0, length)
-    return list(chunks)
+    return chunks

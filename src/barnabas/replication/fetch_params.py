@@ -13,6 +13,7 @@ FUTURE_LOCAL_REPLICA_ID = -3
 
 NO_EPOCH = -1
 READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 
 
 def fetch_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:

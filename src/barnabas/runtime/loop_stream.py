@@ -170,15 +170,16 @@ class LoopStream(asyncio.BufferedProtocol):
             if not isinstance(chunk, _IN_MEMORY):
                 return False
             size += len(chunk)
+        in_memory = cast("Sequence[Bytes]", chunks)
         try:
-            sent = os.writev(self._fd, chunks)  # type: ignore[arg-type] # looked at above
+            sent = os.writev(self._fd, in_memory)
         except BlockingIOError:
             return False
         except OSError as error:
             self._fail(error)
             return True
         if sent < size:
-            self._queue.extend(_unsent(cast("Sequence[Bytes]", chunks), sent))
+            self._queue.extend(_unsent(in_memory, sent))
             self._queued_bytes += size - sent
             self._watch()
             self._tell_writable()

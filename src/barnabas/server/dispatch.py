@@ -29,20 +29,19 @@ _API_VERSIONS = int(ApiKey.API_VERSIONS)
 class HandlerTable:
     """Handlers by API key, made when they are first asked for."""
 
-    __slots__ = ("_parts", "_statistics", "ready")
+    __slots__ = ("_parts", "_ready", "_statistics")
 
     def __init__(self, parts: NodeParts, statistics: RequestStatistics) -> None:
         """Args:
         statistics: of the whole process; a node that is broker and controller has two tables.
         """
         self._parts = parts
-        # Those that were asked for; filled by `find` only.
-        self.ready: dict[int, Entry] = {}
+        self._ready: dict[int, Entry] = {}
         self._statistics = statistics
 
     def find(self, api_key: int) -> Entry | None:
         """First and last version, request class, handler and counts; None if it is not served."""
-        entry = self.ready.get(api_key)
+        entry = self._ready.get(api_key)
         if entry is None:
             api = self._parts.served.get(api_key)
             if api is None:
@@ -59,19 +58,17 @@ class HandlerTable:
                 handle,
                 statistics,
             )
-            self.ready[api_key] = entry
+            self._ready[api_key] = entry
         return entry
 
 
 class Dispatcher:
     """Takes the frames of one listener's connections."""
 
-    __slots__ = ("_handlers", "_monotonic_ms", "_ready", "_services")
+    __slots__ = ("_handlers", "_monotonic_ms", "_services")
 
     def __init__(self, handlers: HandlerTable, services: RequestServices) -> None:
         self._handlers = handlers
-        # The table's own dict, for the one look-up per request.
-        self._ready = handlers.ready
         self._services = services
         self._monotonic_ms = services.clock.monotonic_ms
 
@@ -84,7 +81,7 @@ class Dispatcher:
         """
         header = decode_request_header(frame)
         api_key, version, correlation_id, _, offset = header
-        entry = self._ready.get(api_key) or self._handlers.find(api_key)
+        entry = self._handlers.find(api_key)
         if entry is None:
             raise ProtocolError(f"API {api_key} is not served")
         first_version, last_version, request_cls, handle, statistics = entry

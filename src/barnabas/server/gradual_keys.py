@@ -19,8 +19,16 @@ if TYPE_CHECKING:
 
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.parts import NodeParts
 
 GRADUAL = (CLEANER_THREADS, NUM_REPLICA_FETCHERS)
+
+
+def gradual_keys(parts: NodeParts) -> GradualKeys | None:
+    """Those of this broker; None on controllers, which take configs of any broker."""
+    if parts.alters_any_broker:
+        return None
+    return GradualKeys(parts.dynamic_config, parts.cluster)
 
 
 class GradualKeys:

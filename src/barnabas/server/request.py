@@ -120,7 +120,9 @@ class RequestContext:
             statistics.looked_into += 1
             statistics.count_errors(response, statistics.errors)
         # What the frame says of itself: asking slices for their lengths would cost more.
-        statistics.response_bytes += 4 + int.from_bytes(chunks[0][:4])  # type: ignore[index]
+        start = chunks[0]
+        assert isinstance(start, bytearray), "a frame begins in memory"
+        statistics.response_bytes += 4 + int.from_bytes(start[:4])
         if self._parked_ms:
             self._count_parked()
 

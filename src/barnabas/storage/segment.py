@@ -55,7 +55,6 @@ class Segment:
         "_disk",
         "_file",
         "_index_interval_bytes",
-        "_is_index_full",
         "_max_timestamp",
         "_offset_of_max_timestamp",
         "_recent",
@@ -97,9 +96,6 @@ class Segment:
         self._was_used = False
         self._index_interval_bytes = config.index_interval_bytes
         self._recent: dict[int, int] = {}
-        # Whether an index has no room for a further entry; None until it is asked for after a
-        # change of the indexes.
-        self._is_index_full: bool | None = None
         # Bytes appended since the last index entry.
         self.bytes_since_index_entry = 0
         # Largest timestamp and the last offset of its batch; None until the time index was asked.
@@ -199,7 +195,6 @@ class Segment:
         if self.bytes_since_index_entry > self._index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
-            self._is_index_full = None
             self.bytes_since_index_entry = 0
 
     def should_roll(
@@ -212,15 +207,15 @@ class Segment:
             config.segment_ms_max - self.roll_jitter_ms
         ):
             return True
-        if self._is_index_full is None:
-            self._is_index_full = self.offset_index.is_full or self.time_index.is_full
-        return self._is_index_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        return (
+            self.offset_index.is_full
+            or self.time_index.is_full
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        )
 
     def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
         """How long it has been written to: by the records' own time where they have one."""
-        first = self.first_batch_timestamp
-        if first is None:
-            first = self.first_timestamp()
+        first = self.first_timestamp()
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def first_timestamp(self) -> int:
@@ -291,7 +286,6 @@ class Segment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
-        self._is_index_full = None
         self.cut_at(place.position)
         # The next append starts a new count; Kafka too begins with nothing counted.
         self.bytes_since_index_entry = 0
@@ -311,7 +305,6 @@ class Segment:
         self.offset_index.clear()
         self.time_index.clear()
         self.txn_index.clear()
-        self._is_index_full = None
         self._max_timestamp = NO_TIMESTAMP
         self.bytes_since_index_entry = 0
 
@@ -319,7 +312,6 @@ class Segment:
         """Make the offset and time index new from the batches."""
         self.offset_index.clear()
         self.time_index.clear()
-        self._is_index_full = None
         self._max_timestamp = NO_TIMESTAMP
         self.bytes_since_index_entry = 0
         for position, header in headers(self.file, 0, self.size):
@@ -333,7 +325,6 @@ class Segment:
         timestamp = self.max_timestamp
         if timestamp >= 0:
             self.time_index.maybe_append(timestamp, self._offset_of_max_timestamp)
-            self._is_index_full = None
         self.offset_index.file.write_out()
         self.time_index.file.write_out()
 

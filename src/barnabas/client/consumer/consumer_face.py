@@ -11,11 +11,7 @@ from barnabas.client.consumer.consumer_parts import ConsumerParts, take_consumer
 from barnabas.client.consumer.lookups import Lookups, flat_partitions
 from barnabas.client.consumer.offset_reset import OffsetReset
 from barnabas.client.consumer.subscription import Subscription
-from barnabas.client.topic_partition import (
-    TopicPartition,
-    as_partition,
-    as_partitions,
-)
+from barnabas.client.topic_partition import TopicPartition, as_partition, as_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -25,7 +25,7 @@ from barnabas.protocol.messages.fetch import (
 )
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.replication.fetch_params import (
-    READ_COMMITTED,
+    ISOLATION_LEVELS,
     FetchParams,
     FetchPartitionData,
     fetch_isolation,
@@ -93,8 +93,8 @@ class FetchHandler:
             pending.old = self._old
         readable = pending.take(session.partitions())
         if readable or session.quiet:
-            if request.isolation_level not in (0, READ_COMMITTED):
-                return refused(context.version, request)
+            if request.isolation_level not in ISOLATION_LEVELS:
+                return _refused(context.version, request)
             self._replicas.fetch(params, readable, pending.on_fetched, session.quiet)
         else:
             pending.on_fetched([])
@@ -330,7 +330,7 @@ class PendingFetch:
             )
 
 
-def refused(version: int, request: FetchRequest) -> FetchResponse:
+def _refused(version: int, request: FetchRequest) -> FetchResponse:
     """The answer to an isolation level that is none: nothing is read, for no partition."""
     error = ErrorCode.UNKNOWN_SERVER_ERROR
     failed = failed_fetch(error)

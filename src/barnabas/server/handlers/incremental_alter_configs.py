@@ -10,7 +10,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from barnabas.server.config_admin import joined, settle_incremental
-from barnabas.server.gradual_keys import GradualKeys
+from barnabas.server.gradual_keys import gradual_keys
 
 if TYPE_CHECKING:
     from barnabas.server.parts import NodeParts
@@ -30,10 +30,7 @@ class IncrementalAlterConfigsHandler:
     def __init__(self, parts: NodeParts) -> None:
         self._forwarding = parts.forwarding
         self._node_id = parts.node_id
-        # Controllers take configs of any broker.
-        self._own = (
-            None if parts.alters_any_broker else GradualKeys(parts.dynamic_config, parts.cluster)
-        )
+        self._own = gradual_keys(parts)
 
     def handle_incremental_alter_configs(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest

@@ -20,7 +20,7 @@ from barnabas.protocol.messages.list_offsets import (
 )
 from barnabas.replication.fetch_params import (
     DEBUGGING_REPLICA_ID,
-    READ_COMMITTED,
+    ISOLATION_LEVELS,
     lookup_isolation,
 )
 from barnabas.replication.offset_lookup import EARLIEST
@@ -55,8 +55,8 @@ class ListOffsetsHandler:
         """One answer per partition; from v1 on a partition named twice is INVALID_REQUEST."""
         if context.version == 0:
             return self._old_answer(request)
-        if request.isolation_level not in (0, READ_COMMITTED):
-            return refused(request)
+        if request.isolation_level not in ISOLATION_LEVELS:
+            return _refused(request)
         asked = [
             (topic.name, partition.partition_index)
             for topic in request.topics
@@ -150,7 +150,7 @@ class ListOffsetsHandler:
         )
 
 
-def refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
+def _refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
     """The answer to an isolation level that is none."""
     return ListOffsetsResponse(
         topics=[
