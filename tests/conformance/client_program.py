@@ -13,8 +13,7 @@ import os
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 TIMEOUT_S = 60
@@ -145,13 +144,3 @@ class Member:
         for reader in self._readers:
             reader.join(WAIT_S)
         self.partitions = frozenset()
-
-
-def wait_until(
-    condition: Callable[[], bool], what: Callable[[], object], timeout_s: float = WAIT_S
-) -> None:
-    """Look again and again; `what` says what is there when it takes too long."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)

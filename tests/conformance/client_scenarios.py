@@ -15,8 +15,9 @@ from typing import Any, Self
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conformance.client_program import ClientProgram, Member, wait_until
+from conformance.client_program import ClientProgram, Member
 from conformance.conftest import await_leaders
+from waiting import eventually
 
 _numbers = itertools.count(1)
 SESSION_TIMEOUT_MS = 2_000
@@ -187,7 +188,7 @@ def static_membership(client: ClientProgram, **options: Any) -> None:
         group.fill_and_read(30)
         first.kill()
         first = group.start(instance_id="first")
-        wait_until(lambda: first.partitions == had, lambda: (had, first.partitions, first.errors))
+        eventually(lambda: first.partitions == had, lambda: (had, first.partitions, first.errors))
         assert second.partitions == others
         assert len(second.history) == history, "the other one was disturbed"
         group.fill_and_read(30)
@@ -279,7 +280,7 @@ class Group:
                 and len(frozenset().union(*owned)) == self._partitions
             )
 
-        wait_until(is_settled, self._state)
+        eventually(is_settled, self._state)
 
     def _state(self) -> str:
         lines = [f"{sorted(m.partitions)} {m.is_running}\n{m.errors}" for m in self.members]
@@ -301,7 +302,7 @@ class Group:
         def seen() -> set[str]:
             return {value for member in self.members for value in member.values}
 
-        wait_until(lambda: seen() >= self._filled, lambda: (self._filled - seen(), self._state()))
+        eventually(lambda: seen() >= self._filled, lambda: (self._filled - seen(), self._state()))
 
     def fill_and_read(self, count: int) -> None:
         self.fill(count)

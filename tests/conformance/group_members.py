@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
+from waiting import eventually
 
 WAIT_S = 60
 # Long enough for two busy cores, short enough for a test to wait for.
@@ -35,17 +35,6 @@ FAST = {
     "auto.offset.reset": "earliest",
     "reconnect.backoff.max.ms": "200",
 }
-
-
-def eventually(look: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
-    """The first true answer of `look`."""
-    deadline = time.monotonic() + wait_s
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 class KcatMember:

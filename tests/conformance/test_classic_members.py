@@ -20,8 +20,9 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.stepper import LoopStepper
 from conformance.conftest import await_leaders
-from conformance.group_members import ConfluentMember, eventually, group_broker
+from conformance.group_members import ConfluentMember, group_broker
 from unit.client.group.group_host import GroupHost
+from waiting import eventually
 
 pytestmark = pytest.mark.conformance
 

@@ -5,7 +5,6 @@ It has an authorizer, SASL beside the open listener, two log directories and del
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -58,10 +57,9 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
 )
 from conformance.raw_client import RawClient
 from jvm.kafka_process import KafkaProcess, free_ports
+from waiting import eventually
 
 pytestmark = pytest.mark.conformance
-
-SECONDS = 30
 
 
 class SecuredKafka(KafkaProcess):
@@ -118,13 +116,6 @@ def topic(kafka: SecuredKafka) -> str:
     with barnabas.Client(kafka.bootstrap) as client:
         client.create_topic(name, 1, 1)
     return name
-
-
-def eventually(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_acls_are_created_found_and_deleted(admin: barnabas.Admin) -> None:

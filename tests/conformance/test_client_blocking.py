@@ -25,6 +25,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.client_brokers import broker
 from jvm.kafka_process import KafkaProcess
+from waiting import eventually_equal
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broker"]
@@ -161,9 +162,12 @@ def test_committed_offsets_are_read_back(client: Client, topic: str) -> None:
 
 
 def test_topics_are_described_altered_and_deleted(client: Client, topic: str) -> None:
+    def retention() -> tuple[str | None, str]:
+        configs = {entry.name: entry for entry in client.describe_topic_configs([topic])[topic]}
+        return configs["retention.ms"].value, configs["retention.ms"].source
+
     client.alter_topic_configs(topic, {"retention.ms": "123456"})
-    configs = {entry.name: entry for entry in client.describe_topic_configs([topic])[topic]}
-    assert (configs["retention.ms"].value, configs["retention.ms"].source) == ("123456", "topic")
+    eventually_equal(retention, ("123456", "topic"))
     assert client.create_partitions({topic: 4}) == {topic: None}
     assert topic in client.topics("topic-.*")
     results = client.delete_topics([topic, "never-was"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,9 +30,10 @@ from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeProcess
 from conformance.raw_client import RawClient
 from conformance.test_kcat import kcat
 from jvm.java import run_java
+from waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 SECONDS = 30.0
 TIMEOUT_MS = 20_000
@@ -70,14 +70,6 @@ def separate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProces
     directory = tmp_path_factory.mktemp("separate")
     with ClusterProcess(2, 3, directory, SETTINGS, node_type=node_type()) as made:
         yield made
-
-
-def until(holds: Callable[[], Any], what: object = "it does not come about") -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (found := holds()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-    return found
 
 
 def new_name() -> str:
@@ -122,7 +114,7 @@ def test_a_topic_made_at_any_node_is_on_all(cluster: ClusterProcess) -> None:
         name = new_name()
         assert ask(node, creation(name), 7).topics[0].error_code == ErrorCode.NONE
         for other in cluster.brokers:
-            until(lambda other=other, name=name: has_topic(other, name))
+            eventually(lambda other=other, name=name: has_topic(other, name))
             found = metadata(other)
             assert set(found.brokers) == {1, 2, 3}
             partitions = found.topics[name].partitions.values()
@@ -133,7 +125,7 @@ def test_kcat_sees_the_cluster_from_every_node(cluster: ClusterProcess) -> None:
     name = new_name()
     assert ask(cluster.node(1), creation(name), 7).topics[0].error_code == ErrorCode.NONE
     for node in cluster.brokers:
-        until(lambda node=node: has_topic(node, name))
+        eventually(lambda node=node: has_topic(node, name))
         listed = json.loads(kcat(node.address, "-L", "-J"))
         assert {each["name"] for each in listed["brokers"]} == set(cluster.bootstrap.split(","))
         assert name in {each["topic"] for each in listed["topics"]}
@@ -144,9 +136,9 @@ def test_kafka_python_administers_the_cluster(cluster: ClusterProcess) -> None:
         name = new_name()
         admin = KafkaAdminClient(bootstrap_servers=node.address)
         admin.create_topics([PythonTopic(name, 1, 3)])
-        until(lambda admin=admin, name=name: name in admin.list_topics())
+        eventually(lambda admin=admin, name=name: name in admin.list_topics())
         admin.delete_topics([name])
-        until(lambda admin=admin, name=name: name not in admin.list_topics())
+        eventually(lambda admin=admin, name=name: name not in admin.list_topics())
         admin.close()
 
 
@@ -183,7 +175,7 @@ def test_records_and_offsets_outlive_the_node_that_took_them(cluster: ClusterPro
             values.update(int(each.value()) for each in messages if not each.error())
             return len(values) >= count
 
-        until(has_read)
+        eventually(has_read)
         consumer.commit(asynchronous=False)
         consumer.close()
         return values
@@ -201,7 +193,7 @@ def test_producer_ids_of_several_brokers_differ(cluster: ClusterProcess) -> None
 
     def new_id(node: NodeProcess) -> int:
         # Kafka asks for patience while it fetches its first block.
-        answer = until(lambda: (each := ask(node, request, 4)).error_code == 0 and each)
+        answer = eventually(lambda: (each := ask(node, request, 4)).error_code == 0 and each)
         producer_id: int = answer.producer_id
         return producer_id
 
@@ -276,7 +268,7 @@ def test_controllers_tell_where_they_are(cluster: ClusterProcess) -> None:
             for node in cluster.nodes.values()
         }
 
-    until(all_known)
+    eventually(all_known)
     client.close()
 
 
@@ -287,10 +279,10 @@ def test_requests_go_on_when_the_active_controller_dies(cluster: ClusterProcess)
     for node in others:
         response = ask(node, creation(new_name(), 2), 7)
         assert response.topics[0].error_code == ErrorCode.NONE, response
-    until(lambda: set(metadata(others[0]).brokers) == {node.node_id for node in others})
+    eventually(lambda: set(metadata(others[0]).brokers) == {node.node_id for node in others})
     assert leader_of(others[0]) in {node.node_id for node in others}
     dead.start()
-    until(lambda: set(metadata(others[0]).brokers) == {1, 2, 3})
+    eventually(lambda: set(metadata(others[0]).brokers) == {1, 2, 3})
 
 
 def test_nodes_are_restarted_in_turn(cluster: ClusterProcess) -> None:
@@ -302,22 +294,22 @@ def test_nodes_are_restarted_in_turn(cluster: ClusterProcess) -> None:
         names.append(new_name())
         assert ask(other, creation(names[-1], 2), 7).topics[0].error_code == ErrorCode.NONE
         node.start()
-        until(lambda node=node: set(metadata(node).brokers) == {1, 2, 3})
+        eventually(lambda node=node: set(metadata(node).brokers) == {1, 2, 3})
     for node in cluster.brokers:
-        until(lambda node=node: set(names) <= set(metadata(node).topics))
+        eventually(lambda node=node: set(names) <= set(metadata(node).topics))
 
 
 def test_brokers_and_controllers_are_processes_of_their_own(separate: ClusterProcess) -> None:
     name = new_name()
     first, second = separate.brokers
     assert ask(first, creation(name, 2), 7).topics[0].error_code == ErrorCode.NONE
-    until(lambda: has_topic(second, name))
+    eventually(lambda: has_topic(second, name))
     dead = separate.node(leader_of(first))
     assert dead in separate.controllers
     dead.kill()
     assert ask(second, creation(new_name(), 2), 7).topics[0].error_code == ErrorCode.NONE
     second.kill()
-    until(lambda: set(metadata(first).brokers) == {1})
+    eventually(lambda: set(metadata(first).brokers) == {1})
     second.start()
     dead.start()
-    until(lambda: set(metadata(first).brokers) == {1, 2})
+    eventually(lambda: set(metadata(first).brokers) == {1, 2})

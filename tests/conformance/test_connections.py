@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -14,9 +13,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from waiting import eventually
 
 
 def asks(client: RawClient) -> bool:
@@ -28,20 +25,13 @@ def asks(client: RawClient) -> bool:
         return False
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
-
-
 def test_an_address_has_three_connections_and_a_fourth_when_one_ends() -> None:
     with BrokerProcess(settings={"max.connections.per.ip": "3"}) as broker:
         clients = [RawClient(broker.bootstrap) for _ in range(3)]
         assert all(map(asks, clients))
         assert not asks(RawClient(broker.bootstrap))
         clients[0].close()
-        until(lambda: asks(RawClient(broker.bootstrap)))
+        eventually(lambda: asks(RawClient(broker.bootstrap)))
         assert asks(clients[1])
 
 
@@ -59,7 +49,7 @@ def test_an_idle_connection_is_closed_and_one_that_asks_is_not() -> None:
         idle, busy = RawClient(broker.bootstrap), RawClient(broker.bootstrap)
         gone = threading.Thread(target=idle.is_closed_by_broker)
         gone.start()
-        until(lambda: asks(busy) and not gone.is_alive())
+        eventually(lambda: asks(busy) and not gone.is_alive())
         assert asks(busy)
 
 
@@ -76,7 +66,7 @@ def test_a_stop_answers_the_fetch_that_waits_and_keeps_what_was_acknowledged() -
 
         for _ in range(2000):
             producer.produce("t", b"x" * 100, on_delivery=on_delivery)
-        until(lambda: bool(producer.poll(0.01) or acknowledged))
+        eventually(lambda: bool(producer.poll(0.01) or acknowledged))
         waiting = RawClient(broker.bootstrap)
         partition = FetchPartition(
             partition=0, fetch_offset=0, partition_max_bytes=1, current_leader_epoch=-1
@@ -89,7 +79,7 @@ def test_a_stop_answers_the_fetch_that_waits_and_keeps_what_was_acknowledged() -
             forgotten_topics_data=[],
         )
         waiting.send(request, 12)
-        until(lambda: asks(RawClient(broker.bootstrap)))
+        eventually(lambda: asks(RawClient(broker.bootstrap)))
         assert broker.stop() == 0
         answer: Any = waiting.receive(FetchRequest, 12)
         assert answer.responses[0].partitions[0].error_code == 0

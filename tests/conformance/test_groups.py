@@ -35,10 +35,10 @@ from conformance.group_members import (
     await_members,
     committed,
     described,
-    eventually,
     group_bootstrap,
     kcats,
 )
+from waiting import eventually
 
 __all__ = ["group_bootstrap", "kcats"]
 

@@ -6,21 +6,11 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 START_TIMEOUT_S = 90.0
-
-
-def wait_for(
-    found: Callable[[], object], wanted: object, timeout_s: float = START_TIMEOUT_S
-) -> None:
-    """Look again and again until it is what it has to be."""
-    deadline = time.monotonic() + timeout_s
-    while (now := found()) != wanted:
-        assert time.monotonic() < deadline, now
-        time.sleep(0.1)
 
 
 class JavaApplication:

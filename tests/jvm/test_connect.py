@@ -17,11 +17,12 @@ import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.java import java_command
-from jvm.java_application import JavaApplication, wait_for
+from jvm.java_application import JavaApplication
 from jvm.kafka_process import KafkaProcess, free_ports
 from jvm.reference import broker_under_test
 from jvm.tool_host import ToolHost
 from jvm.topics import topic_configs
+from waiting import eventually, eventually_equal
 
 GROUP, SINK = "connect-cluster", "connect-sink"
 INTERNAL = {name: f"connect-{name}" for name in ("config", "offset", "status")}
@@ -89,7 +90,7 @@ class Worker:
     def connect(self, name: str, kind: str, **config: str) -> None:
         """Make a connector of one task."""
         words = {"connector.class": FILE_CONNECTORS.format(kind), "tasks.max": "1", **config}
-        wait_for(lambda: self.ask(f"/connectors/{name}/config", words) is not None, True)
+        eventually(lambda: self.ask(f"/connectors/{name}/config", words) is not None)
 
     def task_runs_at(self, name: str) -> str | None:
         """The address of the worker that runs a connector's task."""
@@ -125,7 +126,9 @@ class Files:
 
     def await_copied(self) -> None:
         """Wait until the sink has every line once, in order."""
-        wait_for(lambda: self.sink.exists() and self.sink.read_text(), self.source.read_text())
+        eventually_equal(
+            lambda: self.sink.exists() and self.sink.read_text(), self.source.read_text()
+        )
 
 
 def test_lines_of_a_file_go_through_a_topic_to_another_over_kills_and_restarts(
@@ -151,7 +154,7 @@ def test_lines_of_a_file_go_through_a_topic_to_another_over_kills_and_restarts(
         files.write(500)
         files.await_copied()
         # Each worker has a task: the group's leader has shared them out.
-        wait_for(
+        eventually_equal(
             lambda: {first.task_runs_at("source"), first.task_runs_at("sink")},
             {worker.address for worker in workers},
         )
@@ -162,16 +165,16 @@ def test_lines_of_a_file_go_through_a_topic_to_another_over_kills_and_restarts(
             assert topic_configs(broker.bootstrap, topic)["cleanup.policy"] == "compact"
 
         # Once all is committed, a worker's death repeats nothing and loses nothing.
-        wait_for(first.source_position, files.source.stat().st_size)
-        wait_for(lag, "0")
+        eventually_equal(first.source_position, files.source.stat().st_size)
+        eventually_equal(lag, "0")
         owner = first.task_runs_at("source")
         dead, living = sorted(workers, key=lambda worker: worker.address != owner)
         dead.process.kill()
         files.write(500)
         files.await_copied()
         assert living.task_runs_at("source") == living.address
-        wait_for(living.source_position, files.source.stat().st_size)
-        wait_for(lag, "0")
+        eventually_equal(living.source_position, files.source.stat().st_size)
+        eventually_equal(lag, "0")
         assert living.process.terminate() in {0, 143}
 
     # A new worker knows connectors and offsets from the topics.

@@ -6,7 +6,6 @@ The logs must be the same byte by byte, whoever wrote them.
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +17,7 @@ from barnabas.testing.free_ports import HOST, free_ports
 from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeOptions, NodeProcess
 from conformance.raw_client import RawClient
 from jvm.kafka_node import KafkaNode
+from waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 
 CLUSTER_ID = "QdpNxGgtTRWZIrBfgrTZkg"
-WAIT_S = 60.0
 METADATA = "__cluster_metadata"
 FIRST_SEGMENT = "00000000000000000000.log"
 # Kafka's third; it comes last, so that ours have written how the cluster begins.
@@ -169,13 +168,6 @@ class JointQuorum:
         response = self.ask(leader, request, 0)
         assert isinstance(response, remove_raft_voter.RemoveRaftVoterResponse)
         assert response.error_code == ErrorCode.NONE, response
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(0.05)
 
 
 @pytest.fixture

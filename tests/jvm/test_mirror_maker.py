@@ -18,9 +18,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.java import java_command
-from jvm.java_application import JavaApplication, wait_for
+from jvm.java_application import JavaApplication
 from jvm.kafka_process import KafkaProcess
 from jvm.topics import topic_configs
+from waiting import eventually, eventually_equal
 
 TOPIC = "flights"
 MIRROR = f"source.{TOPIC}"
@@ -186,14 +187,14 @@ def test_a_kafka_is_mirrored_with_its_configs_records_and_groups(
     mirror = target.bootstrap
 
     with JavaApplication(command, tmp_path / "mirror.log") as maker:
-        wait_for(lambda: topics(mirror).get(MIRROR), PARTITIONS)
+        eventually_equal(lambda: topics(mirror).get(MIRROR), PARTITIONS)
         sent = read(source, TOPIC)
         assert sum(map(len, sent.values())) == COUNT
-        wait_for(lambda: read(mirror, MIRROR), sent)
+        eventually_equal(lambda: read(mirror, MIRROR), sent)
         # Offsets of both ends differ by then, for the markers of the transaction.
         assert all(ends(source, TOPIC)[each] > ends(mirror, MIRROR)[each] for each in sent)
         commit(source, ends(source, TOPIC))
-        wait_for(lambda: committed(mirror, MIRROR), ends(mirror, MIRROR))
+        eventually_equal(lambda: committed(mirror, MIRROR), ends(mirror, MIRROR))
         ours, theirs = topic_configs(mirror, MIRROR), topic_configs(source, TOPIC)
         assert {key: ours[key] for key in CONFIGS} == CONFIGS
         assert {key for key, value in theirs.items() if ours.get(key, value) != value} == set()
@@ -202,7 +203,7 @@ def test_a_kafka_is_mirrored_with_its_configs_records_and_groups(
             policy = topic_configs(mirror, f"{topic}.source.internal")["cleanup.policy"]
             assert policy == "compact"
         for topic in ("heartbeats", "source.checkpoints.internal"):
-            wait_for(lambda name=topic: is_filled(mirror, name), True)
+            eventually(lambda name=topic: is_filled(mirror, name))
         assert maker.terminate() in {0, 143}
 
     # It goes on where it was, after a restart of both, with what was not there before.
@@ -211,4 +212,4 @@ def test_a_kafka_is_mirrored_with_its_configs_records_and_groups(
     with JavaApplication(command, tmp_path / "mirror.log"):
         sent = read(source, TOPIC)
         assert sum(map(len, sent.values())) == 2 * COUNT
-        wait_for(lambda: read(mirror, MIRROR), sent)
+        eventually_equal(lambda: read(mirror, MIRROR), sent)

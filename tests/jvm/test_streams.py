@@ -18,10 +18,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.java import java_command
-from jvm.java_application import JavaApplication, wait_for
+from jvm.java_application import JavaApplication
 from jvm.kafka_process import KafkaProcess
 from jvm.reference import broker_under_test
 from jvm.topics import topic_configs
+from waiting import eventually, eventually_equal
 
 SOURCE = Path(__file__).parent / "WordCount.java"
 APPLICATION = "word-count"
@@ -103,8 +104,8 @@ class Pipeline:
 
     def await_counts(self) -> None:
         """Wait until every count is what it has to be, and all of it is committed."""
-        wait_for(lambda: self.last_by_key("counts"), dict(self.expected))
-        wait_for(self.uncommitted, 0)
+        eventually_equal(lambda: self.last_by_key("counts"), dict(self.expected))
+        eventually_equal(self.uncommitted, 0)
 
     def uncommitted(self) -> int:
         """Records that the application's group has still to read, or to commit."""
@@ -152,7 +153,7 @@ def test_words_are_counted_over_a_stop_a_kill_and_the_loss_of_the_state(
         # What was read from the repartition topic is deleted from it as the application goes.
         with reader(broker.bootstrap) as consumer:
             place = TopicPartition(REPARTITION, 0)
-            wait_for(lambda: consumer.get_watermark_offsets(place, 10)[0] > 0, True)
+            eventually(lambda: consumer.get_watermark_offsets(place, 10)[0] > 0)
         assert program.end_input() == 0
     assert pipeline.last_by_key(CHANGELOG) == pipeline.expected
 
