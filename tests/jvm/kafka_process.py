@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from barnabas.testing.free_ports import free_ports
 from jvm.java import QUICK, java_command
 
 START_TIMEOUT_S = 90.0
@@ -183,12 +184,3 @@ class KafkaProcess:
             status = process.wait()
         self._process = None
         return status
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now, all different. KRaft's voters need theirs known before it starts."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

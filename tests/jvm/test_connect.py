@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.free_ports import free_ports
 from jvm.java import java_command
 from jvm.java_application import JavaApplication
-from jvm.kafka_process import KafkaProcess, free_ports
+from jvm.kafka_process import KafkaProcess
 from jvm.reference import broker_under_test
 from jvm.tool_host import ToolHost
 from jvm.topics import topic_configs

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.server.features import SUPPORTED_FEATURES
+from barnabas.testing.free_ports import free_ports
 from jvm.java import java_command
-from jvm.kafka_process import free_ports
 
 pytestmark = pytest.mark.conformance
 

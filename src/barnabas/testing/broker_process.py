@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnabas.testing.free_ports import HOST, free_ports
 from barnabas.testing.server_process import BrokerStartError, ServerProcess
 
 if TYPE_CHECKING:
@@ -40,16 +41,14 @@ class BrokerProcess(ServerProcess):
         self.data_directory = self.directory / "data"
         self.settings = dict(settings or {})
         self._arguments = list(arguments)
-        # Set by the first start; later ones take the same port.
-        self.host = "127.0.0.1"
-        self.port = 0
+        self.host = HOST
+        (self.port,) = free_ports(1)
         # HOST:PORT of `metrics.listener`, if that is set.
         self.metrics_address = ""
 
     @property
     def bootstrap(self) -> str:
         """HOST:PORT, what clients call bootstrap.servers."""
-        assert self.port, "the broker was never started"
         return f"{self.host}:{self.port}"
 
     def close(self) -> None:
