@@ -24,7 +24,7 @@ def free_ports(count: int) -> list[int]:
     chance = random.SystemRandom()
     while len(found) < count:
         port = chance.randrange(_FIRST, end)
-        if port not in found and _is_free(port):
+        if port not in found and is_free(port):
             found.append(port)
     return found
 
@@ -37,7 +37,8 @@ def _first_of_outgoing() -> int:
     return min(first, _END) if first > _FIRST + 1000 else _END
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a server can listen on this port of 127.0.0.1."""
     with socket.socket() as probe:
         # Servers bind with it too, which lets them have a port that was closed a moment ago.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
