@@ -6,8 +6,9 @@ import re
 import time
 
 from conformance import client_scenarios
-from conformance.client_program import ClientProgram, wait_until
+from conformance.client_program import ClientProgram
 from jvm.tool_host import ToolHost
+from waiting import eventually
 
 CONSUMER_GROUPS = "consumer.group.ConsumerGroupCommand"
 
@@ -49,7 +50,7 @@ class Tools:
             printed = self.run(tool, *words)
             return re.search(pattern, printed) is not None
 
-        wait_until(is_there, lambda: printed)
+        eventually(is_there, lambda: printed)
 
     def rows(self, tool: str, *words: str) -> list[list[str]]:
         """The words of each line that a tool printed, without empty lines."""

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from conformance.client_program import wait_until
 from conformance.java_tools import CONSUMER_GROUPS, Tools
+from waiting import eventually
 
 TEN = [f"value-{number}" for number in range(10)]
 HOUR_MS = 3_600_000
@@ -52,7 +52,7 @@ def live_group(tools: Tools, topic: str) -> Iterator[str]:
             member.poll(0.02)
         return sorted(len(member.assignment()) for member in members) == [1, 2]
 
-    wait_until(settled, lambda: [member.assignment() for member in members])
+    eventually(settled, lambda: [member.assignment() for member in members])
     (owner,) = (m for m in members if TopicPartition(topic, 0) in m.assignment())
     owner.commit(offsets=[TopicPartition(topic, 0, 4)], asynchronous=False)
     yield group
