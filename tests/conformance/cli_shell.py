@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from barnabas.cli.group import group
 
-SECONDS = 60
+SECONDS = 120
 
 
 class Shell:

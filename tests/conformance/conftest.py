@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     from conformance.java_tools import Tools
     from jvm.tool_host import ToolHost
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
@@ -30,11 +30,15 @@ from barnabas.testing.node_process import NodeProcess
 from conformance.raw_client import RawClient
 from jvm.kafka_node import KafkaNode
 from jvm.kafka_process import KafkaProcess
+from waiting import eventually
 
 # What these assert is shown with its values, as in the tests themselves.
 pytest.register_assert_rewrite(
     "conformance.client_scenarios", "conformance.client_program", "conformance.java_tools"
 )
+
+# Within which a broker answers if it does at all.
+SECONDS = 60
 
 _numbers = itertools.count(1)
 
@@ -122,13 +126,24 @@ def admin(bootstrap: str) -> AdminClient:
 
 
 def await_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
-    """Wait until the broker knows all leaders: Kafka answers the creation a little earlier."""
-    deadline = time.monotonic() + 10
-    while True:
-        found = admin.list_topics(topic, 10).topics[topic].partitions.values()
-        if len(found) == partitions and all(each.leader >= 0 for each in found):
-            return
-        assert time.monotonic() < deadline, topic
+    """Wait until all partitions are led: Kafka answers the creation a little earlier.
+
+    It tells who leads before that broker does, too.
+    """
+    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+
+    def all_are_led() -> bool:
+        found = admin.list_topics(topic, SECONDS).topics[topic].partitions.values()
+        if len(found) != partitions or any(each.leader < 0 for each in found):
+            return False
+        try:
+            for offset in admin.list_offsets(wanted).values():
+                offset.result(SECONDS)
+        except KafkaException:
+            return False
+        return True
+
+    eventually(all_are_led, topic)
 
 
 @pytest.fixture
@@ -139,7 +154,7 @@ def make_topic(admin: AdminClient) -> Callable[..., str]:
         name = f"conformance-{os.getpid()}-{next(_numbers)}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         created = admin.create_topics([NewTopic(name, partitions, 1, config=settings)])
-        created[name].result(10)
+        created[name].result(SECONDS)
         await_leaders(admin, name, partitions)
         return name
 
@@ -175,6 +190,8 @@ def three_brokers(
         # A broker that is gone is noticed soon by Apache Kafka, too.
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "1000",
+        # Leaders stay where tests have put them.
+        "auto.leader.rebalance.enable": "false",
     }
     with ClusterProcess(3, directory=directory, settings=settings, node_type=kind) as cluster:
         yield cluster

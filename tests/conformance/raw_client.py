@@ -12,7 +12,7 @@ from barnabas.protocol.headers import decode_response, encode_request
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 60.0
 
 
 class RawClient:

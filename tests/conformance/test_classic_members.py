@@ -19,15 +19,18 @@ from barnabas.client.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.stepper import LoopStepper
-from conformance.conftest import await_leaders
+from conformance.conftest import SECONDS, await_leaders
 from conformance.group_members import ConfluentMember, group_broker
 from unit.client.group.group_host import GroupHost
-from waiting import eventually
+from waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.conformance
 
 PARTITIONS = 6
-WAIT_MS = 30_000
+WAIT_MS = PATIENCE_S * 1000
+# Of who is to stay a member however slow the machine is, and of who is to be missed soon.
+SESSION_MS = 120_000
+BRIEF_SESSION_MS = 3_000
 STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 _names = itertools.count(1)
 
@@ -42,14 +45,14 @@ class Group:
         self.stepper = LoopStepper()
         self.members: list[GroupHost] = []
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(10)
+        admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(SECONDS)
         await_leaders(admin, self.topic, PARTITIONS)
 
     def join(self, **keys: object) -> GroupHost:
         given: dict[str, object] = {
             "bootstrap.servers": self.bootstrap,
             "group.id": self.name,
-            "session.timeout.ms": 3_000,
+            "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": 200,
         }
         config = ClientConfig.parse(given | keys)
@@ -87,7 +90,7 @@ class Group:
         ended: list[ClientError | None] = []
         offsets = GroupOffsets(host.cluster, host.coordinators)
         wanted = {TopicPartition(self.topic, 0): CommittedOffset(offset, -1, "mine")}
-        offsets.commit(spoken_by, wanted, 10_000, lambda _done, error: ended.append(error))
+        offsets.commit(spoken_by, wanted, 60_000, lambda _done, error: ended.append(error))
         self.until(lambda: bool(ended))
         return ended[0]
 
@@ -96,7 +99,7 @@ class Group:
         offsets = GroupOffsets(host.cluster, host.coordinators)
         tp = TopicPartition(self.topic, 0)
         offsets.committed(
-            host.membership.generation, [tp], 10_000, lambda found, _error: ended.append(found)
+            host.membership.generation, [tp], 60_000, lambda found, _error: ended.append(found)
         )
         self.until(lambda: bool(ended))
         found: CommittedOffset = ended[0][tp]
@@ -128,7 +131,7 @@ def test_members_come_die_and_leave(group: Group, strategy: str) -> None:
     keys = {"partition_assignment_strategy": strategy}
     first = group.join(**keys)
     group.until(group.is_shared)
-    second = group.join(**keys)
+    second = group.join(session_timeout_ms=BRIEF_SESSION_MS, **keys)
     group.until(group.is_shared)
     third = group.join(**keys)
     group.until(group.is_shared)
@@ -235,7 +238,7 @@ def test_a_group_may_have_members_of_other_clients_whoever_leads(
     group: Group, strategy: str, leader: str
 ) -> None:
     def confluent() -> ConfluentMember:
-        options = {"partition.assignment.strategy": strategy, "session.timeout.ms": "3000"}
+        options = {"partition.assignment.strategy": strategy}
         return ConfluentMember(group.bootstrap, group.name, group.topic, **options)
 
     def is_shared() -> bool:

@@ -10,16 +10,19 @@ import re
 import signal
 import subprocess
 import time
+from typing import Any
 
 import pytest
 
 from barnabas.client.facade import Client
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.cli_shell import Shell
+from conformance.raw_client import RawClient
+from waiting import PATIENCE_S, eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
 
-SECONDS = 60
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -46,22 +49,48 @@ def replicas(shell: Shell, number: int = 0) -> list[int]:
     return found
 
 
+def await_replicas(shell: Shell, wanted: list[int]) -> None:
+    """Wait until every broker knows partition 0's: the next command may ask any of them."""
+    for address in shell.environment["BARNABAS_BOOTSTRAP"].split(","):
+        raw = RawClient(address)
+        eventually_equal(lambda raw=raw: known_replicas(raw, shell.topic), wanted)
+        raw.close()
+
+
+def known_replicas(raw: RawClient, topic: str) -> list[int]:
+    asked = [MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    response: Any = raw.ask(request, 12)
+    return next(
+        (each.replica_nodes for each in response.topics[0].partitions if each.partition_index == 0),
+        [],
+    )
+
+
 def await_leader(shell: Shell, leader: int) -> None:
-    deadline = time.monotonic() + SECONDS
-    while shell.json("partitions", "show", shell.topic)[0]["leader"] != leader:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    eventually_equal(lambda: shell.json("partitions", "show", shell.topic)[0]["leader"], leader)
 
 
 def test_partitions_are_shown_with_every_replica(shell: Shell) -> None:
-    found = shell.json("partitions", "show", shell.topic)
-    assert [each["partition"] for each in found] == [0, 1, 2]
-    for each in found:
-        assert sorted(each["isr"]) == sorted(each["replicas"]) == [1, 2, 3]
-        assert each["log_end_offset"] == each["high_watermark"] == 10
-        assert each["min_insync_replicas"] == 2
-        assert [follower["log_end_offset"] for follower in each["followers"]] == [10, 10]
-        assert (each["elr"], each["reassignment"], each["marks"]) == ([], None, [])
+    def shown() -> list[tuple[object, ...]]:
+        return [
+            (
+                each["partition"],
+                sorted(each["isr"]),
+                sorted(each["replicas"]),
+                each["log_end_offset"],
+                each["high_watermark"],
+                each["min_insync_replicas"],
+                [follower["log_end_offset"] for follower in each["followers"]],
+                (each["elr"], each["reassignment"], each["marks"]),
+            )
+            for each in shell.json("partitions", "show", shell.topic)
+        ]
+
+    three = [1, 2, 3]
+    eventually_equal(
+        shown, [(each, three, three, 10, 10, 2, [10, 10], ([], None, [])) for each in range(3)]
+    )
     line = ok(shell, "partitions", shell.topic).splitlines()[0].split("\t")
     assert line[:2] == [shell.topic, "0"]
     assert line[-1] == "well"
@@ -70,13 +99,15 @@ def test_partitions_are_shown_with_every_replica(shell: Shell) -> None:
 
 
 def test_on_a_terminal_the_table_fits_eighty_columns(shell: Shell) -> None:
-    lines = ANSI.sub("", shell.on_terminal("partitions", shell.topic)).splitlines()
+    def shown() -> list[str]:
+        return ANSI.sub("", shell.on_terminal("partitions", shell.topic)).splitlines()
+
+    lines = eventually(lambda: (found := shown())[-1] == "3 partitions, all well" and found, shown)
     assert lines[0].split() == [
         "topic", "#", "leader", "epoch", "end=hw", "replicas", "isr", "lag", "state",
     ]  # fmt: skip
     assert len(lines) == 5
     assert max(map(len, lines)) <= 80
-    assert lines[-1] == "3 partitions, all well"
     lines = ANSI.sub("", shell.on_terminal("quorum", "describe")).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[1].split()[:4] == ["node", "role", "end", "lag"]
@@ -91,7 +122,7 @@ def test_live_it_is_drawn_again_until_it_is_interrupted(shell: Shell) -> None:
     )
     os.close(theirs)
     written = b""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE_S
     try:
         while len(re.findall(b"barnabas partitions", written)) < 3:
             assert time.monotonic() < deadline, written[-2000:]
@@ -101,7 +132,7 @@ def test_live_it_is_drawn_again_until_it_is_interrupted(shell: Shell) -> None:
         with contextlib.suppress(OSError):
             while piece := os.read(ours, 65536):
                 written += piece
-        assert process.wait(SECONDS) == 130
+        assert process.wait(PATIENCE_S) == 130
     finally:
         process.kill()
         process.wait()
@@ -113,7 +144,8 @@ def test_live_it_is_drawn_again_until_it_is_interrupted(shell: Shell) -> None:
 
 
 def test_only_what_is_not_well_is_shown_and_fails(shell: Shell) -> None:
-    assert ok(shell, "partitions", "show", shell.topic, "--unwell") == ""
+    words = ("partitions", "show", shell.topic, "--unwell")
+    eventually_equal(lambda: (done := shell.here(*words)).returncode or done.stdout, "")
 
 
 def test_a_reassignment_is_shown_done_and_balanced(shell: Shell) -> None:
@@ -126,7 +158,7 @@ def test_a_reassignment_is_shown_done_and_balanced(shell: Shell) -> None:
     assert shown.stdout.splitlines() == ["\t".join(row)]
     assert replicas(shell) == [first, second, third]
     ok(shell, "partitions", "reassign", "--replicas", spec, "--execute")
-    assert replicas(shell) == [second, first]
+    await_replicas(shell, [second, first])
     plan = json.loads(
         ok(shell, "partitions", "reassign", shell.topic, "--brokers", "1,2,3", "--json")
     )
@@ -134,33 +166,39 @@ def test_a_reassignment_is_shown_done_and_balanced(shell: Shell) -> None:
     assert len(plan["partitions"]) == 3
     done = ok(shell, "partitions", "reassign", "--file", "-", "--execute", stdin=json.dumps(plan))
     assert done.startswith(("began", "nothing to do"))
-    shown = shell.json("partitions", "show", shell.topic)
-    assert [each["replicas"] for each in shown] == [each["replicas"] for each in plan["partitions"]]
+    eventually_equal(
+        lambda: [each["replicas"] for each in shell.json("partitions", "show", shell.topic)],
+        [each["replicas"] for each in plan["partitions"]],
+    )
 
 
 def test_a_throttle_is_set_for_the_move_and_taken_off(shell: Shell) -> None:
     first, second, third = replicas(shell)
     ok(shell, "partitions", "reassign", "-r", f"{shell.topic}:0={first},{second}", "--execute")
+    await_replicas(shell, [first, second])
     words = ["-r", f"{shell.topic}:0={first},{second},{third}", "--throttle", "1000000"]
     ok(shell, "partitions", "reassign", *words, "--execute", "--no-wait")
-    configs = {c["key"]: c["value"] for c in configs_of(shell, "topic", shell.topic)}
-    assert configs["follower.replication.throttled.replicas"] == f"0:{third}"
-    assert configs["leader.replication.throttled.replicas"] == f"0:{first},0:{second}"
-    rates = {c["key"]: c["value"] for c in configs_of(shell, "broker", str(third))}
-    assert rates["follower.replication.throttled.rate"] == "1000000"
-    deadline = time.monotonic() + SECONDS
-    while shell.json("partitions", "reassign", shell.topic, "--status"):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    followers, leaders = (
+        f"{role}.replication.throttled.replicas" for role in ("follower", "leader")
+    )
+    of_topic = ("topic", shell.topic)
+    eventually_equal(lambda: config_of(shell, *of_topic, followers), f"0:{third}")
+    eventually_equal(lambda: config_of(shell, *of_topic, leaders), f"0:{first},0:{second}")
+    rate = ("broker", str(third), "follower.replication.throttled.rate")
+    eventually_equal(lambda: config_of(shell, *rate), "1000000")
+
+    def is_over() -> bool:
+        moving = shell.json("partitions", "reassign", shell.topic, "--status")
+        # Throttles are taken off by who sees that nothing moves, if it has heard of them.
+        return not moving and not config_of(shell, *of_topic, followers)
+
+    eventually(is_over)
     assert shell.here("partitions", "reassign", "--status").stdout == "nothing moves\n"
-    configs = {c["key"]: c["value"] for c in configs_of(shell, "topic", shell.topic)}
-    assert not configs.get("follower.replication.throttled.replicas")
 
 
-def configs_of(shell: Shell, kind: str, name: str) -> list[dict[str, str]]:
-    (described,) = (shell.json("configs", "describe", kind, name, "--all")["configs"],)
-    found: list[dict[str, str]] = described
-    return found
+def config_of(shell: Shell, kind: str, name: str, key: str) -> str | None:
+    described = shell.json("configs", "describe", kind, name, "--all")["configs"]
+    return next((each["value"] for each in described if each["key"] == key), None)
 
 
 def test_a_move_to_a_broker_that_hangs_is_seen_and_taken_back(
@@ -171,19 +209,21 @@ def test_a_move_to_a_broker_that_hangs_is_seen_and_taken_back(
     others = [node for node in (1, 2, 3) if node != target]
     before = f"{shell.topic}:0={others[0]},{others[1]}"
     ok(shell, "partitions", "reassign", "-r", before, "--execute")
+    await_replicas(shell, others)
     three_brokers.node(target).pause()
-    soon = ("-X", "request.timeout.ms=1000")
+    # Who hangs is not asked first.
+    live = ("-b", ",".join(three_brokers.node(node).address for node in others))
     try:
-        words = ["-r", f"{shell.topic}:0={others[0]},{target}", "--execute", "--no-wait", *soon]
+        words = ["-r", f"{shell.topic}:0={others[0]},{target}", "--execute", "--no-wait", *live]
         ok(shell, "partitions", "reassign", *words)
-        (moving,) = shell.json("partitions", "reassign", shell.topic, "--status", *soon)
+        (moving,) = shell.json("partitions", "reassign", shell.topic, "--status", *live)
         assert moving["adding"] == [target]
         assert moving["removing"] == [others[1]]
-        assert ok(shell, "partitions", "reassign", shell.topic, "--cancel", *soon).startswith(
+        assert ok(shell, "partitions", "reassign", shell.topic, "--cancel", *live).startswith(
             "cancelled"
         )
-        assert ok(shell, "partitions", "reassign", "--cancel", *soon) == "nothing moves\n"
-        assert replicas(shell) == others
+        assert ok(shell, "partitions", "reassign", "--cancel", *live) == "nothing moves\n"
+        eventually_equal(lambda: replicas(shell), others)
     finally:
         three_brokers.node(target).resume()
     await_three(shell)
@@ -191,13 +231,12 @@ def test_a_move_to_a_broker_that_hangs_is_seen_and_taken_back(
 
 def await_three(shell: Shell) -> None:
     """Wait until whoever was away is back in all ISRs."""
-    deadline = time.monotonic() + SECONDS
-    while True:
+
+    def all_in_sync() -> bool:
         shown = shell.json("partitions", "show", "--internal")
-        if all(sorted(each["isr"]) == sorted(each["replicas"]) for each in shown):
-            return
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+        return all(sorted(each["isr"]) == sorted(each["replicas"]) for each in shown)
+
+    eventually(all_in_sync)
 
 
 def test_what_cannot_be_moved_is_refused(shell: Shell) -> None:
@@ -220,8 +259,12 @@ def test_the_preferred_replica_leads_after_an_election(shell: Shell) -> None:
     first, second, third = replicas(shell)
     spec = f"{shell.topic}:0={second},{third},{first}"
     ok(shell, "partitions", "reassign", "-r", spec, "--execute")
-    shown = shell.json("partitions", "show", shell.topic)[0]
-    assert (shown["leader"], shown["marks"]) == (first, ["not-preferred"])
+
+    def leader_and_marks() -> tuple[int, list[str]]:
+        shown = shell.json("partitions", "show", shell.topic)[0]
+        return shown["leader"], shown["marks"]
+
+    eventually_equal(leader_and_marks, (first, ["not-preferred"]))
     elected = ok(shell, "partitions", "elect", f"{shell.topic}:0")
     assert elected.startswith(f"{shell.topic}-0: ")
     await_leader(shell, second)
@@ -232,11 +275,15 @@ def test_the_preferred_replica_leads_after_an_election(shell: Shell) -> None:
 
 
 def test_the_quorum_is_described(shell: Shell) -> None:
-    found = shell.json("quorum", "describe")
-    assert found["leader"] in (1, 2, 3)
+    def all_follow() -> Any:
+        found = shell.json("quorum", "describe")
+        return (
+            found["leader"] in (1, 2, 3) and not any(v["stale"] for v in found["voters"]) and found
+        )
+
+    found = eventually(all_follow)
     assert [voter["node"] for voter in found["voters"]] == [1, 2, 3]
     assert all(voter["endpoints"][0].startswith("CONTROLLER://127") for voter in found["voters"])
-    assert not any(voter["stale"] for voter in found["voters"])
     assert found["observers"] == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,13 +28,14 @@ from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from conformance.conftest import await_leaders
+from conformance.conftest import SECONDS, await_leaders
 from conformance.group_members import group_bootstrap
 from conformance.raw_client import RawClient
+from waiting import eventually
 
 __all__ = ["group_bootstrap"]
 
-SESSION_MS = 10_000
+SESSION_MS = 120_000
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x05other\x00\x00\x00\x00"
 
 
@@ -50,7 +50,7 @@ def raw(group_bootstrap: str) -> Iterator[RawClient]:
 def topic(group_bootstrap: str) -> str:
     admin = AdminClient({"bootstrap.servers": group_bootstrap})
     name = f"raw-{uuid.uuid4().hex[:8]}"
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(SECONDS)
     await_leaders(admin, name, 1)
     return name
 
@@ -59,13 +59,15 @@ def topic(group_bootstrap: str) -> str:
 def group(raw: RawClient) -> str:
     """A group of its own, whose coordinator answers."""
     name = f"raw-{uuid.uuid4().hex[:8]}"
-    deadline = time.monotonic() + 20
-    while raw.ask(FindCoordinatorRequest(key=name), 0).error_code:
-        assert time.monotonic() < deadline
-    while raw.ask(ListGroupsRequest(), 0).error_code or (
-        raw.ask(DescribeGroupsRequest(groups=[name]), 0).groups[0].error_code
-    ):
-        assert time.monotonic() < deadline
+
+    def answers() -> bool:
+        return not (
+            raw.ask(FindCoordinatorRequest(key=name), 0).error_code
+            or raw.ask(ListGroupsRequest(), 0).error_code
+            or raw.ask(DescribeGroupsRequest(groups=[name]), 0).groups[0].error_code
+        )
+
+    eventually(answers)
     return name
 
 
