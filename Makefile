@@ -90,6 +90,12 @@ chaos: setup
 storms: setup
 	PYTHONPATH=tests $(BIN)/python -m storms.campaign $(STORMS)
 
+# Requests with several things wrong at once, to Apache Kafka and to us, as long as you like:
+# make mutations MUTATIONS="--seed 7 --count 20000". The tests run a small, fixed one.
+.PHONY: mutations
+mutations: setup
+	PYTHONPATH=tests $(BIN)/python -m differential.mutations $(MUTATIONS)
+
 # What the comparison with Apache Kafka covers, into docs/compatibility.md.
 .PHONY: compatibility
 compatibility: setup

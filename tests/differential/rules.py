@@ -82,6 +82,11 @@ def _records(value: Any, side: Side) -> object:
     return data.hex()
 
 
+def _entity(entry: Any) -> object:
+    """Whose quota an entry is."""
+    return tuple((each.entity_type, each.entity_name) for each in entry.entity)
+
+
 RULES = (
     Rule(r"CreateTopics\.topics\[\]\.topic_id", _drawn, "drawn even where nothing is created"),
     Rule(r"topic_id", _topic_id, "a broker draws topic ids at random"),
@@ -123,12 +128,20 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
     "CreateTopics.topics": lambda topic, _: topic.name,
     "CreateTopics.topics[].configs": lambda config, _: config.name,
     "CreatePartitions.results": lambda topic, _: topic.name,
-    "DeleteTopics.responses": lambda topic, side: topic.name or side.name_of(topic.topic_id),
+    "DeleteTopics.responses": lambda topic, side: (
+        side.name_of(topic.topic_id) if topic.name is None else topic.name
+    ),
     "DeleteRecords.topics": lambda topic, _: topic.name,
     "DescribeConfigs.results": lambda result, _: (result.resource_type, result.resource_name),
     "DescribeConfigs.results[].configs": lambda config, _: config.name,
     "IncrementalAlterConfigs.responses": lambda each, _: (each.resource_type, each.resource_name),
     "AlterConfigs.responses": lambda each, _: (each.resource_type, each.resource_name),
+    "AlterReplicaLogDirs.results": lambda topic, _: topic.topic_name,
+    "AlterReplicaLogDirs.results[].partitions": lambda each, _: each.partition_index,
+    "DeleteRecords.topics[].partitions": lambda each, _: each.partition_index,
+    "DescribeUserScramCredentials.results": lambda result, _: result.user,
+    "AlterClientQuotas.entries": lambda entry, _: _entity(entry),
+    "DescribeClientQuotas.entries": lambda entry, _: _entity(entry),
     "OffsetForLeaderEpoch.topics": lambda topic, _: topic.topic,
     "ElectLeaders.replica_election_results": lambda topic, _: topic.topic,
     "OffsetFetch.groups[].topics": lambda topic, side: topic.name or side.name_of(topic.topic_id),

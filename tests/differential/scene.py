@@ -175,7 +175,9 @@ class Scene:
         It has a connection of its own; what is asked on another one meanwhile is answered.
         """
         self.send(build, on="unanswered")
-        self.answer_if_any(lambda: self.do(ApiKey.API_VERSIONS, 0, {}), on="unanswered")
+        if not self.answer_if_any(lambda: self.do(ApiKey.API_VERSIONS, 0, {}), on="unanswered"):
+            for side in self.pair.sides():
+                side.close("unanswered")
 
     def _came(self, timeout_s: float, on: str) -> list[bool]:
         return [side.has_answer(timeout_s, on) for side in self.pair.sides()]
@@ -209,10 +211,15 @@ class Scene:
         """Compare values that the case made of answers itself."""
         self._note([kafka, barnabas])
 
+    @property
+    def found(self) -> list[tuple[str, object, object]]:
+        """What differed so far: its path below the answer's label, Kafka's value, ours."""
+        return self._found
+
     def unexpected(self, differs: Mapping[str, str], not_met: set[str]) -> Iterator[str]:
         """What differed against expectation; met expectations leave `not_met`."""
         for path, kafka, barnabas in self._found:
-            met = [pattern for pattern in differs if _matches(pattern, path)]
+            met = [pattern for pattern in differs if matches(pattern, path)]
             not_met.difference_update(met)
             if not met:
                 line = f"{path}: Kafka {_short(kafka)}, Barnabas {_short(barnabas)}"
@@ -326,7 +333,7 @@ def new_producer(side: Side) -> int:
         time.sleep(POLL_S)
 
 
-def _matches(pattern: str, path: str) -> bool:
+def matches(pattern: str, path: str) -> bool:
     """A `*` stands for anything."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), path) is not None
 

@@ -131,18 +131,21 @@ class AppendedState:
     ) -> None:
         """Work out a request, write its records, answer when all that it rests on is committed."""
         answer = _Answer(request, on_done, refuse)
-        view = self.view(mutations)
         timeout_ms = None
         if request.__api_key__ not in _UNLIMITED:
             timeout_ms = getattr(request, "timeout_ms", None)
+        is_late = timeout_ms is not None and timeout_ms <= 0
+        view = self.view(None if is_late else mutations)
         if view is None:
             answer.refuse(_NOT_CONTROLLER)
-        elif timeout_ms is not None and timeout_ms <= 0:
+            return
+        result = handle(view, request)
+        if is_late and not result.at_once:
             answer.refuse(_NO_TIME)
-        else:
-            self._answer(handle(view, request), answer)
-            if timeout_ms is not None:
-                answer.limit(self._driver, timeout_ms)
+            return
+        self._answer(result, answer)
+        if timeout_ms is not None:
+            answer.limit(self._driver, timeout_ms)
 
     def _answer(self, result: ControllerResult[Any], answer: _Answer) -> None:
         records = result.records

@@ -110,10 +110,8 @@ class ConfigRules:
             _check_minimum(image, name, changes)
         elif kind == CLIENT_METRICS:
             _check_client_metrics(name, merged)
-        elif kind == GROUP:
-            _check_group(name, merged)
         else:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no configs")
+            _check_group(name, merged)
 
     def _check_broker(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Refuse keys that cannot change while the broker runs, and values out of range."""
@@ -157,6 +155,16 @@ class ConfigRules:
             raise Refusal(
                 ErrorCode.INVALID_REQUEST, f"{_PER_ADDRESS} can be 0 only where {_OVERRIDES} is set"
             )
+
+
+def check_kind(kind: int) -> None:
+    """Refuse a type of resource that has no configs.
+
+    Raises:
+        Refusal: INVALID_REQUEST.
+    """
+    if kind not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no configs")
 
 
 def check_broker_name(name: str) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.controller.config_operations import changed_value
-from barnabas.controller.config_rules import ConfigRules
+from barnabas.controller.config_rules import ConfigRules, check_kind
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.configs_image import TOPIC, merge_configs
 from barnabas.protocol.errors import ErrorCode
@@ -94,6 +94,7 @@ class ConfigControl:
             where = (resource.resource_type, resource.resource_name)
             try:
                 _refuse_twice(where in many, [each.name for each in resource.configs])
+                check_kind(resource.resource_type)
                 records += self._records(image, where, changes_of(image, resource))
                 answers.append(_answer(made, resource, ErrorCode.NONE, None))
             except Refusal as refusal:

@@ -49,7 +49,8 @@ class LeaderElectionControl:
         """Elect a leader for each partition that is named; for all that need one if none is."""
         if request.topic_partitions == []:
             # Nothing is asked for, whatever the election.
-            return ControllerResult([], ElectLeadersResponse(replica_election_results=[]))
+            response = ElectLeadersResponse(replica_election_results=[])
+            return ControllerResult([], response, at_once=True)
         if request.election_type not in tuple(ElectionType):
             refusal = Refusal(
                 ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}"

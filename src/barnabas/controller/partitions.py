@@ -15,6 +15,8 @@ from barnabas.protocol.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.controller.placement import ReplicaPlacer
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
@@ -33,12 +35,13 @@ class PartitionControl:
         self, view: ControllerView, request: CreatePartitionsRequest
     ) -> ControllerResult[CreatePartitionsResponse]:
         """Add partitions up to the asked count, or only check whether that would work."""
-        if _added(view.image, request) > _PARTITIONS_MAX:
+        times = Counter(topic.name for topic in request.topics)
+        once = [topic for topic in request.topics if times[topic.name] == 1]
+        if _added(view.image, once) > _PARTITIONS_MAX:
             refusal = Refusal(
                 ErrorCode.POLICY_VIOLATION, f"one request may create {_PARTITIONS_MAX} partitions"
             )
             return ControllerResult([], refuse_create_partitions(request, refusal))
-        times = Counter(topic.name for topic in request.topics)
         records: list[VersionedRecord] = []
         results: dict[str, CreatePartitionsTopicResult] = {}
         for topic in request.topics:
@@ -60,7 +63,8 @@ class PartitionControl:
             )
         if request.validate_only:
             records = []
-        return ControllerResult(records, CreatePartitionsResponse(results=list(results.values())))
+        response = CreatePartitionsResponse(results=list(results.values()))
+        return ControllerResult(records, response, at_once=not once)
 
     def _add(self, image: ClusterImage, wanted: CreatePartitionsTopic) -> list[VersionedRecord]:
         topic = image.topics.by_name(wanted.name)
@@ -91,14 +95,14 @@ class PartitionControl:
         ]
 
 
-def _added(image: ClusterImage, request: CreatePartitionsRequest) -> int:
-    """Partitions that the request would add to existing topics, each counted once."""
-    added = {}
-    for wanted in request.topics:
+def _added(image: ClusterImage, topics: Sequence[CreatePartitionsTopic]) -> int:
+    """Partitions that would be added to existing topics."""
+    added = 0
+    for wanted in topics:
         topic = image.topics.by_name(wanted.name)
         if topic is not None:
-            added[wanted.name] = max(0, wanted.count - len(topic.partitions))
-    return sum(added.values())
+            added += max(0, wanted.count - len(topic.partitions))
+    return added
 
 
 def _refused(name: str, refusal: Refusal) -> CreatePartitionsTopicResult:
@@ -111,5 +115,7 @@ def refuse_create_partitions(
     request: CreatePartitionsRequest, error: Refusal
 ) -> CreatePartitionsResponse:
     """The response when nothing could be done."""
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreatePartitionsResponse(results=[_refused(name, error) for name in names])
+    # As Kafka does it, one that is named twice twice.
+    return CreatePartitionsResponse(
+        results=[_refused(topic.name, error) for topic in request.topics]
+    )

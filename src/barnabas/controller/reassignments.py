@@ -47,6 +47,12 @@ class ReassignmentControl:
         self, view: ControllerView, request: AlterPartitionReassignmentsRequest
     ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
         """Begin, change or (replicas of null) cancel the reassignment of each partition."""
+        if not request.topics:
+            # Kafka's answer has its defaults then, an empty text among them.
+            nothing = AlterPartitionReassignmentsResponse(
+                error_code=ErrorCode.NONE, error_message="", responses=[]
+            )
+            return ControllerResult([], nothing, at_once=True)
         image = view.image
         records: list[VersionedRecord] = []
         topics: list[ReassignableTopicResponse] = []
@@ -69,8 +75,7 @@ class ReassignmentControl:
         response = AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
             error_code=ErrorCode.NONE,
-            # Where nothing is asked Kafka has an empty text.
-            error_message=None if topics else "",
+            error_message=None,
             responses=topics,
         )
         return ControllerResult(records, response)
@@ -191,7 +196,6 @@ def refuse_alter_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """The response when nothing could be done."""
     return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=error.error_code,
         error_message=error.message or None,
         responses=[

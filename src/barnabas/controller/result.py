@@ -25,6 +25,8 @@ class ControllerResult(msgspec.Struct, Generic[R], frozen=True):
     response: R
     # All of them or none; else they may be written in several batches, one after the other.
     atomic: bool = True
+    # Nothing was left to be asked of the controller's state: answered however little time there is.
+    at_once: bool = False
 
 
 class MutationLimit(Protocol):

@@ -31,6 +31,8 @@ from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.placement import ReplicaPlacer
     from barnabas.controller.result import ControllerView, VersionedRecord
@@ -68,9 +70,10 @@ class TopicControl:
         self, view: ControllerView, request: CreateTopicsRequest
     ) -> ControllerResult[CreateTopicsResponse]:
         """Create topics with configs and partitions, or only check whether that would work."""
-        if self._count(request) > _PARTITIONS_MAX:
-            return ControllerResult([], refuse_create_topics(request, _TOO_MANY))
         times = Counter(topic.name for topic in request.topics)
+        once = [topic for topic in request.topics if times[topic.name] == 1]
+        if self._count(once) > _PARTITIONS_MAX:
+            return ControllerResult([], refuse_create_topics(request, _TOO_MANY))
         records: list[VersionedRecord] = []
         results: dict[str, CreatableTopicResult] = {}
         for topic in request.topics:
@@ -91,20 +94,22 @@ class TopicControl:
         if len(records) > _RECORDS_MAX:
             return ControllerResult([], refuse_create_topics(request, _TOO_MANY))
         response = CreateTopicsResponse(topics=list(results.values()))
-        return ControllerResult([] if request.validate_only else records, response)
+        return ControllerResult(
+            [] if request.validate_only else records, response, at_once=not once
+        )
 
-    def _count(self, request: CreateTopicsRequest) -> int:
-        """Partitions of all topics that the request names once."""
-        counts = {
-            topic.name: len(topic.assignments)
+    def _count(self, topics: Sequence[CreatableTopic]) -> int:
+        """Partitions of new topics."""
+        counts = (
+            len(topic.assignments)
             or (
                 self._config.num_partitions
                 if topic.num_partitions == _SAY_NOTHING
                 else topic.num_partitions
             )
-            for topic in request.topics
-        }
-        return sum(max(0, count) for count in counts.values())
+            for topic in topics
+        )
+        return sum(max(0, count) for count in counts)
 
     def _create_one(
         self, image: ClusterImage, topic: CreatableTopic
@@ -150,10 +155,13 @@ class TopicControl:
         return records, result
 
     def _own_configs(self, topic: CreatableTopic) -> dict[str, str]:
+        without = [each.name for each in topic.configs if each.value is None]
+        if without:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"{', '.join(without)} needs a value")
         # The last value counts of a key that is given more than once.
-        given = {each.name: each.value for each in topic.configs}
+        given = {each.name: each.value for each in topic.configs if each.value is not None}
         self._configs.check(given)
-        return {name: value for name, value in given.items() if value is not None}
+        return given
 
     def _place(self, new: NewPartitions, topic: CreatableTopic) -> list[list[int]]:
         """Replicas of each partition, as assigned or chosen."""
@@ -165,14 +173,14 @@ class TopicControl:
             count = self._config.num_partitions
         if factor == _SAY_NOTHING:
             factor = self._config.default_replication_factor
-        if count <= 0:
-            raise Refusal(
-                ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}"
-            )
         if factor <= 0:
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"a partition needs at least 1 replica, not {factor}",
+            )
+        if count <= 0:
+            raise Refusal(
+                ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {count}"
             )
         return new.place(self._placer, count, factor)
 
@@ -187,7 +195,8 @@ class TopicControl:
             return ControllerResult([], refuse_delete_topics(request, refusal))
         records: list[VersionedRecord] = []
         results: list[DeletableTopicResult] = []
-        for wanted, found in _wanted(view.image, request):
+        named = _named(request)
+        for wanted, found in _wanted(view.image, named):
             try:
                 topic = _unrefused(found)
                 view.take_mutations(len(topic.partitions))
@@ -198,7 +207,8 @@ class TopicControl:
             results.append(
                 DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE)
             )
-        return ControllerResult(records, DeleteTopicsResponse(responses=results))
+        at_once = all(_is_wrong_alone(each) or named.count(each) > 1 for each in named)
+        return ControllerResult(records, DeleteTopicsResponse(responses=results), at_once=at_once)
 
 
 # A topic to be deleted as the request names it: by name, by id (the zero id is none).
@@ -210,11 +220,15 @@ def _named(request: DeleteTopicsRequest) -> list[Wanted]:
     return named + [(each.name, each.topic_id) for each in request.topics]
 
 
-def _wanted(
-    image: ClusterImage, request: DeleteTopicsRequest
-) -> list[tuple[Wanted, TopicImage | Refusal]]:
-    """What the request names, each once, with the topic or why it cannot be deleted."""
-    times = Counter(_named(request))
+def _is_wrong_alone(wanted: Wanted) -> bool:
+    """Whether both a name and an id are given, or neither."""
+    name, topic_id = wanted
+    return (name is None) == (topic_id == ZERO_UUID)
+
+
+def _wanted(image: ClusterImage, named: list[Wanted]) -> list[tuple[Wanted, TopicImage | Refusal]]:
+    """What the request names, with the topic or why it cannot be deleted; each topic once."""
+    times = Counter(named)
     by_id = {topic_id for name, topic_id in times if name is None and topic_id != ZERO_UUID}
     doubly: set[bytes] = set()
     found: list[tuple[Wanted, TopicImage | Refusal]] = []
@@ -225,16 +239,21 @@ def _wanted(
             refusal = Refusal(ErrorCode.INVALID_REQUEST, "the topic is named by its id too")
             found.append(((topic.name, topic.id), refusal))
         else:
-            found.append((wanted, topic))
-    return [each for each in found if each[0][0] is not None or each[0][1] not in doubly]
+            found += [(wanted, topic)] * (count if _is_wrong_alone(wanted) else 1)
+    # That is said of the name; of the id only if it is wrong besides.
+    return [
+        (each, topic)
+        for each, topic in found
+        if each[0] is not None or each[1] not in doubly or isinstance(topic, Refusal)
+    ]
 
 
 def _find(image: ClusterImage, wanted: Wanted, times: int) -> TopicImage | Refusal:
     name, topic_id = wanted
-    if name is not None and topic_id != ZERO_UUID:
-        return Refusal(ErrorCode.INVALID_REQUEST, "give the topic's name or its id, not both")
-    if name is None and topic_id == ZERO_UUID:
-        return Refusal(ErrorCode.INVALID_REQUEST, "neither a name nor an id is given")
+    if _is_wrong_alone(wanted):
+        return Refusal(
+            ErrorCode.INVALID_REQUEST, "give either the topic's name or its id, not both"
+        )
     if times > 1:
         return Refusal(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     if name is not None:
@@ -311,12 +330,14 @@ def _not_deleted(wanted: Wanted, refusal: Refusal) -> DeletableTopicResult:
 
 def refuse_create_topics(request: CreateTopicsRequest, error: Refusal) -> CreateTopicsResponse:
     """The response when nothing could be done."""
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreateTopicsResponse(topics=[_not_created(name, error) for name in names])
+    # As Kafka does it, one that is named twice twice.
+    return CreateTopicsResponse(
+        topics=[_not_created(topic.name, error) for topic in request.topics]
+    )
 
 
 def refuse_delete_topics(request: DeleteTopicsRequest, error: Refusal) -> DeleteTopicsResponse:
     """The response when nothing could be done."""
     return DeleteTopicsResponse(
-        responses=[_not_deleted(wanted, error) for wanted in dict.fromkeys(_named(request))]
+        responses=[_not_deleted(wanted, error) for wanted in _named(request)]
     )

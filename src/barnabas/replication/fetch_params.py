@@ -18,7 +18,7 @@ ISOLATION_LEVELS = (0, READ_COMMITTED)
 
 def fetch_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
     """How far a fetch sees: replicas to the log end, consumers by the request's isolation level."""
-    if replica_id not in (CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID):
+    if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA_ID:
         return FetchIsolation.LOG_END
     if isolation_level == READ_COMMITTED:
         return FetchIsolation.TXN_COMMITTED

@@ -83,7 +83,7 @@ class OldProduce:
     ) -> Generator[None, None, Converted]:
         partition = self._replicas.partition(key)
         if isinstance(partition, ErrorCode):
-            return partition, ""
+            return Refusal(partition)
         config = partition.log.config
         # "producer" is none of the codes: as it came.
         target = CODES.get(config.compression_type)
@@ -92,11 +92,11 @@ class OldProduce:
                 records, target, max_batch_bytes=config.max_message_bytes
             )
         except MessageSetTooLargeError as error:
-            return ErrorCode.MESSAGE_TOO_LARGE, str(error)
+            return Refusal(ErrorCode.MESSAGE_TOO_LARGE, str(error))
         except (InvalidMessageSetError, UnsupportedMagicError) as error:
-            return ErrorCode.INVALID_RECORD, str(error)
+            return Refusal(ErrorCode.INVALID_RECORD, str(error))
         except CorruptBatchError as error:
-            return ErrorCode.CORRUPT_MESSAGE, str(error)
+            return Refusal(ErrorCode.CORRUPT_MESSAGE, str(error))
         if batch is None:
             return None
         counts = self._replicas.metrics.topics[key.topic]
@@ -121,5 +121,5 @@ def _has_complete(records: bytearray) -> bool:
 def _checked(records: memoryview) -> memoryview | Refusal:
     magic = records[_MAGIC_POSITION]
     if magic != 2:
-        return ErrorCode.CORRUPT_MESSAGE, f"There is no magic {magic}."
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"There is no magic {magic}.")
     return checked_records(records, _RULES_VERSION)

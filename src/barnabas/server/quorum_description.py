@@ -38,11 +38,10 @@ class QuorumDescription:
         topics = []
         # As Kafka: the metadata partition is described when it alone is asked for, and once.
         asked_for = [
-            (topic.topic_name, each.partition_index)
+            (topic.topic_name, [each.partition_index for each in topic.partitions])
             for topic in request.topics
-            for each in topic.partitions
         ]
-        alone = asked_for == [tuple(CLUSTER_METADATA)]
+        alone = asked_for == [(CLUSTER_METADATA.topic, [CLUSTER_METADATA.partition])]
         described = False
         for topic in request.topics:
             partitions = []

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from differential.scene import Scene
 
-# Names that scenes make.
-_MADE = re.compile(r"(.+-v\d+)-[a-z]+-\d+", re.DOTALL)
+# Names that scenes make, long ones among them.
+_MADE = re.compile(r"(.+-v\d+)-[a-z]+-\d+x*", re.DOTALL)
 # Where an answer lists by name.
 _LISTS: dict[ApiKey, tuple[Callable[[Any], list[list[Any]]], str]] = {
     ApiKey.METADATA: (lambda answer: [answer.topics], "name"),
@@ -25,8 +25,13 @@ _LISTS: dict[ApiKey, tuple[Callable[[Any], list[list[Any]]], str]] = {
 }
 
 
-def without_others(scene: Scene) -> Callable[[Any], None]:
-    """Takes out of an answer what is neither this scene's nor the whole matrix's."""
+def without_others(scene: Scene, besides: re.Pattern[str] | None = None) -> Callable[[Any], None]:
+    """Takes out of an answer what is neither this scene's nor the whole matrix's.
+
+    Args:
+        scene: whose answers they are.
+        besides: names of this scene's that are taken out as well.
+    """
     prefix = scene.name().rpartition("-topic-")[0]
     standing = {made for made, _ in scene.pair.standing.values()}
     lists, name_of = _LISTS.get(scene.api, (lambda _: [], ""))
@@ -36,6 +41,8 @@ def without_others(scene: Scene) -> Callable[[Any], None]:
         made = _MADE.fullmatch(name or "")
         if (name or "").startswith("__"):
             # The brokers' own, whose sizes depend on how they batch.
+            return False
+        if besides is not None and besides.fullmatch(name or ""):
             return False
         return made is None or made[1] == prefix or name in standing
 

@@ -46,6 +46,13 @@ NOT_SENT = {
     (ApiKey.INIT_PRODUCER_ID, "transactional_id = 10000 letters"): _TRANSACTIONS,
 }
 
+# What is left out where several inputs are sent together, and why.
+NOT_TOGETHER = {
+    (ApiKey.OFFSET_COMMIT, "group_id = ''"): "refused, it leaves a group that others would find",
+    (ApiKey.ALTER_CLIENT_QUOTAS, "entries[0].entity[0].entity_name = null"): "set for all clients"
+    " a quota would slow down whatever comes after it",
+}
+
 TOPIC, BROKER = 2, 4
 
 

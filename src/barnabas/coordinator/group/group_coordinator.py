@@ -69,8 +69,9 @@ class _Commit(msgspec.Struct, frozen=True):
 
     request: OffsetCommitRequest
     response: OffsetCommitResponse
-    # Where in the response the outcome of each partition goes.
-    slots: dict[PartitionKey, list[OffsetCommitResponsePartition]]
+    # What can be committed, and where in the response the outcome of each goes.
+    offsets: list[tuple[PartitionKey, CommittedOffset]]
+    slots: list[OffsetCommitResponsePartition]
     on_done: Callable[[OffsetCommitResponse], None]
 
 
@@ -121,11 +122,11 @@ class GroupCoordinator:
         Args:
             on_done: called once the offsets are committed or refused; may be before this returns.
         """
-        commit = _Commit(request, OffsetCommitResponse(topics=[]), {}, on_done)
-        offsets: dict[PartitionKey, CommittedOffset] = {}
-        for topic in request.topics:
-            self._take_topic(topic, version, commit, offsets)
-        if not offsets:
+        commit = _Commit(request, OffsetCommitResponse(topics=[]), [], [], on_done)
+        refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
+        taken = [self._take_topic(topic, version, commit, refused) for topic in request.topics]
+        commit.response.topics = _joined(refused, taken)
+        if not commit.offsets:
             on_done(commit.response)
             return
         claim = MemberClaim(
@@ -134,7 +135,7 @@ class GroupCoordinator:
             request.generation_id_or_member_epoch,
             request.group_instance_id,
         )
-        to_commit = OffsetsToCommit(claim, offsets, version)
+        to_commit = OffsetsToCommit(claim, commit.offsets, version)
         state_partition = self.partition_for(request.group_id)
         if state_partition is None:
             _answer_commit(commit, None, ErrorCode.NOT_COORDINATOR)
@@ -150,36 +151,31 @@ class GroupCoordinator:
         topic: OffsetCommitRequestTopic,
         version: int,
         commit: _Commit,
-        offsets: dict[PartitionKey, CommittedOffset],
-    ) -> None:
-        """Note what of a topic can be committed, and answer for what cannot."""
+        refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
+    ) -> OffsetCommitResponseTopic:
+        """Note what of a topic can be committed, for the answer too; refuse what cannot."""
         uses_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         name = self._topics.topic_name(topic.topic_id) if uses_ids else topic.name
         topic_id = topic.topic_id if uses_ids else self._topics.topic_id(topic.name)
-        partitions: list[OffsetCommitResponsePartition] = []
+        taken = _answered(topic)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if name is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        where = (topic.name, topic.topic_id)
+        if name is None or topic_id is None:
+            # Answered even where none of its partitions is named.
+            refused.setdefault(where, _answered(topic))
         for partition in topic.partitions:
-            error = ErrorCode.NONE
-            if name is None:
-                error = ErrorCode.UNKNOWN_TOPIC_ID
-            elif topic_id is None or not self._topics.has_partition(
-                name, partition.partition_index
-            ):
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                key = (name, partition.partition_index)
-                offsets[key] = self._committed(commit.request, partition, topic_id)
-            slot = OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=error
-            )
-            partitions.append(slot)
-            if name is not None and error is ErrorCode.NONE:
-                commit.slots.setdefault((name, partition.partition_index), []).append(slot)
-        if partitions:
-            commit.response.topics.append(
-                OffsetCommitResponseTopic(
-                    name=topic.name, topic_id=topic.topic_id, partitions=partitions
-                )
-            )
+            index = partition.partition_index
+            slot = OffsetCommitResponsePartition(partition_index=index, error_code=unknown)
+            if name is None or topic_id is None or not self._topics.has_partition(name, index):
+                refused.setdefault(where, _answered(topic)).partitions.append(slot)
+                continue
+            committed = self._committed(commit.request, partition, topic_id)
+            commit.offsets.append(((name, index), committed))
+            commit.slots.append(slot)
+            taken.partitions.append(slot)
+        return taken
 
     def _committed(
         self,
@@ -222,11 +218,28 @@ class GroupCoordinator:
         return self.driver.read(partition, lambda shard: shard.offsets.offsets(group_id))
 
 
-def _answer_commit(
-    commit: _Commit, errors: dict[PartitionKey, ErrorCode] | None, error: ErrorCode
-) -> None:
-    failed = _APPEND_ERRORS.get(error, error)
-    for key, slots in commit.slots.items():
-        for slot in slots:
-            slot.error_code = failed if errors is None else errors[key]
+def _answered(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
+
+
+def _joined(
+    refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
+    taken: list[OffsetCommitResponseTopic],
+) -> list[OffsetCommitResponseTopic]:
+    """As Kafka: what is refused comes first, and then each topic is answered once."""
+    named = [topic for topic in taken if topic.partitions]
+    if not refused:
+        return named
+    for topic in named:
+        first = refused.setdefault((topic.name, topic.topic_id), topic)
+        if first is not topic:
+            first.partitions += topic.partitions
+    return list(refused.values())
+
+
+def _answer_commit(commit: _Commit, errors: list[ErrorCode] | None, error: ErrorCode) -> None:
+    if errors is None:
+        errors = [_APPEND_ERRORS.get(error, error)] * len(commit.slots)
+    for slot, each in zip(commit.slots, errors, strict=True):
+        slot.error_code = each
     commit.on_done(commit.response)

@@ -125,13 +125,11 @@ class GroupRequests:
         self, request: OffsetDeleteRequest, on_done: Callable[[OffsetDeleteResponse], None]
     ) -> None:
         """Forget offsets of topics that no member reads (version 0)."""
-        keys = [
-            (topic.name, each.partition_index)
+        asked = [
+            [(topic.name, each.partition_index) for each in topic.partitions]
             for topic in request.topics
-            for each in topic.partitions
         ]
-        known = [key for key in keys if self._topics.has_partition(*key)]
-        unknown = [key for key in keys if not self._topics.has_partition(*key)]
+        known = [key for keys in asked for key in keys if self._topics.has_partition(*key)]
 
         def answer(
             found: dict[PartitionKey, ErrorCode] | ErrorCode | None, error: ErrorCode
@@ -140,15 +138,13 @@ class GroupRequests:
                 on_done(OffsetDeleteResponse(error_code=found or error, topics=[]))
                 return
             # Those that do not exist come first, as with Kafka.
-            refused = [(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for key in unknown]
+            refused = self._of_unknown(request)
+            deleted = [[(key, found[key]) for key in keys if key in found] for keys in asked]
             if refused:
-                topics = _deleted_by_topic([*refused, *((key, found[key]) for key in known)])
+                topics = _with_partitions(refused, [each for errors in deleted for each in errors])
             else:
                 # A topic that is named twice is answered twice, in this case only.
-                topics = []
-                for topic in request.topics:
-                    asked = [(topic.name, each.partition_index) for each in topic.partitions]
-                    topics += _deleted_by_topic([(key, found[key]) for key in asked])
+                topics = [each for errors in deleted for each in _with_partitions({}, errors)]
             on_done(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
 
         partition = self._partition_for(request.group_id)
@@ -161,11 +157,23 @@ class GroupRequests:
                 partition, lambda shard: shard.delete_offsets(request.group_id, known), answer
             )
 
+    def _of_unknown(self, request: OffsetDeleteRequest) -> dict[str, OffsetDeleteResponseTopic]:
+        """Answers for what does not exist; a topic has one even if no partition of it is named."""
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topics: dict[str, OffsetDeleteResponseTopic] = {}
+        for topic in request.topics:
+            keys = [(topic.name, each.partition_index) for each in topic.partitions]
+            if self._topics.topic_id(topic.name) is None:
+                made = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
+                topics.setdefault(topic.name, made)
+            missing = [(key, unknown) for key in keys if not self._topics.has_partition(*key)]
+            _with_partitions(topics, missing)
+        return topics
 
-def _deleted_by_topic(
-    errors: list[tuple[PartitionKey, ErrorCode]],
+
+def _with_partitions(
+    topics: dict[str, OffsetDeleteResponseTopic], errors: list[tuple[PartitionKey, ErrorCode]]
 ) -> list[OffsetDeleteResponseTopic]:
-    topics: dict[str, OffsetDeleteResponseTopic] = {}
     for (name, index), error in errors:
         topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name, partitions=[]))
         slot = OffsetDeleteResponsePartition(partition_index=index, error_code=error)

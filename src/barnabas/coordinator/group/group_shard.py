@@ -66,7 +66,8 @@ class OffsetsToCommit(msgspec.Struct, frozen=True):
     """One request's offsets for one group; topics exist and have names."""
 
     claim: MemberClaim
-    offsets: dict[PartitionKey, CommittedOffset]
+    # A partition that is named twice is here twice.
+    offsets: list[tuple[PartitionKey, CommittedOffset]]
     # Of the request: OffsetCommit.
     version: int
 
@@ -172,20 +173,18 @@ class GroupShard:
 
     # Offsets.
 
-    def commit_offsets(
-        self, request: OffsetsToCommit
-    ) -> CoordinatorResult[dict[PartitionKey, ErrorCode]]:
+    def commit_offsets(self, request: OffsetsToCommit) -> CoordinatorResult[list[ErrorCode]]:
         """Records for the offsets that can be committed, and an error for each of all."""
         error = self._check_claim(request.claim, request.version)
         if error is not ErrorCode.NONE:
-            return CoordinatorResult(dict.fromkeys(request.offsets, error))
-        errors: dict[PartitionKey, ErrorCode] = {}
+            return CoordinatorResult([error] * len(request.offsets))
+        errors: list[ErrorCode] = []
         records: list[CoordinatorRecord] = []
-        for key, committed in request.offsets.items():
+        for key, committed in request.offsets:
             if java_length(committed.metadata) > self._config.offset_metadata_max_bytes:
-                errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
-            errors[key] = ErrorCode.NONE
+            errors.append(ErrorCode.NONE)
             records.append(committed.to_record(request.claim.group_id, *key))
         self._metrics.offset_commits += len(records)
         return CoordinatorResult(errors, records)

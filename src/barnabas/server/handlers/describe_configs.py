@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 Refusal = tuple[ErrorCode, str]
 
+# Types of resources that have configs.
+_KINDS = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
+
 
 def handler(parts: NodeParts) -> Handle:
     """The handler of this API."""
@@ -60,7 +63,15 @@ class DescribeConfigsHandler:
         request: DescribeConfigsRequest,
     ) -> DescribeConfigsResponse:
         """One result per resource, each with its own error."""
-        results = [self._describe(resource, request) for resource in request.resources]
+        unknown = {each.resource_type for each in request.resources} - _KINDS
+        if unknown:
+            # As Kafka, which fails over it before it looks at any.
+            words = f"resources of type {min(unknown)} have no configs"
+            results = [
+                _refused(each, (ErrorCode.INVALID_REQUEST, words)) for each in request.resources
+            ]
+        else:
+            results = [self._describe(resource, request) for resource in request.resources]
         if context.version == 0:
             for result in results:
                 for config in result.configs:
@@ -70,20 +81,17 @@ class DescribeConfigsHandler:
     def _describe(
         self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
     ) -> DescribeConfigsResult:
-        result = DescribeConfigsResult(
+        found = self._find(resource.resource_type, resource.resource_name)
+        if isinstance(found, tuple):
+            return _refused(resource, found)
+        keys = resource.configuration_keys
+        return DescribeConfigsResult(
             error_code=ErrorCode.NONE,
             error_message="",
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=[],
+            configs=[_shown(each, request) for each in found if not keys or each.name in keys],
         )
-        found = self._find(resource.resource_type, resource.resource_name)
-        if isinstance(found, tuple):
-            result.error_code, result.error_message = found
-            return result
-        keys = resource.configuration_keys
-        result.configs = [_shown(each, request) for each in found if not keys or each.name in keys]
-        return result
 
     def _find(self, resource_type: int, name: str) -> Iterable[DescribedConfig] | Refusal:
         if resource_type == TOPIC:
@@ -108,8 +116,6 @@ class DescribeConfigsHandler:
     def _problem_of(self, resource_type: int, name: str) -> Refusal | None:
         """Why the resource cannot be described; brokers answer for themselves only."""
         invalid = ErrorCode.INVALID_REQUEST
-        if resource_type not in (BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP):
-            return invalid, f"resources of type {resource_type} have no configs"
         if not name and resource_type != BROKER:
             return invalid, "the resource needs a name"
         if resource_type in (BROKER, BROKER_LOGGER) and not (
@@ -117,6 +123,17 @@ class DescribeConfigsHandler:
         ):
             return invalid, f"broker {self._node_id} was asked about broker {name!r}"
         return None
+
+
+def _refused(resource: DescribeConfigsResource, refusal: Refusal) -> DescribeConfigsResult:
+    error, words = refusal
+    return DescribeConfigsResult(
+        error_code=error,
+        error_message=words,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
 
 
 def _shown(

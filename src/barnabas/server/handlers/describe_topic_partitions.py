@@ -46,8 +46,9 @@ class DescribeTopicPartitionsHandler:
         strange = cursor is not None and bool(asked) and first_name not in asked
         if strange or first_partition < 0:
             # As they were asked for, one that is named twice twice.
-            refused = [topic.name for topic in request.topics] or names
-            response.topics += [_failed(name, ErrorCode.INVALID_REQUEST) for name in refused]
+            response.topics += [
+                _failed(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics
+            ]
             return response
         room = max(1, min(request.response_partition_limit, self._partitions_max))
         for name in names:

@@ -16,6 +16,7 @@ from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -66,8 +67,8 @@ class ProduceHandler:
         topics = request.topic_data
         for topic in topics if len(topics) == 1 else _each_once(topics):
             self._take_topic(pending, entries, request, topic)
-        if pending.is_unauthorized:
-            pending.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if pending.refusal:
+            pending.refuse_all(pending.refusal)
             pending.on_appended({})
         elif entries and context.version < MAGIC_2_SINCE:
             self._old.convert(
@@ -117,9 +118,9 @@ class ProduceHandler:
         asked = topic.partition_data
         if not asked:
             return
+        named_twice: dict[int, Refusal] | None = None
         if len(asked) > 1:
-            # A partition that is named twice is taken and answered once, as its last time says.
-            asked = list({data.index: data for data in asked}.values())
+            asked, named_twice = pending.each_once(asked)
         answers: list[PartitionProduceResponse] = []
         pending.response.responses.append(
             TopicProduceResponse(
@@ -133,6 +134,8 @@ class ProduceHandler:
             answers.append(answer)
             if refused is not _NONE:
                 pending.has_failed = True
+                if version >= MAGIC_2_SINCE:
+                    pending.look_at(data)
                 continue
             key = TopicPartition(name, data.index)
             pending.answers[key] = answer
@@ -141,13 +144,17 @@ class ProduceHandler:
                 continue
             records = checked_records(data.records, version, request.transactional_id is not None)
             if isinstance(records, tuple):
-                unauthorized = records[0] is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-                if not unauthorized and not self._cluster.has_partition(name, data.index):
+                if not records.of_request and not self._cluster.has_partition(name, data.index):
                     # That comes before what is wrong with the records.
-                    records = (_UNKNOWN_TOPIC_OR_PARTITION, "")
+                    records = Refusal(_UNKNOWN_TOPIC_OR_PARTITION)
                 pending.refuse_one(answer, records)
             else:
                 entries[key] = records
+        if named_twice:
+            for index, refusal in named_twice.items():
+                key = TopicPartition(name, index)
+                if key in entries and self._cluster.has_partition(*key):
+                    pending.overrule(key, refusal)
 
     def _resolve(self, context: RequestContext, topic: TopicProduceData) -> tuple[str, ErrorCode]:
         """The topic's name, and why nobody may write to it."""
@@ -183,7 +190,7 @@ class PendingProduce:
         "answers",
         "context",
         "has_failed",
-        "is_unauthorized",
+        "refusal",
         "response",
     )
 
@@ -197,33 +204,68 @@ class PendingProduce:
         self.answers: dict[TopicPartition, PartitionProduceResponse] = {}
         # Whether any answer has an error.
         self.has_failed = False
-        # A batch belongs to a transaction that the request does not name: nothing is appended.
-        self.is_unauthorized = False
+        # Why nothing of the request is appended, by the first batch that says so: it belongs to a
+        # transaction that the request does not name, or is none.
+        self.refusal: Refusal | None = None
+
+    def each_once(
+        self, asked: list[PartitionProduceData]
+    ) -> tuple[list[PartitionProduceData], dict[int, Refusal]]:
+        """As Kafka: of a partition that is named twice the last records that can be are taken.
+
+        Returns:
+            What is taken of each partition, and by partition what is wrong with other records for
+            it, which it is answered with although some are taken.
+        """
+        once = {data.index: data for data in asked}
+        refused: dict[int, Refusal] = {}
+        if len(once) < len(asked) and self.context.version >= MAGIC_2_SINCE:
+            for data in asked:
+                found = self.look_at(data)
+                if found is None:
+                    once[data.index] = data
+                else:
+                    refused[data.index] = found
+        return list(once.values()), refused
+
+    def overrule(self, key: TopicPartition, refusal: Refusal) -> None:
+        """Answer for a partition with what is wrong, whatever becomes of the records taken."""
+        self.refuse_one(self.answers[key], refusal)
+        self.answers[key] = PartitionProduceResponse(
+            index=key.partition, error_code=_NONE, base_offset=-1
+        )
+
+    def look_at(self, data: PartitionProduceData) -> Refusal | None:
+        """What is wrong with records that may not be taken; perhaps nothing of the request is."""
+        found = checked_records(data.records, self.context.version)
+        if not isinstance(found, tuple):
+            return None
+        if found.of_request and self.refusal is None:
+            self.refusal = found
+        return found
 
     def refuse_one(self, answer: PartitionProduceResponse, refusal: Refusal) -> None:
         """Say why one partition's records are not taken."""
         self.has_failed = True
-        answer.error_code, words = refusal
-        if answer.error_code == ErrorCode.CORRUPT_MESSAGE:
-            # For the others clients get no words from Kafka either.
-            answer.error_message = words or None
-        if refusal[0] is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            self.is_unauthorized = True
+        answer.error_code = refusal.error
+        if refusal.of_request and self.refusal is None:
+            self.refusal = refusal
 
     def refuse(self, refused: dict[TopicPartition, Refusal]) -> bool:
         """Say why these partitions' records are not taken; returns whether no other's are."""
         for key, refusal in refused.items():
             self.refuse_one(self.answers[key], refusal)
-        if self.is_unauthorized:
-            self.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return self.is_unauthorized
+        if self.refusal is not None:
+            self.refuse_all(self.refusal)
+        return self.refusal is not None
 
-    def refuse_all(self, error: ErrorCode) -> None:
-        """Nothing of the request is taken."""
+    def refuse_all(self, refusal: Refusal) -> None:
+        """Nothing of the request is taken; of single partitions clients get no words from Kafka."""
         self.has_failed = True
         for topic in self.response.responses:
             for answer in topic.partition_responses:
-                answer.error_code = error
+                answer.error_code = refusal.error
+                answer.error_message = refusal.words or None
 
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Answer with what became of each partition."""
