@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopKeeper"]
 
-# How long the user is away before this thread takes the turn: who polls all the time has it always.
+# How long nobody steps the loop before this thread takes the turn: who polls all the time has it
+# always, but not who only makes calls that wait for nothing, however often.
 _PATIENCE_S = 0.1
 
 
 class LoopKeeper:
     """Steps `loop` between `take_over` and `step_aside`, which its user calls."""
 
-    __slots__ = ("_ended", "_is_user_inside", "_left_s", "_loop", "_thread", "_turn")
+    __slots__ = ("_ended", "_is_user_inside", "_loop", "_stepped_s", "_thread", "_turn")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -31,8 +32,8 @@ class LoopKeeper:
         self._turn = threading.Lock()
         self._turn.acquire()
         self._is_user_inside = True
-        # When the user last left.
-        self._left_s = 0.0
+        # When a user last left who had stepped the loop.
+        self._stepped_s = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="barnabas-keeper", daemon=True)
 
@@ -47,9 +48,10 @@ class LoopKeeper:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._turn.acquire()
 
-    def take_over(self) -> None:
-        """Take the turn back, in a moment."""
-        self._left_s = monotonic()
+    def take_over(self, *, has_stepped: bool) -> None:
+        """Take the turn back, in a moment if the user has stepped the loop."""
+        if has_stepped:
+            self._stepped_s = monotonic()
         self._is_user_inside = False
         self._turn.release()
 
@@ -61,7 +63,7 @@ class LoopKeeper:
 
     def _run(self) -> None:
         while not self._ended.wait(_PATIENCE_S):
-            if self._is_user_inside or monotonic() - self._left_s < _PATIENCE_S:
+            if self._is_user_inside or monotonic() - self._stepped_s < _PATIENCE_S:
                 continue
             if not self._turn.acquire(blocking=False):
                 continue

@@ -39,6 +39,7 @@ class LoopStepper:
         "_base",
         "_depth",
         "_entry",
+        "_has_stepped",
         "_interrupt",
         "_keeper",
         "_loop",
@@ -55,6 +56,8 @@ class LoopStepper:
         self._user: int | None = None
         self._depth = 0
         self._keeper: LoopKeeper | None = None
+        # Whether the loop was run since the thread inside entered.
+        self._has_stepped = False
         self._timed_out = False
         self._loop: asyncio.AbstractEventLoop = new_loop()
         self._base = system_runtime(self._loop, _WORKERS)
@@ -87,6 +90,7 @@ class LoopStepper:
             return False
         self._user = me
         self._depth = 1
+        self._has_stepped = False
         if self._keeper is not None:
             self._keeper.step_aside()
         return True
@@ -99,7 +103,7 @@ class LoopStepper:
             return
         self._user = None
         if self._keeper is not None:
-            self._keeper.take_over()
+            self._keeper.take_over(has_stepped=self._has_stepped)
         self._entry.release()
 
     def keep_alive(self) -> None:
@@ -132,6 +136,7 @@ class LoopStepper:
         if predicate():
             return True
         self._reached = self._timed_out = False
+        self._has_stepped = True
         interrupt = self._interrupt
         deadline = None
         # From here on Ctrl-C may come at any line.
