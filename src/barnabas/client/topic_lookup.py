@@ -70,7 +70,12 @@ class TopicLookup:
         self._cluster.runtime.timer.call_later(delay, self.start)
 
     def _is_hopeless(self, error: ClientError) -> bool:
-        return isinstance(error, UnknownTopicError) and self._attempts >= _UNKNOWN_ATTEMPTS
+        # Who waits for leaders has made the topics: a broker that is slow hears of them later.
+        return (
+            isinstance(error, UnknownTopicError)
+            and not self._wait_for_leaders
+            and self._attempts >= _UNKNOWN_ATTEMPTS
+        )
 
     def _missing(self) -> ClientError | None:
         metadata = self._cluster.metadata
