@@ -16,8 +16,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-TIMEOUT_S = 60
-WAIT_S = 30.0
+from waiting import PATIENCE_S
+
+# Limits for what hangs.
+TIMEOUT_S = 150
+WAIT_S = PATIENCE_S
 
 
 class ClientProgram:

@@ -25,6 +25,7 @@ from barnabas.serializers import serialize_json, serialize_string
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.client_brokers import broker
 from jvm.kafka_process import KafkaProcess
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broker"]
@@ -58,7 +59,7 @@ def test_a_producer_of_its_own_tells_where_records_lie(broker: Broker, topic: st
     with barnabas.Producer(bootstrap_servers=broker.bootstrap, linger_ms=0) as producer:
         first = producer.send(topic, b"a", partition=1, timestamp_ms=1000)
         second = producer.send(topic, b"b", partition=1)
-        assert second.result(timeout=30).offset == 1
+        assert second.result(timeout=PATIENCE_S).offset == 1
         assert first.done()
         assert first.result() == RecordMetadata(topic, 1, 0, 1000)
         assert [each.partition for each in producer.partitions_for(topic)] == [0, 1, 2]
@@ -155,7 +156,7 @@ def test_every_level_of_compression_is_read_back(
 def test_flush_and_close_keep_their_times(broker: Broker, topic: str) -> None:
     producer = barnabas.Producer(broker.bootstrap, linger_ms=60_000)
     producer.send(topic, b"x", partition=0).add_done_callback(lambda _delivery: None)
-    producer.flush(timeout=30)
+    producer.flush(timeout=PATIENCE_S)
     delivery = producer.send(topic, b"never", partition=0)
     producer.close(flush=False)
     assert delivery.done()
@@ -174,7 +175,7 @@ def test_a_full_buffer_holds_the_sender_back(broker: Broker, topic: str) -> None
     with barnabas.Producer(
         broker.bootstrap, buffer_memory=300_000, batch_size=100_000, max_block_ms=300
     ) as producer:
-        producer.send(topic, b"x", partition=0).result(30)
+        producer.send(topic, b"x", partition=0).result(PATIENCE_S)
         broker.kill()
         try:
             with pytest.raises(BufferFullError, match="300000"):
@@ -183,19 +184,20 @@ def test_a_full_buffer_holds_the_sender_back(broker: Broker, topic: str) -> None
                 producer.flush(timeout=0.1)
         finally:
             broker.start()
-        producer.flush(timeout=60)
+        producer.flush(timeout=PATIENCE_S)
         assert producer.failed == 0
 
 
 def test_the_asyncio_producer(broker: Broker, client: Client, topic: str) -> None:
     async def produce() -> list[RecordMetadata]:
         async with barnabas.aio.Producer(
-            bootstrap_servers=broker.bootstrap, value_serializer=serialize_json, linger_ms=20
+            bootstrap_servers=broker.bootstrap, value_serializer=serialize_json, linger_ms=60_000
         ) as producer:
             deliveries = [await producer.send(topic, number, partition=0) for number in range(50)]
             await producer.send_batch(topic, [(None, 50, (), None)], partition=0)
             with pytest.raises(asyncio.InvalidStateError):
                 deliveries[0].result()
+            await producer.flush()
             places = await asyncio.gather(*deliveries)
             assert deliveries[0].result() == places[0]
             return places

@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,7 @@ from barnabas.client.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from jvm.kafka_process import KafkaProcess
+from waiting import PATIENCE_S, eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
 
@@ -44,7 +45,12 @@ def kafka(
     """A Kafka whose transactions are of the one version or the other."""
     made = KafkaProcess(
         tmp_path_factory.mktemp("kafka"),
-        {"transaction.state.log.num.partitions": "3", "auto.create.topics.enable": "false"},
+        {
+            "transaction.state.log.num.partitions": "3",
+            "auto.create.topics.enable": "false",
+            # How often the coordinator looks for transactions that are over their time.
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        },
         features={"transaction.version": request.param},
     )
     made.start()
@@ -77,12 +83,13 @@ def committed(client: Client, topic: str) -> list[bytes | None]:
 
     The coordinator answers before its markers are in the partitions.
     """
-    deadline = time.monotonic() + 30
     places = dict.fromkeys([(topic, 0), (topic, 1)], "latest")
-    while client.list_offsets(places) != client.list_offsets(
-        places, isolation_level="read_uncommitted"
-    ):
-        assert time.monotonic() < deadline
+
+    def is_none_open() -> bool:
+        stable_ends = client.list_offsets(places)
+        return stable_ends == client.list_offsets(places, isolation_level="read_uncommitted")
+
+    eventually(is_none_open, "a transaction stays open")
     return stable(client, topic)
 
 
@@ -96,7 +103,16 @@ def stable(client: Client, topic: str) -> list[bytes | None]:
 
 
 def producer_of(kafka: KafkaProcess, transactional_id: str, **config: object) -> barnabas.Producer:
+    """One whose transactions no slow machine lets end by themselves."""
+    config = {"transaction_timeout_ms": 600_000, **config}
     return barnabas.Producer(kafka.bootstrap, transactional_id=transactional_id, **config)
+
+
+def thread_states(pid: int) -> Iterator[str]:
+    """The letter of each; a thread that ends meanwhile has none."""
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):
+            yield path.read_text().rpartition(")")[2].split()[0]
 
 
 @contextmanager
@@ -104,13 +120,7 @@ def paused(pid: int) -> Iterator[None]:
     """Within the block not one thread of the process runs."""
     os.kill(pid, signal.SIGSTOP)
     try:
-        deadline = time.monotonic() + 30
-        while any(
-            path.read_text().rpartition(")")[2].split()[0] != "T"
-            for path in Path(f"/proc/{pid}/task").glob("*/stat")
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        eventually_equal(lambda: set(thread_states(pid)), {"T"})
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -119,7 +129,8 @@ def paused(pid: int) -> Iterator[None]:
 def test_a_transaction_is_seen_whole_or_not_at_all(
     kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
 ) -> None:
-    with producer_of(kafka, transactional_id) as producer:
+    # What is not flushed is not sent before its transaction ends.
+    with producer_of(kafka, transactional_id, linger_ms=60_000) as producer:
         producer.init_transactions()
         with producer.transaction():
             first = producer.send(topic, b"a", partition=0)
@@ -142,10 +153,12 @@ def test_a_transaction_is_seen_whole_or_not_at_all(
 def values_of(consumer: barnabas.Consumer, count: int) -> list[bytes]:
     """Values of the next records, at least `count` of them, and of what comes soon behind them."""
     found: list[bytes] = []
-    deadline = time.monotonic() + 30
-    while len(found) < count:
-        assert time.monotonic() < deadline, found
-        found += [record.value for record in consumer.poll(0.2)]
+
+    def has_read() -> bool:
+        found.extend(record.value for record in consumer.poll(0.2))
+        return len(found) >= count
+
+    eventually(has_read, lambda: found)
     return found + [record.value for record in consumer.poll(0.2)]
 
 
@@ -289,17 +302,15 @@ def test_a_killed_producers_transaction_is_aborted_by_its_successor(
 def test_a_transaction_over_its_time_is_aborted_by_the_coordinator(
     kafka: KafkaProcess, client: Client, topic: str, transactional_id: str
 ) -> None:
-    with producer_of(kafka, transactional_id, transaction_timeout_ms=1_000) as producer:
+    # Long enough for a slow machine to write one record in.
+    with producer_of(kafka, transactional_id, transaction_timeout_ms=5_000) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic, b"late", partition=0)
         producer.flush()
-        # The coordinator looks every ten seconds; its marker moves the last stable offset.
+        # The coordinator's marker moves the last stable offset.
         places = {(topic, 0): "latest"}
-        deadline = time.monotonic() + 60
-        while client.list_offsets(places)[topic, 0].offset == 0:
-            assert time.monotonic() < deadline
-            producer.poll(100)
+        eventually(lambda: producer.poll(100) or client.list_offsets(places)[topic, 0].offset)
         with pytest.raises(BrokerError) as caught:
             producer.commit_transaction()
         # A coordinator of version 2 takes the old epoch for a repetition that ended otherwise.
@@ -379,17 +390,27 @@ def test_after_records_that_were_given_up_the_next_transaction_works(
         kafka, transactional_id, delivery_timeout_ms=700, request_timeout_ms=500, linger_ms=0
     ) as producer:
         producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(topic, b"before", partition=0).result(30)
+
+        def begins_with(value: bytes) -> bool:
+            """Whether it is delivered so soon; a slow machine takes longer at times."""
+            producer.begin_transaction()
+            try:
+                producer.send(topic, value, partition=0).result(PATIENCE_S)
+            except ClientError:
+                producer.abort_transaction()
+                return False
+            return True
+
+        eventually(lambda: begins_with(b"before"))
         with paused(kafka.pid):
             lost = producer.send(topic, b"lost", partition=0)
-            assert isinstance(lost.exception(30), ClientError)
+            assert isinstance(lost.exception(PATIENCE_S), ClientError)
         with pytest.raises((DeliveryTimeoutError, ClientError)):
             producer.commit_transaction()
         producer.abort_transaction()
         for number in range(3):
-            with producer.transaction():
-                producer.send(topic, b"%d" % number, partition=0).result(30)
+            eventually(partial(begins_with, b"%d" % number))
+            producer.commit_transaction()
     assert committed(client, topic) == [b"0", b"1", b"2"]
 
 
@@ -413,6 +434,6 @@ def test_transactions_over_asyncio(
             producer.begin_transaction()
             await producer.send(topic, b"left open", partition=0)
 
-    asyncio.run(produce())
+    asyncio.run(asyncio.wait_for(produce(), PATIENCE_S))
     assert committed(client, topic) == [b"0", b"2", b"last"]
     assert client.committed(transactional_id)[TopicPartition(topic, 0)].offset == 2

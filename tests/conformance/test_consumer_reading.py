@@ -33,12 +33,12 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.client_brokers import broker
 from jvm.kafka_process import KafkaProcess
+from waiting import PATIENCE_S, eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broker"]
 
 Broker = BrokerProcess | KafkaProcess
-PATIENCE_S = 20.0
 
 
 @pytest.fixture
@@ -131,9 +131,7 @@ def test_a_poll_gives_no_more_than_it_is_asked_for(broker: Broker, topic: str) -
         assert [len(records) for records in polls] == [30, 30, 30, 10]
         assert values(polls) == [b"v%d" % number for number in range(100)]
         consumer.seek_to_beginning()
-        deadline = time.monotonic() + PATIENCE_S
-        while not (few := consumer.poll(1.0, max_records=7)):
-            assert time.monotonic() < deadline
+        few = eventually(lambda: consumer.poll(1.0, max_records=7))
         assert len(few) == 7
         assert few.next_offsets[TopicPartition(topic, 0)].offset == 7
         assert [len(part) for part in few.batches()] == [7]
@@ -271,15 +269,21 @@ def test_iterating_moves_the_position_record_by_record(broker: Broker, topic: st
         bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=2_000
     ) as consumer:
         consumer.assign([(topic, 0)])
-        seen = []
-        for record in consumer:
-            seen.append(record.value)
-            assert consumer.position((topic, 0)) == record.offset + 1
-            if len(seen) == 20:
-                break
-        assert next(consumer).offset == 20
-        seen += [record.value for record in consumer][:1]
-        assert seen == [b"v%d" % number for number in [*range(20), 21]]
+        seen: list[bytes] = []
+
+        def has_seen(count: int) -> bool:
+            """Iterate until so many were seen, or nothing came for the time that ends it."""
+            for record in consumer:
+                seen.append(record.value)
+                assert consumer.position((topic, 0)) == record.offset + 1
+                if len(seen) == count:
+                    return True
+            return False
+
+        eventually(lambda: has_seen(20))
+        assert eventually(lambda: next(consumer, None)).offset == 20
+        eventually(lambda: not has_seen(-1) and len(seen) == 99)
+        assert seen == [b"v%d" % number for number in range(100) if number != 20]
 
 
 @pytest.mark.parametrize("group_id", [None, "group"])
@@ -298,6 +302,8 @@ def test_a_partition_that_is_not_there_keeps_no_other_from_being_read(
             assert consumer.committed([(topic, 0), (topic, 2)])[TopicPartition(topic, 2)] is None
         with barnabas.Admin(bootstrap_servers=broker.bootstrap) as admin:
             admin.create_partitions({topic: 3})
+        with barnabas.Client(broker.bootstrap) as client:
+            eventually_equal(lambda: client.partitions_for([topic]), {topic: [0, 1, 2]})
         with barnabas.Producer(bootstrap_servers=broker.bootstrap) as producer:
             for partition in range(3):
                 producer.send(topic, b"later", partition=partition)
@@ -356,25 +362,27 @@ def test_one_thread_at_a_time_and_wakeup_and_close_from_any(
     consumer.seek_to_end()
     outcomes: list[BaseException] = []
 
-    def poll() -> None:
+    def has_polled() -> bool:
         try:
-            consumer.poll(PATIENCE_S)
+            consumer.poll(10 * PATIENCE_S)
+        except ConcurrentUseError:
+            # This moment the other thread looked whether it is in a poll.
+            return False
         except ClientError as error:
             outcomes.append(error)
+        return True
 
-    def wait_for_poll() -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                consumer.paused()
-            except ConcurrentUseError:
-                return
-            assert time.monotonic() < deadline
+    def is_in_poll() -> bool:
+        try:
+            consumer.paused()
+        except ConcurrentUseError:
+            return True
+        return False
 
     for end in (consumer.wakeup, consumer.close):
-        thread = threading.Thread(target=poll)
+        thread = threading.Thread(target=eventually, args=(has_polled,))
         thread.start()
-        wait_for_poll()
+        eventually(is_in_poll)
         end()
         thread.join(PATIENCE_S)
     assert [type(error) for error in outcomes] == [WakeupError, ClientClosedError]
@@ -392,9 +400,14 @@ def test_ctrl_c_ends_a_poll_and_nothing_is_lost(consumer: barnabas.Consumer, top
     consumer.assign([(topic, 0)])
     read(consumer, 100)
     alarm = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    alarm.start()
+
+    def poll_until_it_comes() -> None:
+        alarm.start()
+        consumer.poll(10 * PATIENCE_S)
+
+    # From the first line on: a slow machine may begin the poll late.
     with pytest.raises(KeyboardInterrupt):
-        consumer.poll(PATIENCE_S)
+        poll_until_it_comes()
     consumer.seek((topic, 0), 98)
     assert values(read(consumer, 2)) == [b"v98", b"v99"]
 
@@ -408,6 +421,7 @@ def test_a_forked_child_is_told(consumer: barnabas.Consumer, topic: str) -> None
             consumer.poll()
         except ForkedClientError:
             os._exit(7)
-        os._exit(1)
+        finally:
+            os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert consumer.position((topic, 0)) == 100

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,13 @@ import pytest
 
 import barnabas
 import barnabas.aio
+from barnabas.client.errors import BrokerError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.testing.free_ports import HOST, free_ports
+from waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.conformance
 
-PATIENCE_S = 30.0
 GROUP = {
     "auto_offset_reset": "earliest",
     "session_timeout_ms": 2_000,
@@ -63,10 +63,12 @@ def topic(bootstrap: str) -> str:
 
 def read(consumer: barnabas.Consumer, count: int) -> list[bytes]:
     values: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while len(values) < count:
-        assert time.monotonic() < deadline, values
-        values += [record.value for record in consumer.poll(1.0)]
+
+    def has_read() -> bool:
+        values.extend(record.value for record in consumer.poll(1.0))
+        return len(values) >= count
+
+    eventually(has_read, lambda: values)
     return values
 
 
@@ -74,11 +76,13 @@ def test_records_are_read_in_order_and_seeks_go_where_they_say(bootstrap: str, t
     with barnabas.Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0), (topic, 1)])
         seen: dict[int, list[bytes]] = {0: [], 1: []}
-        deadline = time.monotonic() + PATIENCE_S
-        while sum(map(len, seen.values())) < 140:
-            assert time.monotonic() < deadline, seen
+
+        def has_read() -> bool:
             for part in consumer.poll(1.0).batches():
                 seen[part.partition] += part.values
+            return sum(map(len, seen.values())) >= 140
+
+        eventually(has_read, lambda: seen)
         assert seen[0] == [b"v%d" % number for number in range(100)]
         assert seen[1] == [b"v%d" % number for number in range(100, 140)]
         assert (consumer.position((topic, 0)), consumer.position((topic, 1))) == (100, 40)
@@ -92,9 +96,18 @@ def test_records_are_read_in_order_and_seeks_go_where_they_say(bootstrap: str, t
 def test_a_group_commits_and_its_next_member_goes_on_there(bootstrap: str, topic: str) -> None:
     keys: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": "one by one", **GROUP}
     with barnabas.Consumer(topic, **keys) as consumer:
-        assert len(read(consumer, 140)) == 140
-        assert consumer.assignment() == {(topic, 0), (topic, 1)}
-        consumer.commit({(topic, 0): 90, (topic, 1): 40})
+        read(consumer, 140)
+
+        def commits() -> bool:
+            consumer.poll(0.1)
+            try:
+                consumer.commit({(topic, 0): 90, (topic, 1): 40})
+            except BrokerError:
+                # A busy machine may end its short session: then it is soon back.
+                return False
+            return consumer.assignment() == {(topic, 0), (topic, 1)}
+
+        eventually(commits)
         found = consumer.committed([(topic, 0), (topic, 1)])
         assert {tp: at.offset for tp, at in found.items() if at} == {(topic, 0): 90, (topic, 1): 40}
     with barnabas.Consumer(topic, **keys) as consumer:
@@ -106,26 +119,36 @@ def test_two_members_share_the_partitions_and_one_takes_over(bootstrap: str, top
     with barnabas.Consumer(topic, **keys) as first:
         read(first, 140)
         with barnabas.Consumer(topic, **keys) as second:
-            deadline = time.monotonic() + PATIENCE_S
-            while not (len(first.assignment()) == len(second.assignment()) == 1):
-                assert time.monotonic() < deadline
+
+            def have_one_each() -> bool:
                 first.poll(0.1)
                 second.poll(0.1)
-            assert first.assignment() | second.assignment() == {(topic, 0), (topic, 1)}
-        while len(first.assignment()) < 2:
-            assert time.monotonic() < deadline
-            first.poll(0.1)
+                owned = [*first.assignment(), *second.assignment()]
+                is_even = len(first.assignment()) == len(second.assignment())
+                return is_even and sorted(owned) == [(topic, 0), (topic, 1)]
+
+            eventually(have_one_each)
+        eventually(lambda: first.poll(0.1) or len(first.assignment()) == 2)
+        assert len(first.assignment()) == 2
 
 
 def test_a_member_on_asyncio_reads_and_commits(bootstrap: str, topic: str) -> None:
+    async def commits(consumer: barnabas.aio.Consumer) -> bool:
+        try:
+            await consumer.commit()
+        except BrokerError:
+            return False
+        # Where it stands after a session that a busy machine ended is not yet known at once.
+        return await consumer.position((topic, 0)) == 100
+
     async def story() -> None:
         async with barnabas.aio.Consumer(
             topic, bootstrap_servers=bootstrap, group_id="asyncio", **GROUP
         ) as consumer:
-            count = 0
-            while count < 140:
-                count += len(await consumer.poll(1.0))
-            await consumer.commit()
+            seen: set[tuple[int, int]] = set()
+            while len(seen) < 140 or not await commits(consumer):
+                records = await consumer.poll(1.0)
+                seen.update((record.partition, record.offset) for record in records)
             found = await consumer.committed([(topic, 0)])
             at = found[TopicPartition(topic, 0)]
             assert at is not None

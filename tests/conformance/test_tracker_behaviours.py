@@ -20,12 +20,10 @@ import barnabas.aio
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from conformance.tracker_places import (
-    SESSION_MS,
-    WAIT_S,
+    FAR_S,
     Noting,
     Place,
     brokers,
-    commits,
     group,
     group_place,
     make_forget,
@@ -35,11 +33,15 @@ from conformance.tracker_places import (
     poll_until,
     poll_until_raised,
     read,
+    read_and_commit,
+    read_until,
 )
-from waiting import eventually
+from waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.conformance
 __all__ = ["brokers", "group", "group_place", "place"]
+
+MAX_POLL_INTERVAL_MS = 2_000
 
 
 def test_a_member_goes_on_after_its_broker_came_back_and_another_closes_while_it_is_gone(
@@ -54,22 +56,19 @@ def test_a_member_goes_on_after_its_broker_came_back_and_another_closes_while_it
     group_place.write(topic, "before")
     with group_place.consumer(group, enable_auto_commit=False) as consumer:
         consumer.subscribe([topic])
-        assert read(1, consumer) == ["before"]
-        consumer.commit()
+        assert read_and_commit(consumer) == ["before"]
         closing = group_place.consumer(f"{group}-closing")
         closing.subscribe([topic])
         assert read(1, closing) == ["before"]
         group_place.broker.kill()
         began = time.monotonic()
         closing.close(2)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < FAR_S
         consumer.poll(0.3)
         group_place.broker.start()
         group_place.write(topic, "after")
-        values: list[str] = []
-        poll_until(lambda: commits(consumer, values), consumer, values=values)
         # A member that the group went on without meanwhile reads again what it could not commit.
-        assert set(values) == {"after"}
+        assert set(read_and_commit(consumer)) == {"after"}
 
 
 def test_a_cancelled_read_does_not_end_the_reading(group_place: Place, group: str) -> None:
@@ -88,7 +87,7 @@ def test_a_cancelled_read_does_not_end_the_reading(group_place: Place, group: st
             await asyncio.to_thread(group_place.write, topic, "one", "two")
             values: list[str] = []
             while len(values) < 2:
-                records = await asyncio.wait_for(consumer.poll(10), WAIT_S)
+                records = await asyncio.wait_for(consumer.poll(10), PATIENCE_S)
                 values += [record.value.decode() for record in records]
             return values
 
@@ -99,18 +98,16 @@ def test_a_wait_for_records_ends_when_the_consumer_is_closed(place: Place, group
     """aiokafka 80: who waited for records went on waiting after the consumer had been stopped."""
     topic = place.make_topic()
 
-    async def story() -> float:
+    async def story() -> None:
         consumer = barnabas.aio.Consumer(**place.keys(group))
         consumer.subscribe([topic])
-        waiting = asyncio.create_task(consumer.poll(WAIT_S))
+        waiting = asyncio.create_task(consumer.poll(10 * PATIENCE_S))
         await asyncio.sleep(0.5)
-        began = time.monotonic()
         await consumer.close()
         with pytest.raises(ClientError):
-            await asyncio.wait_for(waiting, WAIT_S)
-        return time.monotonic() - began
+            await asyncio.wait_for(waiting, PATIENCE_S)
 
-    assert asyncio.run(story()) < WAIT_S / 2
+    asyncio.run(story())
 
 
 def test_many_consumers_close_in_a_short_time(group_place: Place, group: str) -> None:
@@ -125,7 +122,7 @@ def test_many_consumers_close_in_a_short_time(group_place: Place, group: str) ->
             consumer.subscribe([topic])
         await asyncio.gather(*(consumer.poll(0.5) for consumer in consumers))
         closing = asyncio.gather(*(consumer.close() for consumer in consumers))
-        await asyncio.wait_for(closing, WAIT_S)
+        await asyncio.wait_for(closing, PATIENCE_S)
 
     asyncio.run(story())
 
@@ -137,16 +134,18 @@ def test_who_was_idle_for_longer_than_allowed_is_back_with_its_next_polls(
     topic = group_place.make_topic()
     group_place.write(topic, "one")
     listener = Noting()
-    keys = {"max_poll_interval_ms": SESSION_MS, "enable_auto_commit": False}
+    keys = {"max_poll_interval_ms": MAX_POLL_INTERVAL_MS, "enable_auto_commit": False}
     with group_place.consumer(group, **keys) as consumer:
         consumer.subscribe([topic], listener)
-        assert read(1, consumer) == ["one"]
-        consumer.commit()
-        time.sleep(SESSION_MS / 1000 + 1)
+        # A slow machine may take longer between two polls, too: then it comes again.
+        assert set(read_and_commit(consumer)) == {"one"}
+        eventually(lambda: consumer.group_metadata().generation_id < 0, "it is still a member")
         group_place.write(topic, "two")
-        assert read(1, consumer) == ["two"]
-        consumer.commit()
-    assert [name for name, _ in listener.seen][:3] == ["assigned", "lost", "assigned"]
+        assert set(read_and_commit(consumer)) == {"two"}
+    names = [name for name, _ in listener.seen]
+    assert "lost" in names
+    assert names[0] == "assigned"
+    assert names[names.index("lost") + 1] == "assigned"
 
 
 def test_a_subscription_that_changes_in_the_midst_of_a_join_counts(
@@ -160,7 +159,7 @@ def test_a_subscription_that_changes_in_the_midst_of_a_join_counts(
         consumer.poll(0)
         consumer.subscribe([first, second])
         assert read(1, consumer) == ["of the second"]
-        assert {tp.topic for tp in consumer.assignment()} == {first, second}
+        poll_until(lambda: {tp.topic for tp in consumer.assignment()} == {first, second}, consumer)
 
 
 def test_a_topic_that_comes_later_and_fits_the_pattern_is_read(
@@ -175,7 +174,7 @@ def test_a_topic_that_comes_later_and_fits_the_pattern_is_read(
         assert read(1, consumer) == ["a"]
         group_place.make_topic(name=f"{prefix}-b")
         group_place.write(f"{prefix}-b", "b")
-        assert read(1, consumer) == ["b"]
+        read_until("b", consumer)
 
 
 def test_gaps_of_a_compacted_topic_neither_stop_nor_repeat_the_reading(place: Place) -> None:
@@ -199,8 +198,12 @@ def test_gaps_of_a_compacted_topic_neither_stop_nor_repeat_the_reading(place: Pl
         tp = TopicPartition(topic, 0)
         consumer.assign([tp])
         offsets: list[int] = []
-        while not offsets or offsets[-1] < 299:
-            offsets += [record.offset for record in consumer.poll(1)]
+
+        def reads_the_last() -> bool:
+            offsets.extend(record.offset for record in consumer.poll(1))
+            return 299 in offsets
+
+        eventually(reads_the_last, lambda: offsets)
         assert offsets == sorted(set(offsets))
         assert set(range(0, 300, 10)) <= set(offsets)
         assert consumer.position(tp) == 300
@@ -216,7 +219,7 @@ def test_a_poll_without_records_lasts_as_long_as_it_was_told_to(
         poll_until(consumer.assignment, consumer)
         began = time.monotonic()
         assert len(consumer.poll(1.0)) == 0
-        assert 0.95 < time.monotonic() - began < 3
+        assert 0.95 < time.monotonic() - began < FAR_S
 
 
 def test_a_member_that_the_group_forgot_is_back_without_the_user_hearing_of_it(
@@ -233,7 +236,8 @@ def test_a_member_that_the_group_forgot_is_back_without_the_user_hearing_of_it(
         assert read(1, consumer) == ["one"]
         make_forget(group_place, consumer.group_metadata())
         group_place.write(topic, "two")
-        assert read(1, consumer)[-1] == "two"
+        # What was not committed when it was forgotten comes again.
+        assert read_until("two", consumer)[-1] == "two"
         tp = TopicPartition(topic, 0)
         poll_until(lambda: offset_of(client, group, tp) == 2, consumer)
 
@@ -254,7 +258,7 @@ def test_commits_after_a_rejoin_are_of_the_new_generation(group_place: Place, gr
         poll_until(lambda: len(consumer.assignment()) == 2, consumer)
         group_place.write(topic, "two")
         # Nothing is committed yet: what was read before may come again.
-        eventually(lambda: read(1, consumer)[-1] == "two")
+        assert read_until("two", consumer)[-1] == "two"
         assert consumer.group_metadata().generation_id > before
         consumer.commit()
         tp = TopicPartition(topic, 0)
@@ -282,14 +286,14 @@ def test_a_commit_does_not_wait_behind_a_fetch_that_waits_for_records(
     """aiokafka 128 and 137: commits stood behind long fetches on the same connection."""
     topic = group_place.make_topic()
     group_place.write(topic, "one")
-    keys = {"fetch_max_wait_ms": 5_000, "enable_auto_commit": False}
+    keys = {"fetch_max_wait_ms": 60_000, "enable_auto_commit": False}
     with group_place.consumer(group, **keys) as consumer:
         consumer.subscribe([topic])
         read(1, consumer)
         consumer.poll(0.3)
         began = time.monotonic()
         consumer.commit()
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < FAR_S
 
 
 def test_an_error_that_no_retry_mends_is_raised_and_does_not_end_in_a_log(
@@ -370,8 +374,8 @@ def test_a_consumer_can_be_closed_from_another_thread_while_it_joins(
         thread = threading.Thread(target=poll_until_raised, args=(consumer, raised))
         thread.start()
         time.sleep(0.02)
-        consumer.close(5)
-        thread.join(WAIT_S)
+        consumer.close(PATIENCE_S)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
         assert raised
 
@@ -384,13 +388,8 @@ def test_polls_without_any_patience_join_and_read_in_the_end(
     group_place.write(topic, "one")
     with group_place.consumer(group) as consumer:
         consumer.subscribe([topic])
-        values: list[str] = []
-        deadline = time.monotonic() + WAIT_S
-        while not values:
-            assert time.monotonic() < deadline
-            values += [record.value.decode() for record in consumer.poll(0)]
-            time.sleep(0.005)
-        assert values == ["one"]
+        values = eventually(lambda: [record.value for record in consumer.poll(0)])
+        assert values == [b"one"]
 
 
 def test_a_partition_that_was_paused_goes_on_where_it_stood(place: Place) -> None:
@@ -401,7 +400,9 @@ def test_a_partition_that_was_paused_goes_on_where_it_stood(place: Place) -> Non
         consumer.assign(partitions)
         reached = dict.fromkeys(partitions, 0)
         pausing = itertools.cycle(partitions)
+        deadline = time.monotonic() + PATIENCE_S
         while min(reached.values()) < 500:
+            assert time.monotonic() < deadline, reached
             paused = next(pausing)
             consumer.pause([paused])
             for _ in range(3):
@@ -426,7 +427,7 @@ def test_a_poll_keeps_its_time_out_while_the_group_waits_for_another_member(
         for _ in range(3):
             began = time.monotonic()
             consumer.poll(0.2)
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < FAR_S
     silent.close()
 
 
@@ -441,8 +442,13 @@ def test_fetched_records_of_a_revoked_partition_are_not_handed_out(
         first.subscribe([topic])
         values += read(40, first)
         other.subscribe([topic])
+        poll_until(
+            lambda: len(first.assignment()) == len(other.assignment()) == 1,
+            first,
+            other,
+            values=values,
+        )
         values += read(600 - len(values), first, other)
-        assert len(first.assignment()) == len(other.assignment()) == 1
         values += [record.value.decode() for record in first.poll(0.3)]
         values += [record.value.decode() for record in other.poll(0.3)]
     assert sorted(values) == sorted(f"{p}-{n}" for p in range(2) for n in range(300))
@@ -455,9 +461,15 @@ def test_of_two_members_and_one_partition_only_one_reads(group_place: Place, gro
         one.subscribe([topic])
         poll_until(one.assignment, one)
         two.subscribe([topic])
-        for _ in range(20):
-            one.poll(0.05)
-            two.poll(0.05)
+
+        def both_are_members() -> bool:
+            owned = sorted(len(each.assignment()) for each in (one, two))
+            generations = {each.group_metadata().generation_id for each in (one, two)}
+            return owned == [0, 1] and len(generations) == 1
+
+        poll_until(both_are_members, one, two)
+        one.poll(0.3)
+        two.poll(0.3)
         assert sorted(len(each.assignment()) for each in (one, two)) == [0, 1]
         group_place.write(topic, *(str(n) for n in range(100)))
         assert read(100, one, two) == [str(n) for n in range(100)]

@@ -7,8 +7,8 @@ the words are ours.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import selectors
-import time
 
 import pytest
 
@@ -22,7 +22,8 @@ from barnabas.client.errors import (
     ClientTimeoutError,
 )
 from barnabas.protocol.errors import ErrorCode
-from conformance.tracker_places import Place, brokers, place, read
+from conformance.tracker_places import Place, brokers, place, read, read_until
+from waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.conformance
 __all__ = ["brokers", "place"]
@@ -34,6 +35,15 @@ IMPATIENT = {
     "linger_ms": 0,
     "reconnect_backoff_max_ms": 100,
 }
+
+
+def sends(producer: barnabas.Producer, topic: str, value: bytes) -> None:
+    """Until it is delivered: a slow machine takes longer at times than an impatient one waits."""
+
+    def is_delivered() -> bool:
+        return producer.send(topic, value).exception(PATIENCE_S) is None
+
+    eventually(is_delivered, "an impatient producer delivers nothing")
 
 
 def values_of(place: Place, topic: str, count: int) -> list[str]:
@@ -51,33 +61,36 @@ def test_everything_ends_in_time_while_the_broker_is_gone_and_goes_on_when_it_is
     waited for ever. aiokafka 267, 517: the producer did not recover when the broker was back.
     kafka-python 1667: flush returned as if all had been sent.
     """
-    topic = place.make_topic()
+    topic, impatient_topic = place.make_topic(), place.make_topic()
     patient = barnabas.Producer(place.broker.bootstrap, reconnect_backoff_max_ms=100)
     impatient = barnabas.Producer(place.broker.bootstrap, **IMPATIENT)
-    for producer in (patient, impatient):
-        producer.send(topic, b"before").result(30)
+    patient.send(topic, b"before").result(PATIENCE_S)
+    sends(impatient, impatient_topic, b"before")
     place.broker.kill()
-    lost = impatient.send(topic, b"lost")
+    lost = impatient.send(impatient_topic, b"lost")
     kept = [patient.send(topic, b"kept %d" % number) for number in range(3)]
     with pytest.raises(ClientTimeoutError):
         patient.flush(0.2)
     with pytest.raises(ClientError):
-        impatient.flush(30)
+        impatient.flush(PATIENCE_S)
     assert isinstance(lost.exception(0), ClientError)
 
     async def asyncio_story() -> None:
         producer = barnabas.aio.Producer(place.broker.bootstrap, max_block_ms=300, **IMPATIENT)
         with pytest.raises(ClientError):
             await producer.send(topic, b"never")
-        await asyncio.wait_for(producer.close(5), 30)
+        await asyncio.wait_for(producer.close(5), PATIENCE_S)
 
     asyncio.run(asyncio_story())
     place.broker.start()
-    assert [delivery.result(60).offset for delivery in kept] == [2, 3, 4]
-    impatient.send(topic, b"after").result(60)
+    assert [delivery.result(PATIENCE_S).offset for delivery in kept] == [1, 2, 3]
+    sends(impatient, impatient_topic, b"after")
     patient.close()
     impatient.close()
-    assert values_of(place, topic, 6) == ["before", "before", "kept 0", "kept 1", "kept 2", "after"]
+    assert values_of(place, topic, 4) == ["before", "kept 0", "kept 1", "kept 2"]
+    with place.consumer() as consumer:
+        consumer.assign([(impatient_topic, 0)])
+        assert set(read_until("after", consumer)) == {"before", "after"}
 
 
 def test_what_is_retried_is_not_overtaken_and_comes_once(place: Place) -> None:
@@ -97,7 +110,7 @@ def test_what_is_retried_is_not_overtaken_and_comes_once(place: Place) -> None:
         deliveries += [producer.send(topic, value, partition=0) for value in values[1_500:]]
         producer.poll(200)
         place.broker.start()
-        producer.flush(60)
+        producer.flush(PATIENCE_S)
         assert [delivery.result(0).offset for delivery in deliveries] == [*range(3_000)]
     assert values_of(place, topic, 3_000) == [value.decode() for value in values]
 
@@ -106,7 +119,7 @@ def test_a_send_after_close_is_refused_at_once(place: Place) -> None:
     """kafka-python 2542 (of 2060): it waited for metadata for a minute, and spoke of a time-out."""
     topic = place.make_topic()
     producer = barnabas.Producer(place.broker.bootstrap)
-    producer.send(topic, b"x").result(30)
+    producer.send(topic, b"x").result(PATIENCE_S)
     producer.close()
     with pytest.raises(ClientClosedError):
         producer.send(topic, b"y")
@@ -135,7 +148,7 @@ def test_a_full_batch_does_not_linger(place: Place) -> None:
     ) as producer:
         first = producer.send(topic, bytes(600))
         second = producer.send(topic, bytes(600))
-        assert first.result(30).offset == 0
+        assert first.result(PATIENCE_S).offset == 0
         assert not second.done()
 
 
@@ -143,18 +156,14 @@ def test_records_over_a_limit_that_fell_are_told_of_and_others_go_on(place: Plac
     """kafka-python 2426: messages that were too large vanished without an error."""
     topic = place.make_topic()
     with barnabas.Producer(place.broker.bootstrap, linger_ms=0) as producer:
-        assert producer.send(topic, bytes(5_000)).result(30).offset == 0
+        assert producer.send(topic, bytes(5_000)).result(PATIENCE_S).offset == 0
         with barnabas.Client(place.broker.bootstrap) as client:
             client.alter_topic_configs(topic, {"max.message.bytes": "2000"})
-        deadline = time.monotonic() + 30
-        error: ClientError | None = None
-        while error is None:
-            # Kafka's log takes a config over a moment after it is acknowledged.
-            assert time.monotonic() < deadline
-            error = producer.send(topic, bytes(5_000)).exception(30)
+        # Kafka's log takes a config over a moment after it is acknowledged.
+        error = eventually(lambda: producer.send(topic, bytes(5_000)).exception(PATIENCE_S))
         assert isinstance(error, BrokerError)
         assert error.error_code is ErrorCode.MESSAGE_TOO_LARGE
-        assert producer.send(topic, b"small").result(30).offset >= 1
+        assert producer.send(topic, b"small").result(PATIENCE_S).offset >= 1
 
 
 def test_other_people_cancel_all_tasks(place: Place) -> None:
@@ -176,7 +185,7 @@ def test_other_people_cancel_all_tasks(place: Place) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             second = await producer.send(topic, b"second")
-            await asyncio.wait_for(_wait_for(second), 30)
+            await asyncio.wait_for(_wait_for(second), PATIENCE_S)
             assert first.result().offset == 0
 
     asyncio.run(story())
@@ -205,7 +214,9 @@ def test_an_idle_producer_lets_its_loop_rest(place: Place) -> None:
 
     async def story() -> None:
         async with barnabas.aio.Producer(place.broker.bootstrap, **IMPATIENT) as producer:
-            await (await producer.send(topic, b"x"))
+            with contextlib.suppress(ClientError):
+                # If the machine is slow even this is given up, and there is no more to send either.
+                await (await producer.send(topic, b"x"))
             # For longer than delivery.timeout.ms.
             for wait_s in (1.7, 0.5):
                 before = selector.turns

@@ -14,10 +14,11 @@ import pytest
 import barnabas
 from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.consumer.rebalance_listener import RebalanceListener
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.facade import Client
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.protocol.schema import Message
@@ -25,9 +26,13 @@ from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient
 from jvm.kafka_process import KafkaProcess
 from storms.campaign import MODERN_SETTINGS, SETTINGS
+from waiting import PATIENCE_S
 
-WAIT_S = 30.0
-SESSION_MS = 2_000
+# Far more than a call lasts that has nothing to wait for, and far less than what it must not wait
+# for: a session, or another's time-out.
+FAR_S = 20.0
+# No test waits for the end of a session, and no busy machine is to end one.
+SESSIONS = {"group.consumer.session.timeout.ms": "45000"}
 numbers = itertools.count(1)
 
 
@@ -50,7 +55,7 @@ class Place(NamedTuple):
         if group is not None:
             given |= {"group_id": group, "group_protocol": self.protocol}
             if self.protocol == "classic":
-                given |= {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 200}
+                given |= {"heartbeat_interval_ms": 200}
         return given | keys
 
     def write(self, topic: str, *values: str, partition: int = 0) -> None:
@@ -106,7 +111,7 @@ def brokers(
         if kind not in made:
             directory: Path = tmp_path_factory.mktemp(kind)
             if kind == "kafka":
-                made[kind] = KafkaProcess(directory, SETTINGS | MODERN_SETTINGS)
+                made[kind] = KafkaProcess(directory, SETTINGS | MODERN_SETTINGS | SESSIONS)
             else:
                 made[kind] = BrokerProcess(directory, SETTINGS)
             made[kind].start()
@@ -138,11 +143,14 @@ def group() -> str:
 def read(count: int, *consumers: barnabas.Consumer) -> list[str]:
     """Poll in turn until there are so many records; their values."""
     values: list[str] = []
-    deadline = time.monotonic() + WAIT_S
-    while len(values) < count:
-        assert time.monotonic() < deadline, values
-        for consumer in consumers:
-            values += [record.value.decode() for record in consumer.poll(0.1)]
+    poll_until(lambda: len(values) >= count, *consumers, values=values)
+    return values
+
+
+def read_until(last: str, *consumers: barnabas.Consumer) -> list[str]:
+    """Poll in turn until this value has come; all that came, some again after a rebalance."""
+    values: list[str] = []
+    poll_until(lambda: last in values, *consumers, values=values)
     return values
 
 
@@ -150,9 +158,10 @@ def poll_until(
     condition: Callable[[], object], *consumers: barnabas.Consumer, values: list[str] | None = None
 ) -> None:
     """Poll in turn until it holds; values of the records that came on the way go to `values`."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline
+        owned = [consumer.assignment() for consumer in consumers]
+        assert time.monotonic() < deadline, (owned, values)
         for consumer in consumers:
             found = [record.value.decode() for record in consumer.poll(0.05)]
             if values is not None:
@@ -163,9 +172,19 @@ def commits(consumer: barnabas.Consumer, values: list[str]) -> bool:
     """Whether there is something to commit, and the group takes it."""
     try:
         consumer.commit()
-    except CommitFailedError:
-        return False
+    except BrokerError as error:
+        is_late = isinstance(error, CommitFailedError)
+        if is_late or error.error_code is ErrorCode.REBALANCE_IN_PROGRESS:
+            return False
+        raise
     return bool(values)
+
+
+def read_and_commit(consumer: barnabas.Consumer) -> list[str]:
+    """Poll until there are records, and the group takes their commit; their values."""
+    values: list[str] = []
+    poll_until(lambda: commits(consumer, values), consumer, values=values)
+    return values
 
 
 def poll_until_raised(consumer: barnabas.Consumer, raised: list[BaseException]) -> None:
