@@ -259,7 +259,7 @@ def compare_replicas(cluster: ClusterProcess, partitions: int) -> list[str]:
                         == read_replica(other, TOPIC, partition).data
                     ),
                     bool,
-                    10,
+                    HEAL_TIMEOUT_S,
                     f"the same bytes of partition {partition} on {node.node_id}",
                 )
             except AssertionError as error:

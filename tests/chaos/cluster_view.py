@@ -11,6 +11,12 @@ from typing import TypeVar
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     PartitionDataRequest,
@@ -24,12 +30,15 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.schema import Message
 from barnabas.testing.cluster_process import ClusterProcess
+from waiting import PATIENCE_S
 
 # Of one request: a node that stands still costs this much each time.
 ASK_TIMEOUT_S = 2.0
-ORDER_TIMEOUT_S = 10.0
+ORDER_TIMEOUT_S = 30.0
 POLL_S = 0.02
 T = TypeVar("T")
+# Errors of orders that are given again.
+IS_LATE = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class NoAnswerError(Exception):
@@ -180,6 +189,28 @@ class ClusterView:
             (length,) = struct.unpack(">i", _receive(connection, 4))
             frame = _receive(connection, length)
         return decode_response(type(request), version, frame)[1]
+
+
+def create_topic(view: ClusterView, topic: CreatableTopic) -> None:
+    """Order a topic, again while there is no controller to make it.
+
+    Raises:
+        AssertionError: it is refused.
+    """
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=False)
+    orders = 0
+
+    def order() -> CreatableTopicResult:
+        nonlocal orders
+        orders += 1
+        answer = view.order(request, 7)
+        assert isinstance(answer, CreateTopicsResponse)
+        return answer.topics[0]
+
+    told = await_that(order, lambda told: told.error_code not in IS_LATE, PATIENCE_S, topic.name)
+    # An order whose answer was late may have been carried out.
+    is_there = orders > 1 and told.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert is_there or told.error_code == ErrorCode.NONE, (told.error_code, told.error_message)
 
 
 def await_that(

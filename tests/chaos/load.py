@@ -19,9 +19,15 @@ from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.client.producer.producer_batch import RecordMetadata
 from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, value_of
+from waiting import PATIENCE_S, eventually
 
-READ_TIMEOUT_S = 60.0
 PADDING = b"." * 100
+# A leader is being elected, or has just been.
+_EARLY = (
+    confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 # A record stays undecided for no longer, so that a history has an end.
 DELIVERY_TIMEOUT_MS = 120_000
 # Clients retry soon: what is measured is the cluster, not their patience.
@@ -409,7 +415,7 @@ class Load:
         asker = plain_consumer(self.bootstrap, self.options.group)
         started = time.monotonic()
         try:
-            for place in asker.committed(places, READ_TIMEOUT_S):
+            for place in asker.committed(places, PATIENCE_S):
                 if place.error is None and place.offset >= 0:
                     ended = time.monotonic()
                     self.found.append(Commit(place.partition, place.offset, started, ended, True))
@@ -447,7 +453,6 @@ class Load:
     def _await_readers(self, logs: dict[int, PartitionLog]) -> None:
         """Until the group has committed the end, and the lone reader has come to it."""
         ends = {number: log.offsets[-1] + 1 if log.offsets else 0 for number, log in logs.items()}
-        deadline = time.monotonic() + READ_TIMEOUT_S
 
         def behind() -> list[str]:
             committed: dict[int, int] = {}
@@ -464,10 +469,10 @@ class Load:
                     found.append(f"reader: {number} at {offsets[-1:]} of {end}")
             return found
 
-        while behind():
-            self.check_alive()
-            assert time.monotonic() < deadline, f"readers did not come to the end: {behind()}"
-            time.sleep(0.02)
+        eventually(
+            lambda: (self.check_alive(), not behind())[1],
+            lambda: f"readers did not come to the end: {behind()}",
+        )
 
 
 def plain_consumer(bootstrap: str, group: str) -> Consumer:
@@ -489,32 +494,33 @@ def read_values(bootstrap: str, topic: str, partition: int) -> list[tuple[int, b
     consumer = plain_consumer(bootstrap, "reads-all")
     try:
         place = TopicPartition(topic, partition, 0)
-        deadline = time.monotonic() + READ_TIMEOUT_S
-        start, end = _ends(consumer, place, deadline)
+        start, end = eventually(lambda: _ends(consumer, place), f"{topic}-{partition} has no end")
         consumer.assign([TopicPartition(topic, partition, start)])
         found: list[tuple[int, bytes | None]] = []
-        while start < end and (not found or found[-1][0] < end - 1):
-            assert time.monotonic() < deadline, f"{topic}-{partition} cannot be read to {end}"
+
+        def has_all() -> bool:
+            if start == end or (found and found[-1][0] >= end - 1):
+                return True
             for message in consumer.consume(10_000, 0.2):
                 assert message.error() is None, message.error()
                 found.append((message.offset(), message.value()))
+            return False
+
+        eventually(has_all, f"{topic}-{partition} cannot be read to {end}")
         return found
     finally:
         consumer.close()
 
 
-def _ends(consumer: Consumer, place: TopicPartition, deadline: float) -> tuple[int, int]:
+def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
     """The first and the next offset; a leader just elected does not know yet what is committed."""
-    while True:
-        try:
-            start, end = consumer.get_watermark_offsets(place, READ_TIMEOUT_S)
-        except confluent_kafka.KafkaException as error:
-            is_early = error.args[0].code() == confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE
-            if not is_early or time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return start, end
+    try:
+        start, end = consumer.get_watermark_offsets(place, PATIENCE_S)
+    except confluent_kafka.KafkaException as error:
+        if error.args[0].code() not in _EARLY:
+            raise
+        return None
+    return start, end
 
 
 def read_log(bootstrap: str, topic: str, partition: int, name: int | None = None) -> PartitionLog:

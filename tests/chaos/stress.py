@@ -9,12 +9,11 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
-    CreateTopicsRequest,
 )
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeProcess
-from chaos.cluster_view import ClusterView, PartitionView, await_that
+from chaos.cluster_view import ClusterView, PartitionView, await_that, create_topic
 from chaos.load import Load
 from chaos.relays import Relays
 
@@ -120,10 +119,8 @@ def make_topic(cluster: ClusterProcess, partitions: int, min_isr: int = 2) -> No
         assignments=[],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
-    request = CreateTopicsRequest(topics=[new], timeout_ms=10_000, validate_only=False)
     view = ClusterView(cluster)
     everybody = {node.node_id for node in cluster.brokers}
     await_that(view.live_brokers, lambda found: found == everybody, HEAL_TIMEOUT_S, "all brokers")
-    answer = view.order(request, 7).topics[0]
-    assert answer.error_code == ErrorCode.NONE, (answer.error_code, answer.error_message)
+    create_topic(view, new)
     await_that(lambda: view.has_topic(TOPIC, partitions), bool, HEAL_TIMEOUT_S, "the new topic")

@@ -15,12 +15,13 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 RECORDS_PER_SECOND = 50
-LAST_RECORDS_SECONDS = 30
+# A limit for what hangs.
+LAST_RECORDS_SECONDS = 90
 
 
 def main(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(LAST_RECORDS_SECONDS)
     errors: list[str] = []
     acknowledged: list[int] = []
     slowest = 0.0

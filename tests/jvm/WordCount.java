@@ -56,7 +56,7 @@ public final class WordCount {
         while (System.in.read() >= 0) {
             continue;
         }
-        boolean closed = streams.close(Duration.ofSeconds(30));
+        boolean closed = streams.close(Duration.ofSeconds(120));
         System.out.println(closed ? "closed" : "not closed in time");
         System.exit(closed ? 0 : 1);
     }

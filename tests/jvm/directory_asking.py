@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
 from barnabas.protocol.messages.delete_records import DeleteRecordsRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest
@@ -21,7 +22,9 @@ from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 from barnabas.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.protocol.schema import Struct
 from conformance.raw_client import RawClient
+from waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,8 +80,11 @@ class Ask:
         self._any = next(iter(self._clients.values()))
 
     def __call__(self, request: Message, version: int) -> Any:
-        """The answer of the broker that has it."""
-        return self._whom(request).ask(request, version)
+        """The answer of the broker that has it.
+
+        Asked again, as every client does, while leaders and coordinators are changing.
+        """
+        return eventually(lambda: self._final(request, version), f"no final answer to {request}")
 
     def each(self, request: Message, version: int) -> list[Any]:
         """The answers of all brokers, in their order."""
@@ -87,6 +93,10 @@ class Ask:
     def close(self) -> None:
         for client in self._clients.values():
             client.close()
+
+    def _final(self, request: Message, version: int) -> Any:
+        answer = self._whom(request).ask(request, version)
+        return None if any(code.retriable for code in _errors(answer)) else answer
 
     def _whom(self, request: Message) -> RawClient:
         if len(self._clients) == 1:
@@ -119,6 +129,20 @@ class Ask:
 
     def _metadata(self, request: MetadataRequest) -> Any:
         return self._any.ask(request, 9)
+
+
+def _errors(answer: object) -> Iterator[ErrorCode]:
+    """All error codes of an answer, of its parts too."""
+    if isinstance(answer, list):
+        for each in answer:
+            yield from _errors(each)
+    elif isinstance(answer, Struct):
+        for each in answer.__fields__:
+            value = getattr(answer, each.name)
+            if each.name == "error_code":
+                yield ErrorCode(value)
+            else:
+                yield from _errors(value)
 
 
 @contextmanager

@@ -67,16 +67,18 @@ from barnabas.protocol.messages.produce import (
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches
 from jvm.directory_asking import asking
+from waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from jvm.directory_asking import Ask
 
 NODE_ID = 1
-WAIT_S = 30.0
+ORDER_MS = 30_000
 OFFSETS_TOPIC = "__consumer_offsets"
 PLAIN, ROLLED, COMPACTED, STAMPED, TRIMMED = "plain", "rolled", "compacted", "stamped", "trimmed"
+SHORT_LIVED = "short-lived"
 PARTITIONS = {PLAIN: 3, ROLLED: 1, COMPACTED: 1, STAMPED: 2, TRIMMED: 1}
 CONFIGS = {
     PLAIN: {"retention.ms": "-1", "max.message.bytes": "2000000"},
@@ -90,6 +92,11 @@ CONFIGS = {
     TRIMMED: {"cleanup.policy": "compact,delete", "min.compaction.lag.ms": "3600000"},
 }
 BROKER_CONFIGS = {"": {"log.retention.ms": "90000000"}, str(NODE_ID): {"num.replica.fetchers": "2"}}
+QUOTAS: tuple[tuple[list[tuple[str, str | None]], str, float], ...] = (
+    ([("client-id", "slow")], "producer_byte_rate", 1e9),
+    ([("user", None), ("client-id", None)], "consumer_byte_rate", 2e9),
+    ([("ip", "10.0.0.1")], "connection_creation_rate", 5.0),
+)
 # Where DeleteRecords lets TRIMMED begin.
 START = 5
 GROUP, EXPLICIT, FADING, GONE = "readers", "explicit", "fading", "gone"
@@ -98,13 +105,6 @@ _TOPIC, _BROKER = 2, 4
 _EARLIEST, _LATEST, _MAX_TIMESTAMP = -2, -1, -3
 
 Picture = dict[str, Any]
-
-
-def await_true(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 class Contents:
@@ -130,13 +130,14 @@ class Contents:
         """One of everything."""
         with asking(self.bootstrap) as ask:
             create_topics(ask, CONFIGS, self._replicas)
-            create_topics(ask, {"short-lived": {}}, self._replicas)
+            create_topics(ask, {SHORT_LIVED: {}}, self._replicas)
             self.write()
-            deleted = ask(DeleteTopicsRequest(topic_names=["short-lived"], timeout_ms=9000), 4)
+            deleted = ask(DeleteTopicsRequest(topic_names=[SHORT_LIVED], timeout_ms=ORDER_MS), 4)
             assert [each.error_code for each in deleted.responses] == [0]
             _alter_configs(ask)
             _alter_quotas(ask)
             _trim(ask, START)
+            eventually(lambda: _is_applied(ask), "configs, quotas or a deletion are not applied")
         self._write_groups()
 
     def write(self) -> None:
@@ -173,12 +174,7 @@ class Contents:
     def _write_groups(self) -> None:
         with asking(self.bootstrap) as ask:
             for group in (GROUP, EXPLICIT, FADING, GONE):
-                request = FindCoordinatorRequest(key=group)
-
-                def found(request: FindCoordinatorRequest = request) -> bool:
-                    return bool(ask(request, 2).error_code == 0)
-
-                await_true(found, f"{group} has no coordinator")
+                assert ask(FindCoordinatorRequest(key=group), 2).error_code == 0
             offsets = {0: (7, "here"), 1: (0, ""), 2: (3, "à")}
             commit(ask, GROUP, offsets)
             commit(ask, EXPLICIT, {0: (1, "")}, retention_ms=7_200_000)
@@ -199,22 +195,22 @@ class Contents:
                 f"{TRIMMED} 0 {START}" in path.read_text() for path in starts if path.exists()
             )
 
-        await_true(is_compacted, f"{COMPACTED} was not compacted")
-        await_true(is_trimmed, f"no checkpoint has the start of {TRIMMED}")
+        eventually(is_compacted, f"{COMPACTED} was not compacted")
+        eventually(is_trimmed, f"no checkpoint has the start of {TRIMMED}")
         with asking(self.bootstrap) as ask:
-            await_true(lambda: FADING not in _groups(ask), f"{FADING} has not expired")
+            eventually(lambda: FADING not in _groups(ask), f"{FADING} has not expired")
 
     def picture(self) -> Picture:
         """All that is served."""
         with asking(self.bootstrap) as ask:
-            self.await_replicas(ask)
+            topics = self.await_replicas(ask)
             return {
                 **{
                     f"{topic}-{index}": self._partition(ask, topic, index)
                     for topic, count in PARTITIONS.items()
                     for index in range(count)
                 },
-                "topics": _topics(ask),
+                "topics": topics,
                 "features": _features(ask),
                 "configs": _configs(ask, [(_TOPIC, topic) for topic in PARTITIONS]),
                 "broker configs": [_configs(ask, [(_BROKER, name)]) for name in BROKER_CONFIGS],
@@ -223,24 +219,27 @@ class Contents:
                 "directories": _directories(ask),
             }
 
-    def await_replicas(self, ask: Ask) -> None:
-        """Kafka's listener is open a moment before its partitions are, and before others follow."""
+    def await_replicas(self, ask: Ask) -> dict[str, Any]:
+        """Kafka's listener is open a moment before its partitions are, and before others follow.
 
-        def all_in_sync() -> bool:
-            said = [
-                _topics(ask, each.topics) for each in ask.each(MetadataRequest(topics=None), 12)
-            ]
-            return all(
+        Returns what is said of the topics then.
+        """
+
+        def all_in_sync() -> dict[str, Any] | None:
+            said = [_topics(each.topics) for each in ask.each(MetadataRequest(topics=None), 12)]
+            is_full = all(
                 len(replicas) == len(isr) == self._replicas and not error
                 for topics in said
                 for _, partitions in topics.values()
                 for _, replicas, isr, error in partitions
             )
+            return said[0] if is_full else None
 
-        await_true(all_in_sync, "replicas are not in sync")
+        said = eventually(all_in_sync, "replicas are not in sync")
         for topic, count in PARTITIONS.items():
             for index in range(count):
-                _await_leader(ask, topic, index)
+                _list_offset(ask, topic, index, _LATEST)
+        return said
 
     def _partition(self, ask: Ask, topic: str, index: int) -> dict[str, Any]:
         found = records(ask, topic, index)
@@ -324,7 +323,7 @@ def produce(
     data = PartitionProduceData(index=partition, records=bytes(builder.build()))
     request = ProduceRequest(
         acks=-1,
-        timeout_ms=9000,
+        timeout_ms=ORDER_MS,
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
     answer = ask(request, 9).responses[0].partition_responses[0]
@@ -358,13 +357,8 @@ def commit(
             )
         ],
     )
-
-    def is_taken() -> bool:
-        answers = ask(request, version).topics[0].partitions
-        return [each.error_code for each in answers] == [0] * len(offsets)
-
-    # A coordinator loads its partition first.
-    await_true(is_taken, f"{group} cannot commit")
+    answers = ask(request, version).topics[0].partitions
+    assert [each.error_code for each in answers] == [0] * len(offsets), group
 
 
 def create_topics(
@@ -381,7 +375,7 @@ def create_topics(
         )
         for name, keys in configs.items()
     ]
-    made = ask(CreateTopicsRequest(topics=topics, timeout_ms=9000), 7)
+    made = ask(CreateTopicsRequest(topics=topics, timeout_ms=ORDER_MS), 7)
     assert [each.error_code for each in made.topics] == [0] * len(configs)
 
     def all_led() -> bool:
@@ -392,7 +386,7 @@ def create_topics(
             for name in configs
         )
 
-    await_true(all_led, "topics without leader")
+    eventually(all_led, "topics without leader")
 
 
 def _alter_configs(ask: Ask) -> None:
@@ -415,20 +409,16 @@ def _alter_quotas(ask: Ask) -> None:
             entity=[EntityDataRequest(entity_type=kind, entity_name=name) for kind, name in entity],
             ops=[OpData(key=key, value=value, remove=False)],
         )
-        for entity, key, value in (
-            ([("client-id", "slow")], "producer_byte_rate", 1e9),
-            ([("user", None), ("client-id", None)], "consumer_byte_rate", 2e9),
-            ([("ip", "10.0.0.1")], "connection_creation_rate", 5.0),
-        )
+        for entity, key, value in QUOTAS
     ]
     answer = ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
-    assert [each.error_code for each in answer.entries] == [0, 0, 0]
+    assert [each.error_code for each in answer.entries] == [0] * len(QUOTAS)
 
 
 def _trim(ask: Ask, offset: int) -> None:
     asked = DeleteRecordsPartition(partition_index=0, offset=offset)
     topics = [DeleteRecordsTopic(name=TRIMMED, partitions=[asked])]
-    answer = ask(DeleteRecordsRequest(topics=topics, timeout_ms=9000), 2)
+    answer = ask(DeleteRecordsRequest(topics=topics, timeout_ms=ORDER_MS), 2)
     assert answer.topics[0].partitions[0].low_watermark == offset
 
 
@@ -440,10 +430,22 @@ def is_cleaned(directory: Path, topic: str, partition: int) -> bool:
     return bool(segments) and f"{topic} {partition} {int(segments[-1].stem)}" in lines
 
 
-def _topics(ask: Ask, found: list[Any] | None = None) -> dict[str, Any]:
+def _is_applied(ask: Ask) -> bool:
+    """Brokers apply metadata after the answer."""
+    known = [
+        topic.name for each in ask.each(MetadataRequest(topics=None), 12) for topic in each.topics
+    ]
+    configs = {name: _configs(ask, [(_BROKER, name)])[name] for name in BROKER_CONFIGS}
+    has_configs = all(
+        configs[name].get(key, ("",))[0] == value
+        for name, keys in BROKER_CONFIGS.items()
+        for key, value in keys.items()
+    )
+    return SHORT_LIVED not in known and has_configs and len(_quotas(ask)) == len(QUOTAS)
+
+
+def _topics(found: list[Any]) -> dict[str, Any]:
     """Id and partitions by name; leaders of several, and epochs of all, move on with each start."""
-    if found is None:
-        found = ask(MetadataRequest(topics=None), 12).topics
     return {
         each.name: (
             each.topic_id,
@@ -470,17 +472,6 @@ def _list_offset(ask: Ask, topic: str, partition: int, timestamp: int) -> tuple[
     # Epochs of the end are those of now.
     epoch = found.leader_epoch if timestamp != _LATEST else -1
     return found.timestamp, found.offset, epoch
-
-
-def _await_leader(ask: Ask, topic: str, partition: int) -> None:
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
-    topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
-    request = ListOffsetsRequest(replica_id=-1, topics=topics)
-
-    def leads() -> bool:
-        return bool(ask(request, 7).topics[0].partitions[0].error_code == 0)
-
-    await_true(leads, f"{topic}-{partition} is not led")
 
 
 def _epoch_end(ask: Ask, topic: str, partition: int, epoch: int) -> tuple[int, int]:
@@ -558,14 +549,14 @@ def _quotas(ask: Ask) -> list[Any]:
 
 
 def _groups(ask: Ask) -> dict[str, Any]:
-    def are_listed() -> bool:
-        return all(each.error_code == 0 for each in ask.each(ListGroupsRequest(), 5))
+    def listed() -> list[Any] | None:
+        answers = ask.each(ListGroupsRequest(), 5)
+        return None if any(each.error_code for each in answers) else answers
 
-    await_true(are_listed, "no groups are listed")
     return {
         each.group_id: (each.protocol_type, each.group_state, each.group_type,
                         _offsets(ask, each.group_id))
-        for answer in ask.each(ListGroupsRequest(), 5)
+        for answer in eventually(listed, "no groups are listed")
         for each in answer.groups
     }  # fmt: skip
 

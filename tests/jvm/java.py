@@ -11,7 +11,8 @@ from jvm.installed import installed, run_installer
 from jvm.maven import class_path, need
 
 HEAP = "512m"
-TIMEOUT_S = 120
+# A limit for what hangs.
+TIMEOUT_S = 240
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 180.0
 
 
 class JavaApplication:

@@ -17,7 +17,7 @@ from jvm.java import QUICK, java_command
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FORMAT_TIMEOUT_S = 90.0
+FORMAT_TIMEOUT_S = 180.0
 POLL_S = 0.05
 META = "meta.properties"
 
@@ -33,8 +33,8 @@ class KafkaNode(NodeProcess):
 
     # Options of `kafka-storage format` beside cluster id and file.
     format_options: tuple[str, ...] = ()
-    start_timeout_s = 90.0
-    stop_timeout_s = 30.0
+    start_timeout_s = 180.0
+    stop_timeout_s = 90.0
     # More words for the tool that formats: feature levels, for instance.
     format_words: tuple[str, ...] = ()
 

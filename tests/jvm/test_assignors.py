@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jvm.java import java_command
+from jvm.java import TIMEOUT_S, java_command
 from unit.client.group.assignor_cases import AssignorCase, GroupHistory
 
 SOURCE = Path(__file__).parent / "Assignors.java"
@@ -35,7 +35,7 @@ def theirs(cases: list[AssignorCase]) -> list[dict[str, str]]:
         input=given,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

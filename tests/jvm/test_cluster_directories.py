@@ -20,7 +20,6 @@ from jvm.directory_contents import (
     OFFSETS_TOPIC,
     PLAIN,
     Contents,
-    await_true,
     commit,
     create_topics,
     is_cleaned,
@@ -29,6 +28,7 @@ from jvm.directory_contents import (
 from jvm.directory_contents import PARTITIONS as FILLED
 from jvm.directory_dump import Dump
 from jvm.test_directories import SETTINGS, verify
+from waiting import eventually
 
 if TYPE_CHECKING:
     import subprocess
@@ -110,7 +110,7 @@ class Story:
         for node_id in self.turns.running:
             directories = self.turns.directories(node_id)
             self.contents.await_quiet(directories)
-            await_true(partial(has_compacted_offsets, directories), "offsets are not compacted")
+            eventually(partial(has_compacted_offsets, directories), "offsets are not compacted")
         return self.contents.picture()
 
     def _check(self, left: dict[str, object]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from barnabas.server.configuration import BROKER_KEYS
 from barnabas.settings.definition import ConfigError, ConfigKey, ConfigType
 from barnabas.storage.config import TOPIC_CONFIGS
+from jvm.java import TIMEOUT_S
 
 SOURCE = Path(__file__).parent / "ConfigKeys.java"
 PROBES = ("-2", "-1", "0", "1", "2", "10", "1000", "1048575", "1048576", "2147483647")
@@ -62,7 +63,7 @@ class TheirKey(NamedTuple):
 @pytest.fixture(scope="module")
 def theirs(kafka_jars: Callable[[str], str]) -> dict[tuple[str, str], TheirKey]:
     words = ["java", "-Xmx256m", "-cp", kafka_jars("kafka"), str(SOURCE)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     return {(row[0], row[1]): TheirKey(row[2], row[3], row[4].split()) for row in rows}
 

@@ -22,7 +22,7 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.testing.node_process import NodeProcess
 from jvm.java import run_java
 from jvm.kafka_node import KafkaNode
-from jvm.test_joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum, PlainKafka, eventually
+from jvm.test_joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum, PlainKafka
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,8 +88,7 @@ def test_first_voters_formatted_by_either_make_one_quorum(tmp_path: Path) -> Non
     try:
         for node in quorum.nodes.values():
             node.launch()
-        leader = quorum.await_leader()
-        eventually(lambda: quorum.voters(leader) == {1, 2, KAFKA_ID})
+        quorum.await_voters({1, 2, KAFKA_ID})
         quorum.await_equal_logs()
     finally:
         for node in quorum.nodes.values():
@@ -124,8 +123,7 @@ def test_a_standalone_voter_runs_on_a_directory_that_the_other_formatted(
     directory_id = quorum.directory_id(node_id)
     try:
         node.start()
-        eventually(lambda: quorum.leader(node_id)[0] == node_id)
-        eventually(lambda: quorum.voters(node_id) == {node_id})
+        quorum.await_voters({node_id})
         assert quorum.directory_id(node_id) == directory_id
     finally:
         node.close()

@@ -21,11 +21,10 @@ from chaos.load import (
     read_log,
     read_values,
 )
+from waiting import PATIENCE_S, eventually
 
-PRODUCE_TIMEOUT_S = 20.0
 # How long a send in vain tries.
 VAIN_TIMEOUT_S = 1.5
-READ_TIMEOUT_S = 30.0
 # Up to so many records each have a batch of their own.
 SINGLE_RECORDS_MAX = 100
 RATE = 200
@@ -34,9 +33,8 @@ RATE = 200
 class Actors:
     """Clients of one cluster. Topics have one partition each, which the history calls by number."""
 
-    def __init__(self, bootstrap: str, patience: float) -> None:
+    def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._patience = patience
         self._topics: list[str] = []
         self._next_producer = 0
         self._sends: list[Sends] = []
@@ -62,7 +60,7 @@ class Actors:
     def produce(self, topic: str, count: int, acks: str) -> None:
         """Send records, each in its own batch if they are few; all must be acknowledged."""
         sends = self._new_sends(topic)
-        self._send(topic, count, acks, sends, PRODUCE_TIMEOUT_S * self._patience)
+        self._send(topic, count, acks, sends, PATIENCE_S)
         assert not sends.failed, f"not acknowledged: {sends.failed}"
         if acks != "all":
             # They may be lost with their leader.
@@ -108,8 +106,8 @@ class Actors:
                 ),
             )
             if count <= SINGLE_RECORDS_MAX:
-                producer.flush(timeout_s + 5)
-        left = producer.flush(timeout_s + 5)
+                producer.flush(timeout_s + PATIENCE_S)
+        left = producer.flush(timeout_s + PATIENCE_S)
         assert not left, f"{left} records were neither acknowledged nor given up"
 
     def keep_producing(self, topic: str) -> None:
@@ -145,14 +143,15 @@ class Actors:
 
     def stop_consuming(self) -> None:
         """Once the members have committed the end of what is there."""
-        deadline = time.monotonic() + READ_TIMEOUT_S * self._patience
         for topic, worker in self._members:
             values = self.values(topic)
             end = values[-1][0] + 1 if values else 0
-            while max((commit.offset for commit in list(worker.commits)), default=0) < end:
+
+            def has_come(worker: GroupReading = worker, end: int = end) -> bool:
                 assert worker.death is None, worker.death
-                assert time.monotonic() < deadline, f"the group does not come to {end}"
-                time.sleep(0.02)
+                return max((commit.offset for commit in list(worker.commits)), default=0) >= end
+
+            eventually(has_come, f"the group does not come to {end}")
         for _, worker in self._members:
             worker.stop()
         for _, worker in self._members:
@@ -164,7 +163,7 @@ class Actors:
         """A group's offset, as the cluster has it; -1 if there is none."""
         asker = plain_consumer(self._bootstrap, group)
         try:
-            (found,) = asker.committed([TopicPartition(topic, 0)], READ_TIMEOUT_S)
+            (found,) = asker.committed([TopicPartition(topic, 0)], PATIENCE_S)
             return max(found.offset, -1)
         finally:
             asker.close()

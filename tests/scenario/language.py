@@ -2,7 +2,7 @@
 
 A story's first lines, "# ...", say what it is about. Commands and what they mean are in `COMMANDS`;
 words in braces are places: {n} a number, {topic} a word, {ids} numbers, {node} who is meant, {keys}
-KEY=VALUE pairs. `within N s` at the end of an `expect` bounds the wait; 10 s if it is missing.
+KEY=VALUE pairs. An `expect` waits: what it says comes about by and by.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import difflib
 import re
 from dataclasses import dataclass
 from typing import Any
-
-DEFAULT_WITHIN_S = 10.0
 
 _NODE = (
     r"(?:broker|controller|node) \d+|leader of \w+|follower of \w+|coordinator of \w+|"
@@ -50,7 +48,7 @@ COMMANDS = {
     "produce {topic} {n}": "send records with acks=all: all must be acknowledged",
     "produce {topic} {n} acks {acks}": "the same with other acks",
     "produce {topic} {n} acks {acks} fails": "none may be acknowledged",
-    "produce {topic} {n} acks {acks} takes {ms} ms": "acknowledged, but not earlier",
+    "produce {topic} {n} acks {acks} takes {ms} ms": "acknowledged, not earlier after the last cut",
     "keep producing {topic}": "an idempotent producer with acks=all in the background",
     "stop producing": "until all that was sent is acknowledged or given up",
     "consume {topic} as {group}": "a member reads to the end, commits and leaves",
@@ -112,7 +110,6 @@ class Step:
     command: str
     # By the names of places.
     arguments: dict[str, str]
-    within_s: float = DEFAULT_WITHIN_S
 
 
 @dataclass(frozen=True)
@@ -149,15 +146,11 @@ def parse(name: str, text: str) -> Story:
 
 
 def _parse_line(name: str, number: int, line: str) -> Step:
-    within_s, rest = DEFAULT_WITHIN_S, line
-    bounded = re.fullmatch(r"(expect .+) within (\d+(?:\.\d+)?) s", line)
-    if bounded:
-        rest, within_s = bounded.group(1), float(bounded.group(2))
     for command, pattern in _PATTERNS:
-        found = pattern.fullmatch(rest)
+        found = pattern.fullmatch(line)
         if found:
-            return Step(number, line, command, found.groupdict(), within_s)
-    near = difflib.get_close_matches(rest, COMMANDS, 3, 0.3)
+            return Step(number, line, command, found.groupdict())
+    near = difflib.get_close_matches(line, COMMANDS, 3, 0.3)
     hint = "".join(f"\n    {each}" for each in near or sorted(COMMANDS))
     raise StoryError(f"{name}:{number}: no command: {line}\n  did you mean{hint}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scenario.language import COMMANDS, DEFAULT_WITHIN_S, StoryError, numbers, pairs, parse
+from scenario.language import COMMANDS, StoryError, numbers, pairs, parse
 from scenario.stage import _METHODS
 
 STORY = """
@@ -16,7 +16,7 @@ setting broker.session.timeout.ms = 2000
 topic t replicas 1 2 3 min-isr 2
 produce t 10  # all of them acknowledged
 kill leader of t
-expect leader of t in 2 3 within 1.5 s
+expect leader of t in 2 3
 expect isr of t = 2 3
 """
 
@@ -37,9 +37,8 @@ def test_a_story_is_what_it_is_about_and_its_steps() -> None:
     assert produce.arguments == {"topic": "t", "n": "10"}
     assert produce.line == 8
     assert kill.arguments == {"node": "leader of t"}
-    assert leader.within_s == 1.5
     assert leader.arguments == {"topic": "t", "ids": "2 3"}
-    assert isr.within_s == DEFAULT_WITHIN_S
+    assert isr.arguments == {"topic": "t", "ids": "2 3"}
 
 
 def test_a_line_that_is_no_command_is_named_with_what_comes_near() -> None:

@@ -67,10 +67,10 @@ def test_the_last_five_batches_are_known_by_their_offsets_after_a_fail_over(
         tell(stage, "topic t replicas 1 2 min-isr 1")
         for number in range(BATCHES):
             assert send(stage, 1, number) == (ErrorCode.NONE, number * RECORDS_EACH, NEW)
-        tell(stage, "kill broker 1\nexpect leader of t = 2 within 20 s")
+        tell(stage, "kill broker 1\nexpect leader of t = 2")
         check_known(stage, first_known=BATCHES - 5)
         # Of what lay in the log at a clean stop the last one at least.
-        tell(stage, "stop broker 2\nstart broker 2\nexpect leader of t = 2 within 20 s")
+        tell(stage, "stop broker 2\nstart broker 2\nexpect leader of t = 2")
         last = (BATCHES - 1) * RECORDS_EACH
         assert send(stage, 2, BATCHES - 1) == (ErrorCode.NONE, last, TIMESTAMP + BATCHES - 1)
         refused = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

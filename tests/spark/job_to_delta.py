@@ -1,13 +1,14 @@
-"""The job that `test_delta` kills: a topic to a Delta table, until it has caught up."""
+"""The job that `test_delta` kills: a topic to a Delta table."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 from barnabas.spark.session import spark_session
 
 
-def main(bootstrap: str, topic: str, directory: str) -> None:
+def main(bootstrap: str, topic: str, directory: str, trigger: str) -> None:
     spark = spark_session(
         "job",
         "local[2]",
@@ -24,7 +25,7 @@ def main(bootstrap: str, topic: str, directory: str) -> None:
         .writeStream.format("barnabas_delta")
         .option("checkpointLocation", f"{directory}/checkpoint")
         .option("partitionColumns", "partition")
-        .trigger(availableNow=True)
+        .trigger(**json.loads(trigger))
         .start(f"{directory}/out")
     )
     print("started", flush=True)

@@ -1,13 +1,14 @@
-"""The job that `test_exactly_once` kills: a topic to Parquet, until it has caught up."""
+"""The job that `test_exactly_once` kills: a topic to Parquet."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 from barnabas.spark.session import spark_session
 
 
-def main(bootstrap: str, topic: str, directory: str) -> None:
+def main(bootstrap: str, topic: str, directory: str, trigger: str) -> None:
     spark = spark_session(
         "job",
         "local[2]",
@@ -24,7 +25,7 @@ def main(bootstrap: str, topic: str, directory: str) -> None:
         .writeStream.format("parquet")
         .option("path", f"{directory}/out")
         .option("checkpointLocation", f"{directory}/checkpoint")
-        .trigger(availableNow=True)
+        .trigger(**json.loads(trigger))
         .start()
     )
     print("started", flush=True)

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Self
 
-TIMEOUT_S = 100
+from waiting import eventually
+
+# A limit for what hangs.
+TIMEOUT_S = 300
+# As many at least has what the tests write.
+BATCHES = 10
+# A job that is to be killed does not end before: it goes on when it has caught up.
+FOREVER, TO_THE_END = {"processingTime": "0 seconds"}, {"availableNow": True}
 
 
 class Job:
-    """One life of the job, in a process group of its own."""
+    """One life of the job, in a process group of its own.
 
-    def __init__(self, script: Path, bootstrap: str, topic: str, directory: Path) -> None:
+    Args:
+        trigger: FOREVER or TO_THE_END.
+    """
+
+    def __init__(
+        self, script: Path, bootstrap: str, topic: str, directory: Path, trigger: dict[str, object]
+    ) -> None:
         self._commits = directory / "checkpoint" / "commits"
         self._log = directory / "job.log"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(script), bootstrap, topic, str(directory)],
+                [sys.executable, script, bootstrap, topic, directory, json.dumps(trigger)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -42,17 +55,18 @@ class Job:
         return sum(path.name.isdigit() for path in self._commits.glob("*"))
 
     def run_on(self, batches: int, seconds: float) -> None:
-        """Let so many more batches be done, then wait into the middle of another."""
+        """Let so many more batches be done, if there are, then wait into the middle of another."""
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "started\n", self.log()
-        goal = self.committed() + batches
-        deadline = time.monotonic() + TIMEOUT_S
-        while self._process.poll() is None and self.committed() < goal:
-            assert time.monotonic() < deadline, self.log()
-            time.sleep(0.01)
+        goal = min(self.committed() + batches, BATCHES)
+        eventually(
+            lambda: self._process.poll() is not None or self.committed() >= goal,
+            self.log,
+            TIMEOUT_S,
+        )
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        assert self._process.poll() is None, f"it ended before its kill\n{self.log()}"
+        assert self._process.poll() is None, f"it ended by itself\n{self.log()}"
 
     def finish(self) -> None:
         """Let it come to its end."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -57,11 +55,3 @@ def save(frame: DataFrame, bootstrap: str, sink: str = "barnabas", **options: st
         .options(**options)
         .save()
     )
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> None:
-    """Wait for what the cluster does after its answer."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)

@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from barnabas.client.facade import Client
-from spark.killed_job import Job
+from spark.killed_job import FOREVER, TO_THE_END, Job
 
 pytestmark = pytest.mark.spark
 
@@ -77,9 +77,9 @@ def test_no_row_is_missing_or_twice_after_kills(
     chance = random.Random(seed)
     print("seed", seed)
     for batches in BATCHES_BEFORE_KILL:
-        with Job(JOB, bootstrap, topic, tmp_path) as job:
+        with Job(JOB, bootstrap, topic, tmp_path, FOREVER) as job:
             job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
-    with Job(JOB, bootstrap, topic, tmp_path) as job:
+    with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END) as job:
         job.finish()
     table = DeltaTable(tmp_path / "out").to_pyarrow_table(columns=["partition", "offset", "value"])
     assert table.num_rows == RECORDS

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.client.facade import Client
-from spark.killed_job import Job
+from spark.killed_job import FOREVER, TO_THE_END, Job
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -33,9 +33,9 @@ def test_no_row_is_missing_or_twice_after_kills(
     print("seed", seed)
     # At any point of the first batch, in which all is set up, and in later ones.
     for batches in BATCHES_BEFORE_KILL:
-        with Job(JOB, bootstrap, topic, tmp_path) as job:
+        with Job(JOB, bootstrap, topic, tmp_path, FOREVER) as job:
             job.run_on(batches, chance.uniform(0, 0.8 if batches else 4))
-    with Job(JOB, bootstrap, topic, tmp_path) as job:
+    with Job(JOB, bootstrap, topic, tmp_path, TO_THE_END) as job:
         job.finish()
     written = spark.read.parquet(str(tmp_path / "out")).selectExpr("partition", "offset", "value")
     source = (

@@ -12,6 +12,8 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
+# A limit for what hangs.
+TIMEOUT_S = 300
 # What Spark's start scripts call.
 COMMANDS = ("bash", "basename", "cat", "chmod", "dirname", "env", "ls", "ps", "rm", "sed", "sh")
 PROGRAM = """
@@ -33,7 +35,7 @@ def test_a_session_starts_with_no_java_on_the_path(tmp_path: Path) -> None:
         env=environment | {"PATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert "sum 45" in answer.stdout, answer.stderr

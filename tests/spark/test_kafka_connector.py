@@ -20,7 +20,8 @@ from pyspark.sql.streaming import StreamingQuery
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
-from spark.queries import Stream, save, within
+from spark.queries import Stream, save
+from waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("connector")]
 
@@ -189,9 +190,9 @@ def test_partitions_that_are_added_while_it_runs_are_read_from_their_start(
     fill(topic, 0, numbered(3))
     running.processAllAvailable()
     client.create_partitions({topic: 4})
-    within(20, lambda: len(client.partitions_for([topic])[topic]) == 4)
+    eventually(lambda: len(client.partitions_for([topic])[topic]) == 4)
     fill(topic, 3, numbered(4))
-    within(30, lambda: spark.table(running.name).count() == 7)
+    eventually(lambda: spark.table(running.name).count() == 7)
     assert sorted_rows(spark.table(running.name)) == sorted_rows(
         read_by("barnabas", subscribe=topic)
     )

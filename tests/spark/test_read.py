@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.facade import Client
-from spark.queries import within
+from waiting import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -26,6 +26,10 @@ def offsets(frame: DataFrame) -> list[tuple[int, int]]:
     return sorted(
         (row.partition, row.offset) for row in frame.select("partition", "offset").collect()
     )
+
+
+def configs(client: Client, topic: str) -> set[tuple[str, str | None]]:
+    return {(each.name, each.value) for each in client.describe_topic_configs([topic])[topic]}
 
 
 def test_rows_have_the_columns_of_the_kafka_source(read: Read, fill: Fill, topic: str) -> None:
@@ -144,8 +148,9 @@ def test_lost_records_fail_the_query_or_are_left_out(
 ) -> None:
     fill(topic, 0, numbered(6))
     client.alter_topic_configs(topic, {"retention.ms": "3600000"})
-    within(60, lambda: client.list_offsets({(topic, 0): "earliest"})[topic, 0].offset == 6)
+    eventually(lambda: client.list_offsets({(topic, 0): "earliest"})[topic, 0].offset == 6)
     client.alter_topic_configs(topic, {"retention.ms": "-1"})
+    eventually(lambda: ("retention.ms", "-1") in configs(client, topic))
     fill(topic, 0, numbered(4))
     start = json.dumps({topic: {"0": 2, "1": 0, "2": 0}})
     with pytest.raises(Exception, match="failOnDataLoss=false"):

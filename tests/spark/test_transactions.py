@@ -10,8 +10,12 @@ from pyspark.sql import DataFrame
 
 from barnabas.client.facade import Client
 from jvm.kafka_process import KafkaProcess
+from waiting import eventually_equal
 
 pytestmark = pytest.mark.spark
+
+# A limit for what hangs.
+TIMEOUT_S = 90
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +33,14 @@ def test_aborted_transactions_are_left_out_with_read_committed(
     read: Callable[..., DataFrame], bootstrap: str, topic: str
 ) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(20)
+    producer.init_transactions(TIMEOUT_S)
     for kind in ("abort", "commit"):
         producer.begin_transaction()
         for _ in range(3):
             producer.produce(topic, kind.encode(), partition=0)
-        producer.flush(20)
-        getattr(producer, f"{kind}_transaction")(20)
+        producer.flush(TIMEOUT_S)
+        getattr(producer, f"{kind}_transaction")(TIMEOUT_S)
     committed = read(subscribe=topic, **{"kafka.isolation.level": "read_committed"})
-    assert [row.value for row in committed.collect()] == [b"commit"] * 3
+    # Kafka ends a transaction after it has answered.
+    eventually_equal(lambda: [row.value for row in committed.collect()], [b"commit"] * 3)
     assert read(subscribe=topic).count() == 6

@@ -20,6 +20,8 @@ from typing import Self
 from storms.member import MemberOptions, run
 
 TESTS = Path(__file__).parents[1]
+# A limit for what hangs.
+END_S_MAX = 90.0
 
 
 class Nursery:
@@ -51,7 +53,7 @@ class Nursery:
                 os.kill(pid, signal.SIGKILL)
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(END_S_MAX)
         self._log.close()
 
     def bear(self, options: MemberOptions) -> int:

@@ -30,7 +30,7 @@ RECORDS_PER_ROUND = 60
 # Longer than any session of a member, so that some who stood still are members no more.
 PAUSE_S_MAX = 2.5
 DRAIN_S_MAX = 90.0
-CLOSE_S_MAX = 30.0
+CLOSE_S_MAX = 90.0
 # A storm that goes wrong in so many ways is over.
 PROBLEMS_MAX = 10
 # How often each thing happens while it can.

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0
+# Limits for what hangs, never measures of speed: a machine may be busy.
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 60.0
 
 
 class BrokerStartError(RuntimeError):
