@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from conformance.raw_client import RawClient
 
+TIMEOUT_MS = 50_000
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 PREFERRED, UNCLEAN = 0, 1
 UNKNOWN_ID = bytes(15) + b"\x09"
@@ -64,7 +65,7 @@ def new(
     )
 
 
-def create(raw: RawClient, *topics: CreatableTopic, timeout_ms: int = 5000) -> dict[str, str]:
+def create(raw: RawClient, *topics: CreatableTopic, timeout_ms: int = TIMEOUT_MS) -> dict[str, str]:
     """What would become of each topic."""
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=timeout_ms, validate_only=True)
     response: Any = raw.ask(request, 7)
@@ -118,7 +119,7 @@ def add(raw: RawClient, *topics: tuple[str, int]) -> dict[str, str]:
             CreatePartitionsTopic(name=name, count=count, assignments=None)
             for name, count in topics
         ],
-        timeout_ms=5000,
+        timeout_ms=TIMEOUT_MS,
         validate_only=True,
     )
     response: Any = raw.ask(request, 3)
@@ -140,7 +141,7 @@ def test_partitions_to_be_added_are_checked(raw: RawClient, make_topic: Callable
 def delete(raw: RawClient, *topics: tuple[str | None, bytes]) -> list[tuple[str | None, str]]:
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in topics],
-        timeout_ms=5000,
+        timeout_ms=TIMEOUT_MS,
     )
     response: Any = raw.ask(request, 6)
     return [(each.name, ErrorCode(each.error_code).name) for each in response.responses]
@@ -210,7 +211,7 @@ def elect(
     request = ElectLeadersRequest(
         election_type=kind,
         topic_partitions=[TopicPartitions(topic=name, partitions=ids) for name, ids in topics],
-        timeout_ms=5000,
+        timeout_ms=TIMEOUT_MS,
     )
     response: Any = raw.ask(request, 2)
     results = [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell
 from conformance.client_brokers import KafkaProcess, broker
+from waiting import eventually_equal
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broker"]
@@ -24,17 +27,23 @@ def shell(broker: BrokerProcess | KafkaProcess) -> Shell:
 
 def test_configs_are_set_described_with_their_source_and_unset(shell: Shell) -> None:
     words = ("topic", shell.topic)
+
+    def entry() -> Any:
+        key = ("retention.ms", "--sources")
+        (found,) = shell.json("configs", "describe", *words, *key)["configs"]
+        return found
+
+    def told() -> tuple[str, str, str]:
+        found = entry()
+        return found["value"], found["source"], found["type"]
+
     shell.ok("configs", "set", *words, "retention.ms=12345", "--dry-run")
-    key = ("retention.ms", "--sources")
-    (entry,) = shell.json("configs", "describe", *words, *key)["configs"]
-    assert (entry["value"], entry["source"]) == ("604800000", "default")
+    assert told() == ("604800000", "default", "long")
     shell.ok("configs", "set", *words, "retention.ms=12345")
-    (entry,) = shell.json("configs", "describe", *words, *key)["configs"]
-    assert (entry["value"], entry["source"], entry["type"]) == ("12345", "topic", "long")
-    assert [each["key"] for each in entry["sources"]][:1] == ["retention.ms"]
+    eventually_equal(told, ("12345", "topic", "long"))
+    assert [each["key"] for each in entry()["sources"]][:1] == ["retention.ms"]
     shell.ok("configs", "unset", *words, "retention.ms")
-    (entry,) = shell.json("configs", "describe", *words, *key)["configs"]
-    assert entry["source"] == "default"
+    eventually_equal(told, ("604800000", "default", "long"))
 
 
 def test_a_wrong_key_or_value_of_a_config_is_told(shell: Shell) -> None:
@@ -51,13 +60,17 @@ def test_a_wrong_key_or_value_of_a_config_is_told(shell: Shell) -> None:
 
 def test_a_default_of_all_brokers_shows_as_the_source(shell: Shell) -> None:
     shell.ok("configs", "set", "broker", "default", "log.retention.ms=777777")
+
+    def told() -> tuple[str, str]:
+        words = ("configs", "describe", "topic", shell.topic, "retention.ms")
+        (entry,) = shell.json(*words)["configs"]
+        return entry["value"], entry["source"]
+
     try:
-        (entry,) = shell.json("configs", "describe", "topic", shell.topic, "retention.ms")[
-            "configs"
-        ]
-        assert (entry["value"], entry["source"]) == ("777777", "dynamic default broker")
+        eventually_equal(told, ("777777", "dynamic default broker"))
     finally:
         shell.ok("configs", "unset", "broker", "default", "log.retention.ms")
+    eventually_equal(told, ("604800000", "default"))
 
 
 def test_purged_records_are_gone(shell: Shell) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell
 from conformance.client_brokers import KafkaProcess, broker
+from waiting import eventually
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broker"]
 
-SECONDS = 30
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -43,13 +42,17 @@ def member(shell: Shell, broker: BrokerProcess | KafkaProcess) -> Iterator[Consu
         }
     )
     consumer.subscribe([shell.topic])
-    deadline = time.monotonic() + SECONDS
-    seen = 0
-    while seen < 10:
-        assert time.monotonic() < deadline
+    seen: set[tuple[int, int]] = set()
+
+    def has_read() -> bool:
         message = consumer.poll(0.5)
-        seen += message is not None and message.error() is None
-    consumer.commit(asynchronous=False)
+        if message is not None and message.error() is None:
+            seen.add((message.partition(), message.offset()))
+        return len(seen) == 10
+
+    eventually(has_read)
+    ends = [TopicPartition(shell.topic, partition, 5) for partition in (0, 1)]
+    consumer.commit(offsets=ends, asynchronous=False)
     yield consumer
     consumer.close()
 

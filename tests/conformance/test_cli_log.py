@@ -28,7 +28,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = "".join(f"{number:>0100}\n" for number in range(25_000))
         shell.ok("produce", "t", "-X", "batch.size=8192", "-z", "none", stdin=lines)
         shell.ok("consume", "t", "-g", "g", "--from", "beginning", "-n", "7")
-        broker.stop()
+        assert broker.stop() == 0
         kept = tmp_path_factory.mktemp("kept") / "data"
         shutil.copytree(broker.data_directory, kept)
     return kept
@@ -257,7 +257,7 @@ def mended(data: Path) -> Path:
 def test_what_verify_says_to_do_mends_the_directory(mended: Path) -> None:
     with BrokerProcess(mended.parent) as broker:
         read = Shell(broker.bootstrap).ok("consume", "t", "--from", "beginning", "-e")
-        broker.stop()
+        assert broker.stop() == 0
     done = run("verify", mended, "--deep", "--json")
     assert [each for each in json.loads(done.output)["findings"] if each["wrong"]] == []
     lines = read.split()

@@ -119,7 +119,7 @@ def test_an_interrupt_waits_for_what_was_sent(both: Both) -> None:
     assert process.stdout is not None
     process.stdin.write(b"a\nb\n")
     process.stdin.flush()
-    assert process.stdout.readline() == b"a\n"
+    assert [process.stdout.readline() for _ in range(2)] == [b"a\n", b"b\n"]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, errors

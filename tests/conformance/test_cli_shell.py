@@ -13,11 +13,10 @@ import pytest
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell
 from conformance.client_brokers import KafkaProcess, broker
+from waiting import PATIENCE_S, eventually_equal
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broker"]
-
-SECONDS = 30
 
 
 @pytest.fixture
@@ -53,8 +52,13 @@ def test_commands_options_topics_groups_and_keys_are_completed(shell: Shell) -> 
     assert complete(shell, "barnabas gr") == ["groups"]
     assert "describe" in complete(shell, "barnabas groups d")
     assert complete(shell, "barnabas consume --from-b") == ["--from-beginning"]
-    assert complete(shell, f"barnabas topics describe {shell.topic[:8]}") == [shell.topic]
-    assert complete(shell, f"barnabas groups reset {shell.topic}") == [shell.topic]
+    # A broker that does not answer at once has no say.
+    topics, groups = (
+        f"barnabas topics describe {shell.topic[:8]}",
+        f"barnabas groups reset {shell.topic}",
+    )
+    eventually_equal(lambda: complete(shell, topics), [shell.topic])
+    eventually_equal(lambda: complete(shell, groups), [shell.topic])
     assert complete(shell, "barnabas configs set topic t retention.b") == ["retention.bytes"]
     assert complete(shell, "barnabas configs set broker 1 num.part") == ["num.partitions"]
 
@@ -82,9 +86,7 @@ def quotas(shell: Shell, *words: str) -> dict[str, float]:
 
 
 def await_quotas(shell: Shell, expected: dict[str, float], *words: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while quotas(shell, *words) != expected:
-        assert time.monotonic() < deadline, quotas(shell, *words)
+    eventually_equal(lambda: quotas(shell, *words), expected)
 
 
 def test_quotas_are_set_listed_and_taken_away(shell: Shell) -> None:
@@ -113,7 +115,7 @@ def read_until(process: subprocess.Popen[bytes], words: str) -> str:
     """What the process says on standard error up to a line with `words`."""
     assert process.stderr is not None
     said = b""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE_S
     with selectors.DefaultSelector() as selector:
         selector.register(process.stderr, selectors.EVENT_READ)
         while words.encode() not in said:
@@ -141,7 +143,8 @@ def test_consume_says_when_the_broker_is_gone_and_when_it_is_back(
         broker_process.kill()
         said = read_until(process, "trying on")
         assert "warning: " in said
-        assert "Connection refused" in said
+        # Whichever of the two it met last.
+        assert "Connection refused" in said or "the connection was closed" in said
         broker_process.start()
         read_until(process, "answers again")
         shell.ok("produce", shell.topic, stdin="two\n")

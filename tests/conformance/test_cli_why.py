@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.cli_shell import Shell
 from jvm.kafka_node import KafkaNode
+from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
 
@@ -47,16 +47,22 @@ def kinds(reasons: list[dict[str, Any]]) -> list[str]:
 
 
 def await_reason(look: Callable[[], list[str]], kind: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while kind not in (found := look()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
+    seen: list[str] = []
+
+    def is_there() -> bool:
+        seen[:] = look()
+        return kind in seen
+
+    eventually(is_there, lambda: seen)
 
 
 def test_what_is_well_is_said_to_be(shell: Shell) -> None:
-    found = why(shell, "--topic", shell.topic)
-    assert list(found) == [f"{shell.topic}-{number}" for number in range(3)]
-    assert all("well" in kinds(reasons) for reasons in found.values())
+    def all_are_well() -> bool:
+        found = why(shell, "--topic", shell.topic)
+        assert list(found) == [f"{shell.topic}-{number}" for number in range(3)]
+        return all("well" in kinds(reasons) for reasons in found.values())
+
+    eventually(all_are_well)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +71,8 @@ def test_what_is_well_is_said_to_be(shell: Shell) -> None:
 def test_an_offset_is_gone_readable_or_to_come(shell: Shell, offset: int, kind: str) -> None:
     with Client(shell.environment["BARNABAS_BOOTSTRAP"]) as client:
         client.admin.delete_records({TopicPartition(shell.topic, 0): 3})
-    (reasons,) = why(shell, f"{shell.topic}:0@{offset}").values()
-    assert kinds(reasons) == [kind]
+    where = f"{shell.topic}:0@{offset}"
+    eventually_equal(lambda: [kinds(each) for each in why(shell, where).values()], [[kind]])
 
 
 def test_a_follower_that_hangs_holds_the_watermark_then_leaves_the_isr(
@@ -83,9 +89,12 @@ def test_a_follower_that_hangs_holds_the_watermark_then_leaves_the_isr(
             producer.flush()
             words = (f"{shell.topic}:0", "-X", "request.timeout.ms=500")
             await_reason(lambda: kinds(why(shell, *words)[f"{shell.topic}-0"]), "replica-fenced")
-            shown = shell.json("partitions", "show", shell.topic)[0]
-            assert hanging not in shown["isr"]
-            assert shown["high_watermark"] == 15
+
+            def is_committed() -> bool:
+                shown = shell.json("partitions", "show", shell.topic)[0]
+                return hanging not in shown["isr"] and shown["high_watermark"] == 15
+
+            eventually(is_committed)
         finally:
             three_brokers.node(hanging).resume()
         await_reason(lambda: kinds(why(shell, words[0])[f"{shell.topic}-0"]), "well")
@@ -100,29 +109,42 @@ def test_a_watermark_that_stands_is_explained_while_it_does(
     from barnabas.cli.why.partition_reasons import partition_reasons
 
     tp = TopicPartition(shell.topic, 0)
-    limits = {"request_timeout_ms": 500, "acks": "1", "enable_idempotence": False}
-    with Client(three_brokers.bootstrap, **limits) as client:
-        controller = client.admin.describe_quorum().leader_id
-        leader = client.describe_topics([tp.topic])[tp.topic].partitions[0].leader
-        hanging = next(n for n in (1, 2, 3) if n not in (controller, leader))
-        producer = client.producer()
-        producer.send_batch(tp.topic, [(None, b"x", [], None)], 0)
-        producer.flush()
-        await_reason(lambda: [str(client.list_offsets({tp: "latest"})[tp].offset)], "11")
-        three_brokers.node(hanging).pause()
-        try:
-            producer.send_batch(tp.topic, [(None, b"x", [], None)] * 5, 0)
+    acks = {"acks": "1", "enable_idempotence": False}
+    written = 10
+    with (
+        Client(three_brokers.bootstrap, **acks) as writer,
+        Client(three_brokers.bootstrap, request_timeout_ms=500) as client,
+        writer.producer() as producer,
+    ):
+
+        def write(count: int) -> None:
+            nonlocal written
+            producer.send_batch(tp.topic, [(None, b"x", [], None)] * count, 0)
             producer.flush()
-            time.sleep(0.3)
-            (facts,) = gather_partitions(client, [tp.topic], [tp], 0.2, MetricFacts())
-        finally:
-            three_brokers.node(hanging).resume()
-    reasons = {reason.kind: reason for reason in partition_reasons(facts)}
-    reason = reasons["isr-member-away"]
+            written += count
+
+        def seen_while_one_hangs() -> Any:
+            """The facts, who hangs and its reason; None if it was out of the ISR too soon."""
+            write(1)
+            eventually_equal(lambda: writer.list_offsets({tp: "latest"})[tp].offset, written)
+            await_reason(lambda: kinds(why(shell, f"{tp.topic}:0")[str(tp)]), "well")
+            controller = writer.admin.describe_quorum().leader_id
+            leader = writer.describe_topics([tp.topic])[tp.topic].partitions[0].leader
+            hanging = next(n for n in (1, 2, 3) if n not in (controller, leader))
+            three_brokers.node(hanging).pause()
+            try:
+                write(5)
+                (facts,) = gather_partitions(client, [tp.topic], [tp], 0.2, MetricFacts())
+            finally:
+                three_brokers.node(hanging).resume()
+            found = [r for r in partition_reasons(facts) if r.kind == "isr-member-away"]
+            return found and facts.high_watermark != facts.end and (facts, hanging, found[0])
+
+        facts, hanging, reason = eventually(seen_while_one_hangs)
     assert f"broker {hanging} is in the ISR" in reason.what
     assert "5 records are not committed, the oldest was written" in reason.what
-    assert facts.end == 16
-    assert facts.high_watermark == 11
+    assert facts.end == written
+    assert facts.high_watermark == written - 5
     await_reason(lambda: kinds(why(shell, f"{tp.topic}:0")[str(tp)]), "well")
 
 
@@ -137,12 +159,18 @@ def test_a_partition_whose_only_replica_is_gone(
     assert shell.here("partitions", "reassign", "-r", spec, "--execute").returncode == 0
     node.kill()
     try:
-        await_reason(lambda: kinds(why(shell, f"{single}:0")[f"{single}-0"]), "no-leader")
-        found = why(shell, f"{single}:0")
-        (reason,) = found[f"{single}-0"]
-        assert f"start broker {node.node_id}" in reason["remedy"]
-        assert kinds(found["the cluster"]) == ["brokers-fenced"]
-        assert "no-leader" in kinds(why(shell, f"{single}:0@5")[f"{single}-0 at 5"])
+        seen: dict[str, list[dict[str, Any]]] = {}
+
+        def is_gone() -> bool:
+            seen.clear()
+            seen.update(why(shell, f"{single}:0"))
+            reasons = kinds(seen[f"{single}-0"]), kinds(seen.get("the cluster", []))
+            return reasons == (["no-leader"], ["brokers-fenced"])
+
+        eventually(is_gone, lambda: seen)
+        assert f"start broker {node.node_id}" in seen[f"{single}-0"][0]["remedy"]
+        subject = f"{single}-0 at 5"
+        await_reason(lambda: kinds(why(shell, f"{single}:0@5")[subject]), "no-leader")
     finally:
         node.start()
     # A topic of one replica is not short of others, whatever min.insync.replicas says.
@@ -167,35 +195,35 @@ def consumer(shell: Shell, **config: Any) -> Consumer:
 
 
 def read_some(reader: Consumer, count: int) -> None:
-    deadline = time.monotonic() + SECONDS
-    while count:
-        assert time.monotonic() < deadline
-        message = reader.poll(0.5)
-        count -= message is not None and message.error() is None
+    for _ in range(count):
+        eventually(lambda: (m := reader.poll(0.5)) is not None and m.error() is None)
 
 
 def test_a_group_is_not_there_empty_or_done(shell: Shell) -> None:
     subject = f"group {shell.topic}"
-    deadline = time.monotonic() + SECONDS
+
+    def found() -> list[str]:
+        return kinds(why(shell, "--group", shell.topic)[subject])
+
     # The first group of a cluster makes the topic of all groups' offsets.
-    while (found := kinds(why(shell, "--group", shell.topic)[subject])) == ["coordinator-loads"]:
-        assert time.monotonic() < deadline
-    assert found == ["no-such-group"]
+    eventually_equal(found, ["no-such-group"])
     partitions = [TopicPartition(shell.topic, number) for number in range(3)]
     with Client(shell.environment["BARNABAS_BOOTSTRAP"]) as client:
         client.commit_offsets(shell.topic, dict.fromkeys(partitions, 4))
-        assert kinds(why(shell, "--group", shell.topic)[subject]) == ["no-members"]
+        eventually_equal(found, ["no-members"])
         # A name of both kinds is asked about as both.
         assert subject in why(shell, shell.topic)
         assert f"{shell.topic}-0" in why(shell, shell.topic)
         client.commit_offsets(shell.topic, dict.fromkeys(partitions, 10))
-        found = why(shell, "--group", shell.topic)[subject]
-        assert [reason["verdict"] for reason in found] == ["note", "ok"]
+        eventually_equal(
+            lambda: [each["verdict"] for each in why(shell, "--group", shell.topic)[subject]],
+            ["note", "ok"],
+        )
         client.commit_offsets(shell.topic, dict.fromkeys(partitions, 99))
-        assert kinds(why(shell, "--group", shell.topic)[subject])[1:] == ["beyond-end"] * 3
+        eventually_equal(lambda: found()[1:], ["beyond-end"] * 3)
         client.admin.delete_records({partitions[0]: 5})
         client.commit_offsets(shell.topic, dict.fromkeys(partitions, 4))
-        assert "below-log-start" in kinds(why(shell, "--group", shell.topic)[subject])
+        await_reason(found, "below-log-start")
 
 
 def test_a_member_that_does_not_commit_is_named(shell: Shell) -> None:
@@ -204,12 +232,13 @@ def test_a_member_that_does_not_commit_is_named(shell: Shell) -> None:
         reader.subscribe([shell.topic, f"{shell.topic}-missing"])
         read_some(reader, 5)
         subject = f"group {shell.topic}"
-        found = kinds(why(shell, "--group", shell.topic)[subject])
-        assert "never-committed" in found
+
+        def reasons() -> list[dict[str, Any]]:
+            return why(shell, "--group", shell.topic)[subject]
+
+        await_reason(lambda: kinds(reasons()), "never-committed")
         reader.commit(asynchronous=False)
-        reasons = why(shell, "--group", shell.topic)[subject]
-        stands = [reason for reason in reasons if reason["kind"] == "reader-stands-still"]
-        assert stands
+        stands = eventually(lambda: [r for r in reasons() if r["kind"] == "reader-stands-still"])
         assert "reader at 127.0.0.1" in stands[0]["what"]
     finally:
         reader.close()
@@ -224,14 +253,14 @@ def test_a_rebalance_that_waits_for_a_member_is_seen(shell: Shell) -> None:
         read_some(first, 1)
         # The first has to join again for that, and does so when it polls.
         second.subscribe([shell.topic])
-        deadline = time.monotonic() + SECONDS
-        while "rebalance-preparing" not in kinds(why(shell, "--group", shell.topic)[subject]):
-            assert time.monotonic() < deadline
-            second.poll(0.1)
-        while kinds(why(shell, "--group", shell.topic)[subject])[0].startswith("rebalance"):
-            assert time.monotonic() < deadline
-            first.poll(0.1)
-            second.poll(0.1)
+
+        def found(*polled: Consumer) -> list[str]:
+            for each in polled:
+                each.poll(0.1)
+            return kinds(why(shell, "--group", shell.topic)[subject])
+
+        await_reason(lambda: found(second), "rebalance-preparing")
+        eventually(lambda: not found(first, second)[0].startswith("rebalance"))
     finally:
         second.close()
         first.close()
@@ -250,14 +279,18 @@ def test_an_open_transaction_is_named(shell: Shell, three_brokers: ClusterProces
     producer.flush(SECONDS)
     subject = f"{shell.topic}-0"
     try:
-        (reason,) = [
-            each for each in why(shell, f"{shell.topic}:0")[subject]
-            if each["kind"] == "transaction-open"
-        ]  # fmt: skip
+
+        def open_ones() -> list[dict[str, Any]]:
+            reasons = why(shell, f"{shell.topic}:0")[subject]
+            return [each for each in reasons if each["kind"] == "transaction-open"]
+
+        (reason,) = eventually(open_ones)
         assert "read_committed consumers see nothing from 10 on" in reason["what"]
         assert f"transactional id {name}" in reason["what"]
-        found = why(shell, f"{shell.topic}:0@10")[f"{subject} at 10"]
-        assert kinds(found) == ["readable", "transaction-open"]
+        at = f"{subject} at 10"
+        eventually_equal(
+            lambda: kinds(why(shell, f"{shell.topic}:0@10")[at]), ["readable", "transaction-open"]
+        )
     finally:
         producer.abort_transaction(SECONDS)
     await_reason(lambda: kinds(why(shell, f"{shell.topic}:0")[subject]), "well")

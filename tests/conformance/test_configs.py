@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +20,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
-WAIT_S = 10
 
 Change = tuple[str, int, str | None]
 
@@ -65,12 +64,12 @@ def describe(raw: RawClient, kind: int, name: str) -> dict[str, Any]:
 
 def await_value(raw: RawClient, kind: int, name: str, key: str, value: str | None) -> Any:
     """The config once it has that value: Kafka's broker takes it in a little later."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
+
+    def look() -> Any:
         found = describe(raw, kind, name).get(key)
-        if (found.value if found else None) == value:
-            return found
-        assert time.monotonic() < deadline, found
+        return found is not None and found.value == value and found
+
+    return eventually(look)
 
 
 @pytest.mark.parametrize(
@@ -166,12 +165,15 @@ def test_a_brokers_config_shows_where_it_comes_from(raw: RawClient, topic: str) 
     try:
         assert alter(raw, resource(BROKER, "", (key, SET, "5000"))) == [ErrorCode.NONE]
         assert alter(raw, resource(BROKER, "1", (key, SET, "6000"))) == [ErrorCode.NONE]
-        found = await_value(raw, BROKER, "1", key, "6000")
         expected = [(key, "6000", 2), (key, "5000", 3), (key, "4096", 5)]
-        assert [(each.name, each.value, each.source) for each in found.synonyms] == expected
-        found = describe(raw, TOPIC, topic)[topic_key]
-        assert (found.value, found.config_source) == ("6000", 2)
-        assert [(each.name, each.value, each.source) for each in found.synonyms] == expected
+
+        def told(kind: int, name: str, key: str) -> tuple[str, list[tuple[str, str, int]]]:
+            found = describe(raw, kind, name)[key]
+            return found.value, [(each.name, each.value, each.source) for each in found.synonyms]
+
+        eventually_equal(lambda: told(BROKER, "1", key), ("6000", expected))
+        eventually_equal(lambda: told(TOPIC, topic, topic_key), ("6000", expected))
+        assert describe(raw, TOPIC, topic)[topic_key].config_source == 2
         assert set(describe(raw, BROKER, "")) >= {key}
     finally:
         alter(raw, resource(BROKER, "", (key, DELETE, None)))
@@ -181,10 +183,7 @@ def test_a_brokers_config_shows_where_it_comes_from(raw: RawClient, topic: str) 
 
 def test_keys_that_the_broker_does_not_know_are_kept_and_hidden(raw: RawClient) -> None:
     assert alter(raw, resource(BROKER, "1", ("some.plug.in", SET, "secret"))) == [ErrorCode.NONE]
-    deadline = time.monotonic() + WAIT_S
-    while "some.plug.in" not in (found := describe(raw, BROKER, "1")):
-        assert time.monotonic() < deadline
-    config = found["some.plug.in"]
+    config = eventually(lambda: describe(raw, BROKER, "1").get("some.plug.in"))
     assert (config.value, config.is_sensitive, config.read_only) == (None, True, True)
     assert alter(raw, resource(BROKER, "1", ("some.plug.in", DELETE, None))) == [ErrorCode.NONE]
 

@@ -24,7 +24,7 @@ from barnabas.protocol.messages.describe_producers import (
 if TYPE_CHECKING:
     from conformance.raw_client import RawClient
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def fill(bootstrap: str, topic: str, count: int) -> None:
@@ -40,7 +40,7 @@ def delete(
 ) -> DeleteRecordsPartitionResult:
     asked = DeleteRecordsPartition(partition_index=partition, offset=offset)
     request = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=5000
+        topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=50_000
     )
     response = raw.ask(request, version)
     (answer,) = response.topics

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from conformance import client_scenarios
 from conformance.client_program import ClientProgram
 from jvm.java import java_command
+from waiting import eventually
 
 PROGRAM = Path(__file__).parent / "programs" / "OldJavaProgram.java"
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4")
@@ -32,7 +33,7 @@ def run(request: pytest.FixtureRequest, old_clients_bootstrap: str) -> Run:
             [*command, old_clients_bootstrap, *words],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
@@ -72,7 +73,7 @@ def test_what_new_producers_send_is_read_by_an_old_group(
     assert results == [wanted()] * len(topics)
     for topic, group in groups.items():
         consumer = Consumer({"bootstrap.servers": old_clients_bootstrap, "group.id": group})
-        (found,) = consumer.committed([TopicPartition(topic, 0)], 10)
+        (found,) = consumer.committed([TopicPartition(topic, 0)], 60)
         consumer.close()
         assert found.offset == COUNT
 
@@ -98,10 +99,14 @@ def read_by_librdkafka(bootstrap: str, topic: str) -> list[list]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[list] = []
-    while len(found) < COUNT:
+
+    def has_read() -> bool:
         for each in consumer.consume(COUNT, 0.5):
             assert each.error() is None, each.error()
             key = each.key()
             found.append([each.offset(), key and key.decode(), each.value().decode()])
+        return len(found) >= COUNT
+
+    eventually(has_read)
     consumer.close()
     return found

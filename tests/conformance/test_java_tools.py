@@ -17,6 +17,7 @@ def test_kafka_topics(tools: Tools) -> None:
     tools.run(
         command, "--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=1"
     )
+    tools.shows(rf"(?m)^{name}$", command, "--list")
     tools.run(command, "--alter", "--topic", name, "--partitions", "3")
     grown = r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: .*retention.ms=1"
     tools.shows(grown, command, "--describe", "--topic", name)
@@ -43,7 +44,7 @@ def test_the_console_producer_and_consumer(tools: Tools) -> None:
     tools.run("ConsoleProducer", *words, stdin="a:1\nb:2\n")
     read = tools.run(
         "consumer.ConsoleConsumer",
-        *("--topic", name, "--from-beginning", "--max-messages", "2", "--timeout-ms", "20000"),
+        *("--topic", name, "--from-beginning", "--max-messages", "2", "--timeout-ms", "60000"),
         *("--formatter-property", "print.key=true", "--group", f"group-{name}"),
     )
     assert read.split() == ["a", "1", "b", "2"]

@@ -32,7 +32,7 @@ def test_what_the_performance_producer_sends_the_performance_consumer_reads(tool
     assert sum(tools.offsets(topic).values()) == 3000
     (row,) = tools.rows(
         "ConsumerPerformance", "--topic", topic, "--num-records", "3000", "--hide-header",
-        "--group", f"performance-{topic}",
+        "--group", f"performance-{topic}", "--timeout", "60000",
     )  # fmt: skip
     megabytes, records = float(row[4].strip(",")), int(row[6].strip(","))
     assert records == 3000
@@ -84,7 +84,8 @@ def test_what_the_verifiable_producer_has_acknowledged_the_verifiable_consumer_g
 
     assert len(found(acked)) == 200
     assert found(events(read, "record_data")) == found(acked)
-    (assigned,) = events(read, "partitions_assigned")
+    # On a machine that stood still, it may have had to join once more.
+    assigned = events(read, "partitions_assigned")[-1]
     assert assigned["partitions"] == [{"topic": topic, "partition": each} for each in range(2)]
     assert all(each["success"] for each in events(read, "offsets_committed"))
     ends = {int(row[2]): int(row[3]) for row in group_rows(tools, f"verified-{topic}")}
@@ -131,6 +132,6 @@ def test_delete_records_moves_the_start_of_the_log(tools: Tools, tmp_path: Path)
     assert tools.offsets(topic) == {0: 6, 1: 6, 2: 6}
     read = tools.run(
         "consumer.ConsoleConsumer", "--topic", topic, "--from-beginning", "--max-messages", "8",
-        "--timeout-ms", "20000",
+        "--timeout-ms", "60000",
     )  # fmt: skip
     assert sorted(read.split()) == sorted("45012345")

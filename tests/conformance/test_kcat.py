@@ -9,7 +9,7 @@ import pytest
 
 from jvm.maven import need
 
-WAIT_S = 30
+WAIT_S = 120
 
 
 @pytest.fixture(autouse=True, scope="module")

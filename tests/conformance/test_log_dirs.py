@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +19,8 @@ from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
+from conformance.conftest import SECONDS
+from waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,12 +48,11 @@ def found_in(results: list[DescribeLogDirsResult]) -> dict[int, DescribeLogDirsP
 
 def directory_of(raw: RawClient, topic: str, partition: int = 0) -> str:
     """Kafka makes the log a little later than the topic."""
-    deadline = time.monotonic() + 10
-    while True:
-        for each in describe(raw, topic, [partition]):
-            if each.topics:
-                return each.log_dir
-        assert time.monotonic() < deadline, topic
+    return eventually(
+        lambda: next(
+            (each.log_dir for each in describe(raw, topic, [partition]) if each.topics), ""
+        )
+    )
 
 
 def alter(raw: RawClient, path: str, topic: str, partition: int, version: int = 2) -> int:
@@ -70,7 +70,7 @@ def test_directories_are_described_with_what_lies_in_them(
         directory_of(raw, topic, partition)
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, bytes(1000), partition=1)
-    assert producer.flush(10) == 0
+    assert producer.flush(SECONDS) == 0
     results = describe(raw, topic, [0, 1, 7], version)
     assert all(each.error_code == 0 and each.log_dir.startswith("/") for each in results)
     found = found_in(results)

@@ -47,7 +47,7 @@ def produce_request(
     return ProduceRequest(
         transactional_id=None,
         acks=acks,
-        timeout_ms=5000,
+        timeout_ms=50_000,
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
 

@@ -10,8 +10,10 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
@@ -20,6 +22,7 @@ import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -125,8 +128,27 @@ public final class JavaProgram {
         return client.describeConfigs(List.of(topic)).all().get().get(topic).get("retention.ms").value();
     }
 
-    private static int partitions(Admin client, String topic) throws Exception {
-        return client.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size();
+    private static Integer partitions(Admin client, String topic) throws Exception {
+        try {
+            return client.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size();
+        } catch (ExecutionException unknown) {
+            return null;
+        }
+    }
+
+    private static boolean isListed(Admin client, String topic) throws Exception {
+        return client.listTopics().names().get().contains(topic);
+    }
+
+    /** What a look gives once that is what is wanted: brokers apply changes by and by. */
+    private static <T> T eventually(Callable<T> look, T wanted) throws Exception {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(40);
+        T found = look.call();
+        while (!wanted.equals(found) && System.nanoTime() < deadline) {
+            Thread.sleep(20);
+            found = look.call();
+        }
+        return found;
     }
 
     private static Object admin(JsonNode asked) throws Exception {
@@ -136,18 +158,18 @@ public final class JavaProgram {
             NewTopic made = new NewTopic(topic, 2, (short) 1).configs(Map.of("retention.ms", "60000"));
             client.createTopics(List.of(made)).all().get();
             ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-            result.put("partitions", partitions(client, topic));
-            result.put("config", retention(client, resource));
-            result.put("listed", client.listTopics().names().get().contains(topic));
+            result.put("partitions", eventually(() -> partitions(client, topic), 2));
+            result.put("config", eventually(() -> retention(client, resource), "60000"));
+            result.put("listed", eventually(() -> isListed(client, topic), true));
             result.put("again", codeOf(client.createTopics(List.of(made)).all()));
             client.createPartitions(Map.of(topic, NewPartitions.increaseTo(4))).all().get();
-            result.put("grown", partitions(client, topic));
+            result.put("grown", eventually(() -> partitions(client, topic), 4));
             AlterConfigOp set = new AlterConfigOp(
                 new ConfigEntry("retention.ms", "120000"), AlterConfigOp.OpType.SET);
             client.incrementalAlterConfigs(Map.of(resource, List.of(set))).all().get();
-            result.put("altered", retention(client, resource));
+            result.put("altered", eventually(() -> retention(client, resource), "120000"));
             client.deleteTopics(List.of(topic)).all().get();
-            result.put("left", client.listTopics().names().get().contains(topic));
+            result.put("left", eventually(() -> isListed(client, topic), false));
             KafkaFuture<Void> again = client.deleteTopics(List.of(topic)).all();
             result.put("unknown", codeOf(again));
             return result;
@@ -295,7 +317,8 @@ public final class JavaProgram {
             consumer.subscribe(List.of(topic));
             while (!ended.get()) {
                 List<String> values = new ArrayList<>();
-                consumer.poll(Duration.ofMillis(100)).forEach(each -> values.add(each.value()));
+                ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(100));
+                records.forEach(each -> values.add(each.value()));
                 Set<Integer> now = indexes(consumer.assignment());
                 if (!now.equals(said)) {
                     say(Map.of("partitions", now));
@@ -310,6 +333,11 @@ public final class JavaProgram {
                 } catch (CommitFailedException | RebalanceInProgressException problem) {
                     // The group has moved on; whoever has the partition now reads them again.
                     say(Map.of("commit", String.valueOf(problem.getMessage())));
+                    for (TopicPartition partition : records.partitions()) {
+                        if (consumer.assignment().contains(partition)) {
+                            consumer.seek(partition, records.records(partition).get(0).offset());
+                        }
+                    }
                 }
             }
         }

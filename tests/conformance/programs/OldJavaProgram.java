@@ -1,15 +1,18 @@
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.Collections;
 import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 
 /** What Java clients from 0.9 on have in common: BOOTSTRAP, then actions with their words. */
@@ -73,7 +76,17 @@ public final class OldJavaProgram {
         settings.put("value.deserializer", STRINGS + "Deserializer");
         List<String> records = new ArrayList<>();
         try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings)) {
-            consumer.subscribe(Collections.singletonList(topic));
+            consumer.subscribe(Collections.singletonList(topic), new ConsumerRebalanceListener() {
+                @Override
+                public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+                }
+
+                // Nothing is committed yet: whoever joins again begins again.
+                @Override
+                public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+                    records.clear();
+                }
+            });
             while (records.size() < count) {
                 for (ConsumerRecord<String, String> each : consumer.poll(500)) {
                     records.add(shown(each));

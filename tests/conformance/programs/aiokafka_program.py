@@ -1,6 +1,7 @@
 """aiokafka."""
 
 import asyncio
+import time
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
@@ -8,12 +9,13 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
-from frame import Partitions, data, end_of_input, main, say, text
+from frame import PATIENCE_S, Partitions, data, end_of_input, main, say, text
 
 
 async def retention(client, topic, wanted):
     """The value of retention.ms; waits a while for `wanted`."""
-    for _ in range(100):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         (answer,) = await client.describe_configs([resource])
         found = next(row[1] for row in answer.resources[0][4] if row[0] == "retention.ms")
@@ -32,7 +34,8 @@ async def partitions_of(client, topic):
 
 async def count_of(client, topic, wanted):
     """How many partitions a topic has, None for no topic; waits a while for `wanted`."""
-    for _ in range(100):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         found = await partitions_of(client, topic)
         if (None if found is None else len(found)) == wanted:
             break
@@ -191,6 +194,8 @@ async def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, 
             except KafkaError as error:
                 # The group has moved on; whoever has the partition now reads them again.
                 say({"commit": str(error)})
+                for partition in batches.keys() & consumer.assignment():
+                    consumer.seek(partition, batches[partition][0].offset)
                 continue
             say({"values": values})
     await consumer.stop()

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
+
+# Less than a program may take.
+PATIENCE_S = 40.0
 
 
 def main(actions):
@@ -46,6 +50,14 @@ class Partitions:
         if now != self._said:
             self._said = now
             say({"partitions": now})
+
+
+def eventually(look, wanted):
+    """What `look` gives once that is what is wanted: brokers apply changes by and by."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := look()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
 
 
 def text(data):

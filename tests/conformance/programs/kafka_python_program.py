@@ -4,7 +4,7 @@ import functools
 import os
 
 import kafka
-from frame import Partitions, data, end_of_input, main, say, text
+from frame import Partitions, data, end_of_input, eventually, main, say, text
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -40,28 +40,29 @@ def retention(admin, topic):
     return next(row[1] for row in rows if row[0] == "retention.ms")
 
 
-def partitions_of(bootstrap, topic):
+def count_of(bootstrap, topic):
+    """How many partitions a topic has, None for no topic."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap)
     listed = topic in consumer.topics()
     found = consumer.partitions_for_topic(topic) if listed else None
     consumer.close()
-    return found
+    return None if found is None else len(found)
 
 
 def admin(bootstrap, topic):
     client = KafkaAdminClient(bootstrap_servers=bootstrap)
     new = NewTopic(topic, 2, 1, topic_configs={"retention.ms": "60000"})
     assert code_of(client.create_topics, [new]) == 0
-    result = {"partitions": len(partitions_of(bootstrap, topic)), "listed": True}
-    result["config"] = retention(client, topic)
+    result = {"partitions": eventually(lambda: count_of(bootstrap, topic), 2), "listed": True}
+    result["config"] = eventually(lambda: retention(client, topic), "60000")
     result["again"] = code_of(client.create_topics, [new])
     client.create_partitions({topic: NewPartitions(4)})
-    result["grown"] = len(partitions_of(bootstrap, topic))
+    result["grown"] = eventually(lambda: count_of(bootstrap, topic), 4)
     changed = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"retention.ms": "120000"})
     client.alter_configs([changed])
-    result["altered"] = retention(client, topic)
+    result["altered"] = eventually(lambda: retention(client, topic), "120000")
     assert code_of(client.delete_topics, [topic]) == 0
-    result["left"] = partitions_of(bootstrap, topic) is not None
+    result["left"] = eventually(lambda: count_of(bootstrap, topic), None) is not None
     result["unknown"] = code_of(client.delete_topics, [topic])
     client.close()
     return result
@@ -191,6 +192,9 @@ def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strate
         metadata_max_age_ms=60000,
         **options,
     )
+    # Before it joins: 3.0 may forget what it is given by a join that new metadata makes, if a poll
+    # ends meanwhile.
+    eventually(lambda: topic in consumer.topics(), True)
     ended, partitions = end_of_input(), Partitions()
     while not ended.is_set():
         batches = consumer.poll(timeout_ms=100)
@@ -202,6 +206,8 @@ def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strate
             except KafkaError as error:
                 # The group has moved on; whoever has the partition now reads them again.
                 say({"commit": str(error)})
+                for partition in batches.keys() & consumer.assignment():
+                    consumer.seek(partition, batches[partition][0].offset)
                 continue
             say({"values": values})
     consumer.close()

@@ -11,6 +11,16 @@ const say = what => process.stdout.write(JSON.stringify(what) + '\n')
 const text = data => (data === null || data === undefined ? null : data.toString())
 const codes = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy }
 
+// What `look` gives once that is what is wanted: brokers apply changes by and by.
+const eventually = async (look, wanted) => {
+  const deadline = Date.now() + 40000
+  for (;;) {
+    const found = await look()
+    if (found === wanted || Date.now() > deadline) return found
+    await new Promise(resolve => setTimeout(resolve, 20))
+  }
+}
+
 const connect = bootstrap => new Kafka({
   brokers: [bootstrap],
   clientId: 'kafkajs-program',
@@ -57,13 +67,14 @@ const admin = ({ bootstrap, topic }) => withAdmin(bootstrap, async client => {
     }],
   })
   if (!(await create())) throw new Error('the topic was there')
-  const result = { partitions: await partitions() }
-  result.config = await retention()
-  result.listed = (await client.listTopics()).includes(topic)
+  const listed = async () => (await client.listTopics()).includes(topic)
+  const result = { partitions: await eventually(partitions, 2) }
+  result.config = await eventually(retention, '60000')
+  result.listed = await eventually(listed, true)
   // It says false for a topic that is there, and throws for any other error.
   result.again = (await create()) ? 0 : 36
   await client.createPartitions({ topicPartitions: [{ topic, count: 4 }] })
-  result.grown = await partitions()
+  result.grown = await eventually(partitions, 4)
   await client.alterConfigs({
     validateOnly: false,
     resources: [{
@@ -71,9 +82,9 @@ const admin = ({ bootstrap, topic }) => withAdmin(bootstrap, async client => {
       configEntries: [{ name: 'retention.ms', value: '120000' }],
     }],
   })
-  result.altered = await retention()
+  result.altered = await eventually(retention, '120000')
   await client.deleteTopics({ topics: [topic] })
-  result.left = (await client.listTopics()).includes(topic)
+  result.left = await eventually(listed, false)
   result.unknown = await codeOf(() => client.deleteTopics({ topics: [topic] }))
   return result
 })

@@ -1,5 +1,7 @@
 """confluent-kafka, which is librdkafka."""
 
+import contextlib
+
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -9,7 +11,7 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
 )
-from frame import Partitions, data, end_of_input, main, say, text
+from frame import Partitions, data, end_of_input, eventually, main, say, text
 
 
 def code_of(futures):
@@ -22,9 +24,10 @@ def code_of(futures):
     return 0
 
 
-def partitions_of(client, topic):
+def count_of(client, topic):
+    """How many partitions a topic has, None for no topic."""
     found = client.list_topics(timeout=10).topics.get(topic)
-    return None if found is None else found.partitions
+    return None if found is None else len(found.partitions)
 
 
 def retention(client, resource):
@@ -36,18 +39,18 @@ def admin(bootstrap, topic):
     client = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(topic, 2, 1, config={"retention.ms": "60000"})
     assert code_of(client.create_topics([new])) == 0
-    result = {"partitions": len(partitions_of(client, topic)), "listed": True}
+    result = {"partitions": eventually(lambda: count_of(client, topic), 2), "listed": True}
     resource = ConfigResource("topic", topic)
-    result["config"] = retention(client, resource)
+    result["config"] = eventually(lambda: retention(client, resource), "60000")
     result["again"] = code_of(client.create_topics([new]))
     assert code_of(client.create_partitions([NewPartitions(topic, 4)])) == 0
-    result["grown"] = len(partitions_of(client, topic))
+    result["grown"] = eventually(lambda: count_of(client, topic), 4)
     entry = ConfigEntry("retention.ms", "120000", incremental_operation=AlterConfigOpType.SET)
     changed = ConfigResource("topic", topic, incremental_configs=[entry])
     assert code_of(client.incremental_alter_configs([changed])) == 0
-    result["altered"] = retention(client, resource)
+    result["altered"] = eventually(lambda: retention(client, resource), "120000")
     assert code_of(client.delete_topics([topic])) == 0
-    result["left"] = partitions_of(client, topic) is not None
+    result["left"] = eventually(lambda: count_of(client, topic), None) is not None
     result["unknown"] = code_of(client.delete_topics([topic]))
     return result
 
@@ -187,9 +190,18 @@ def member(bootstrap, topic, group, session_timeout_ms, instance_id=None, strate
             except KafkaException as error:
                 # The group has moved on; whoever has the partition now reads them again.
                 say({"commit": str(error)})
+                go_back(consumer, messages)
                 continue
             say({"values": values})
     consumer.close()
+
+
+def go_back(consumer, messages):
+    """Read these again, if the partition is still ours."""
+    for each in reversed(messages):
+        if each.error() is None:
+            with contextlib.suppress(KafkaException):
+                consumer.seek(TopicPartition(each.topic(), each.partition(), each.offset()))
 
 
 main(
