@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from jvm.kafka_process import KafkaProcess
@@ -29,7 +29,8 @@ _FIRST_HALF = "conformance"
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SUMMARY] = []
     # How long an example takes is a matter of the machine.
-    settings.register_profile("untimed", deadline=None)
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("untimed", deadline=None, suppress_health_check=slow)
     settings.load_profile("untimed")
     # A shell starts what runs in its background without SIGINT, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,13 +7,14 @@ for itself lies in topics of the target.
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
@@ -25,6 +26,8 @@ from waiting import eventually, eventually_equal
 
 TOPIC = "flights"
 MIRROR = f"source.{TOPIC}"
+# Where MirrorMaker keeps how far it is.
+OFFSETS = "mm2-offsets.source.internal"
 PARTITIONS = 3
 COUNT = 120
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -38,6 +41,9 @@ CONFIGS = {
 GROUP = "readers"
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 
+# Limits for what hangs.
+TIMEOUT_S = 90.0
+START_S = 180.0
 BEGAN = int(time.time() * 1000) - 1_000_000
 
 Records = dict[int, list[tuple[Any, ...]]]
@@ -68,7 +74,7 @@ def properties(source: str, target: str) -> dict[str, str]:
         "sync.group.offsets.enabled": "true",
         # Every record's offset is remembered, so that the group's are translated exactly.
         "offset.lag.max": "0",
-        "offset.flush.interval.ms": "500",
+        "target.offset.flush.interval.ms": "500",
         "replication.factor": "1",
     }
     for topic in ("checkpoints", "heartbeats", "offset-syncs"):
@@ -85,7 +91,7 @@ def properties(source: str, target: str) -> dict[str, str]:
 def make_topic(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=CONFIGS)])
-    made[TOPIC].result(10)
+    made[TOPIC].result(TIMEOUT_S)
 
 
 def fill(bootstrap: str, first: int) -> None:
@@ -99,7 +105,7 @@ def fill(bootstrap: str, first: int) -> None:
             keys["transactional.id"] = f"mirrored-{first}"
         producer = Producer(keys)
         if transactional:
-            producer.init_transactions(20)
+            producer.init_transactions(TIMEOUT_S)
             producer.begin_transaction()
         for number in itertools.islice(numbers, COUNT // len(COMPRESSIONS)):
             producer.produce(
@@ -111,8 +117,8 @@ def fill(bootstrap: str, first: int) -> None:
                 headers=[("trace", f"{number}".encode()), ("empty", None)] if number % 2 else None,
             )
         if transactional:
-            producer.commit_transaction(20)
-        assert producer.flush(20) == 0
+            producer.commit_transaction(TIMEOUT_S)
+        assert producer.flush(TIMEOUT_S) == 0
 
 
 def reader(bootstrap: str, **more: object) -> Consumer:
@@ -120,21 +126,32 @@ def reader(bootstrap: str, **more: object) -> Consumer:
     return Consumer({**settings, **more})
 
 
-def read(bootstrap: str, topic: str) -> Records:
+def read(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> Records:
     """All records, by partition, without their offsets."""
     consumer = reader(bootstrap, **{"enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
-    found: Records = {each: [] for each in range(PARTITIONS)}
+    consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
+    found: Records = {each: [] for each in range(partitions)}
     left = set(found)
     while left:
         for each in consumer.consume(500, 0.2):
             if each.error() is not None:
+                assert each.error().code() == KafkaError._PARTITION_EOF, each.error()
                 left.discard(each.partition())
                 continue
             content = (each.key(), each.value(), each.timestamp(), each.headers())
             found[each.partition()].append(content)
     consumer.close()
     return found
+
+
+def read_all(bootstrap: str, count: int) -> Records:
+    """So many records of the source; Kafka ends a transaction after it has answered the commit."""
+
+    def found() -> Records | None:
+        records = read(bootstrap, TOPIC)
+        return records if sum(map(len, records.values())) == count else None
+
+    return eventually(found, f"{count} records cannot be read")
 
 
 def commit(bootstrap: str, offsets: dict[int, int]) -> None:
@@ -146,7 +163,9 @@ def commit(bootstrap: str, offsets: dict[int, int]) -> None:
 
 def committed(bootstrap: str, topic: str) -> dict[int, int]:
     consumer = reader(bootstrap)
-    places = consumer.committed([TopicPartition(topic, each) for each in range(PARTITIONS)], 10)
+    places = consumer.committed(
+        [TopicPartition(topic, each) for each in range(PARTITIONS)], TIMEOUT_S
+    )
     consumer.close()
     return {place.partition: place.offset for place in places}
 
@@ -154,22 +173,35 @@ def committed(bootstrap: str, topic: str) -> dict[int, int]:
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
     consumer = reader(bootstrap)
     found = {
-        each: consumer.get_watermark_offsets(TopicPartition(topic, each), 10)[1]
+        each: consumer.get_watermark_offsets(TopicPartition(topic, each), TIMEOUT_S)[1]
         for each in range(PARTITIONS)
     }
     consumer.close()
     return found
 
 
+def mirrored_to(bootstrap: str) -> dict[int, int]:
+    """How far MirrorMaker would go on from if it were started anew, by partition of the source."""
+    found = {}
+    kept = read(bootstrap, OFFSETS, topics(bootstrap)[OFFSETS])
+    for key, value, *_ in itertools.chain(*kept.values()):
+        connector, place = json.loads(key)
+        if (connector, place.get("topic")) == ("MirrorSourceConnector", TOPIC):
+            found[place["partition"]] = json.loads(value)["offset"] + 1
+    return found
+
+
 def topics(bootstrap: str) -> dict[str, int]:
     """All topics with the number of their partitions."""
-    listed = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
+    listed = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).topics
     return {name: len(topic.partitions) for name, topic in listed.items()}
 
 
 def is_filled(bootstrap: str, topic: str) -> bool:
+    if topic not in topics(bootstrap):
+        return False
     consumer = reader(bootstrap)
-    low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)
     consumer.close()
     return high > low
 
@@ -187,9 +219,8 @@ def test_a_kafka_is_mirrored_with_its_configs_records_and_groups(
     mirror = target.bootstrap
 
     with JavaApplication(command, tmp_path / "mirror.log") as maker:
-        eventually_equal(lambda: topics(mirror).get(MIRROR), PARTITIONS)
-        sent = read(source, TOPIC)
-        assert sum(map(len, sent.values())) == COUNT
+        eventually_equal(lambda: topics(mirror).get(MIRROR), PARTITIONS, START_S)
+        sent = read_all(source, COUNT)
         eventually_equal(lambda: read(mirror, MIRROR), sent)
         # Offsets of both ends differ by then, for the markers of the transaction.
         assert all(ends(source, TOPIC)[each] > ends(mirror, MIRROR)[each] for each in sent)
@@ -204,12 +235,12 @@ def test_a_kafka_is_mirrored_with_its_configs_records_and_groups(
             assert policy == "compact"
         for topic in ("heartbeats", "source.checkpoints.internal"):
             eventually(lambda name=topic: is_filled(mirror, name))
+        eventually_equal(lambda: mirrored_to(mirror), ends(source, TOPIC))
         assert maker.terminate() in {0, 143}
 
     # It goes on where it was, after a restart of both, with what was not there before.
     target.restart()
     fill(source, COUNT)
     with JavaApplication(command, tmp_path / "mirror.log"):
-        sent = read(source, TOPIC)
-        assert sum(map(len, sent.values())) == 2 * COUNT
+        sent = read_all(source, 2 * COUNT)
         eventually_equal(lambda: read(mirror, MIRROR), sent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from pathlib import Path
@@ -20,13 +21,22 @@ def free_ports(count: int) -> list[int]:
     connection from a port to itself succeeds.
     """
     end = _first_of_outgoing()
+    first, end = _share(_FIRST, end)
     found: list[int] = []
     chance = random.SystemRandom()
     while len(found) < count:
-        port = chance.randrange(_FIRST, end)
+        port = chance.randrange(first, end)
         if port not in found and is_free(port):
             found.append(port)
     return found
+
+
+def _share(first: int, end: int) -> tuple[int, int]:
+    """The part of a process of pytest-xdist: another's server that is down keeps its port."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    size = (end - first) // workers
+    return first + size * int(worker), first + size * (int(worker) + 1)
 
 
 def _first_of_outgoing() -> int:

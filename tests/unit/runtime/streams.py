@@ -9,7 +9,8 @@ from barnabas.runtime.sockets import Stream
 from barnabas.runtime.stepper import LoopStepper
 from barnabas.sim.world import SimWorld
 
-LIMIT_MS = 10_000.0
+# For what hangs.
+LIMIT_MS = 60_000.0
 
 
 class Place:

@@ -13,6 +13,9 @@ from barnabas.runtime.loop import ProcessControl, Runtime, run
 from barnabas.runtime.rng import Rng, SeededRng, SystemRng
 from barnabas.runtime.stepper import LoopStepper
 
+# For what hangs.
+LIMIT_MS = 60_000
+
 
 @pytest.fixture
 def stepper() -> Iterator[LoopStepper]:
@@ -60,14 +63,14 @@ def test_work_runs_off_the_loop_and_answers_on_it(stepper: LoopStepper) -> None:
     answers: list[tuple[object, object]] = []
     stepper.runtime.executor.submit(os.getpid, lambda *answer: answers.append(answer))
     assert answers == []
-    assert stepper.run_until(lambda: bool(answers), 5000)
+    assert stepper.run_until(lambda: bool(answers), LIMIT_MS)
     assert answers == [(os.getpid(), None)]
 
 
 def test_an_error_of_the_work_is_handed_over(stepper: LoopStepper) -> None:
     answers: list[tuple[object, object]] = []
     stepper.runtime.executor.submit(lambda: 1 // 0, lambda *answer: answers.append(answer))
-    assert stepper.run_until(lambda: bool(answers), 5000)
+    assert stepper.run_until(lambda: bool(answers), LIMIT_MS)
     assert isinstance(answers[0][1], ZeroDivisionError)
 
 
@@ -82,7 +85,7 @@ def test_inline_work_answers_before_the_call_returns() -> None:
 def test_a_wait_ends_with_its_condition(stepper: LoopStepper) -> None:
     reached: list[int] = []
     stepper.runtime.timer.call_later(5, lambda: reached.append(1))
-    assert stepper.run_until(lambda: bool(reached), 5000)
+    assert stepper.run_until(lambda: bool(reached), LIMIT_MS)
     assert stepper.run_until(lambda: True, 0)
 
 

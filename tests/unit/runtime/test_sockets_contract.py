@@ -12,7 +12,7 @@ from barnabas.runtime.disk import File, FileSlice
 from barnabas.runtime.loop_stream import LoopStream
 from barnabas.runtime.sockets import ListenOptions, Stream
 from barnabas.runtime.stepper import LoopStepper
-from unit.runtime.streams import Place, Recorder, real_place, sim_place
+from unit.runtime.streams import LIMIT_MS, Place, Recorder, real_place, sim_place
 
 
 @pytest.fixture(params=["real", "sim 1", "sim 2"])
@@ -38,7 +38,7 @@ class Pair:
         self.listening = place.runtime.sockets.listen("127.0.0.1", 0, accept)
         self.client = Recorder()
         place.runtime.sockets.connect(
-            "127.0.0.1", self.listening.port, self.client, lambda e: pytest.fail(str(e)), 5000
+            "127.0.0.1", self.listening.port, self.client, lambda e: pytest.fail(str(e)), LIMIT_MS
         )
         place.until(lambda: self.client.stream is not None and bool(accepted))
         self.server = accepted[0]
@@ -154,7 +154,7 @@ def test_nobody_listening_is_a_failure(place: Place) -> None:
     place.settle()
     failures: list[OSError] = []
     handler = Recorder()
-    place.runtime.sockets.connect("127.0.0.1", listening.port, handler, failures.append, 5000)
+    place.runtime.sockets.connect("127.0.0.1", listening.port, handler, failures.append, LIMIT_MS)
     place.until(lambda: bool(failures))
     assert isinstance(failures[0], ConnectionRefusedError)
     assert handler.stream is None
@@ -164,7 +164,7 @@ def test_a_cancelled_attempt_calls_nobody(place: Place) -> None:
     listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
     handler = Recorder()
     attempt = place.runtime.sockets.connect(
-        "127.0.0.1", listening.port, handler, lambda e: pytest.fail(str(e)), 5000
+        "127.0.0.1", listening.port, handler, lambda e: pytest.fail(str(e)), LIMIT_MS
     )
     attempt.cancel()
     place.settle()
@@ -197,7 +197,7 @@ def test_accepted_connections_have_the_buffers_of_their_listener() -> None:
     options = ListenOptions(backlog=5, send_buffer_bytes=20_000, receive_buffer_bytes=30_000)
     listening = place.runtime.sockets.listen("127.0.0.1", 0, accept, options)
     client = Recorder()
-    place.runtime.sockets.connect("127.0.0.1", listening.port, client, lambda _: None, 5000)
+    place.runtime.sockets.connect("127.0.0.1", listening.port, client, lambda _: None, LIMIT_MS)
     place.until(lambda: bool(accepted and accepted[0].stream is not None))
     stream = accepted[0].stream
     assert isinstance(stream, LoopStream)

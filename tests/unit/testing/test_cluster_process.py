@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from barnabas.settings.properties import parse_properties
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.free_ports import free_ports
@@ -92,3 +94,13 @@ def test_free_ports_differ_and_lie_below_those_of_outgoing_connections() -> None
     ports = free_ports(200)
     assert len(set(ports)) == 200
     assert max(ports) < 32_768
+
+
+def test_processes_that_share_a_run_have_ports_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    first = free_ports(100)
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")
+    assert max(first) < min(free_ports(100))
