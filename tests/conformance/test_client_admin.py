@@ -191,7 +191,12 @@ def test_members_are_removed_from_a_group(client: Client, partition: TopicPartit
     })  # fmt: skip
     try:
         consumer.subscribe([partition.topic])
-        eventually(lambda: consumer.poll(0.1) or consumer.assignment())
+
+        def has_joined() -> bool:
+            consumer.poll(0.1)
+            return bool(consumer.assignment())
+
+        eventually(has_joined)
         (member,) = members(client, group)
         absent = MemberToRemove(instance_id="nobody")
         refused = client.admin.remove_members(group, [absent])[absent]

@@ -310,7 +310,12 @@ def test_a_transaction_over_its_time_is_aborted_by_the_coordinator(
         producer.flush()
         # The coordinator's marker moves the last stable offset.
         places = {(topic, 0): "latest"}
-        eventually(lambda: producer.poll(100) or client.list_offsets(places)[topic, 0].offset)
+
+        def is_aborted() -> bool:
+            producer.poll(100)
+            return client.list_offsets(places)[topic, 0].offset > 0
+
+        eventually(is_aborted)
         with pytest.raises(BrokerError) as caught:
             producer.commit_transaction()
         # A coordinator of version 2 takes the old epoch for a repetition that ended otherwise.
