@@ -20,11 +20,12 @@ def eventually(
     look: Callable[[], Found],
     missing: object = "it does not come about",
     within_s: float = PATIENCE_S,
+    pause_s: float = PAUSE_S,
 ) -> Found:
     """The first true answer of `look`.
 
     Args:
-        look: asked every 20 ms; may do work of its own, such as a poll.
+        look: asked every `pause_s`; may do work of its own, such as a poll.
         missing: what to say when there is none; a callable is asked for it then.
         within_s: how long to go on; a limit for what hangs, never a measure of speed.
 
@@ -34,7 +35,7 @@ def eventually(
     deadline = time.monotonic() + within_s
     while not (found := look()):
         assert time.monotonic() < deadline, missing() if callable(missing) else missing
-        time.sleep(PAUSE_S)
+        time.sleep(pause_s)
     return found
 
 

@@ -5,7 +5,6 @@ Both also show the metadata records that they write, which say more than the ans
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from barnabas.metadata.delta import ClusterDelta
@@ -19,6 +18,7 @@ from barnabas.testing.node_process import NodeOptions, NodeProcess
 from conformance.raw_client import RawClient
 from jvm.kafka_controller import KafkaController
 from jvm.kafka_process import CLUSTER_ID
+from waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,6 @@ SETTINGS = {
 }
 _METADATA_LOG_ID = bytes(15) + b"\x01"
 _FETCH_VERSION = 16
-_START_S = 30.0
 
 
 class ControllerSide:
@@ -59,12 +58,12 @@ class ControllerSide:
         self._leader_epoch = 1
         # Of the last record that was read.
         self._last_epoch = 0
-        deadline = time.monotonic() + _START_S
-        while not (self.image.features.finalized and self.image.controllers):
-            # It accepts connections before it has written what a new cluster begins with.
-            assert time.monotonic() < deadline, "the controller does not begin"
-            time.sleep(0.01)
-            self.new_records()
+        # It accepts connections before it has written what a new cluster begins with.
+        eventually(self._has_begun, "the controller does not begin")
+
+    def _has_begun(self) -> bool:
+        self.new_records()
+        return bool(self.image.features.finalized and self.image.controllers)
 
     def ask(self, request: Message, version: int) -> Any:
         """Send a request; returns the answer."""

@@ -144,6 +144,7 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
     "DescribeClientQuotas.entries": lambda entry, _: _entity(entry),
     "OffsetForLeaderEpoch.topics": lambda topic, _: topic.topic,
     "ElectLeaders.replica_election_results": lambda topic, _: topic.topic,
+    "OffsetFetch.topics": lambda topic, _: topic.name,
     "OffsetFetch.groups[].topics": lambda topic, side: topic.name or side.name_of(topic.topic_id),
     "DescribeClientQuotas.entries[].values": lambda value, _: value.key,
     "ListGroups.groups": lambda group, _: group.group_id,

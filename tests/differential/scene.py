@@ -6,6 +6,7 @@ import itertools
 import re
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
@@ -16,6 +17,7 @@ from differential.answer import Flat, differences, flatten, read_answer
 from differential.request import Values, request
 from differential.rules import HOUR_MS
 from differential.side import SILENT, Side
+from waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,13 +25,13 @@ if TYPE_CHECKING:
     # The same for both, or made of what a side calls by its own ids.
     Build = Values | Callable[[Side], Values | Message]
 
-WAIT_S = 20.0
 POLL_S = 0.003
-# How long an answer may take that does not wait; how often another request is answered before it is
-# said to wait; and how long it may take if the other broker's has come.
-PATIENCE_S = 0.01
-PINGS = 4
-LATE_S = 1.0
+# How long an answer may take that does not wait, and how often another request is answered before
+# it is said to wait; and both if the other broker's answer has come.
+PATIENCE_S, PINGS = 0.01, 4
+LATE_S, LATE_PINGS = 0.07, 10
+# Kafka's network threads, which take new connections in turn.
+NETWORK_THREADS = 3
 SHOWN_MAX = 200
 # Kafka advertises Produce v0-2, which it does not serve, because librdkafka looks for them.
 ADVERTISED_ONLY = {ApiKey.PRODUCE: 3}
@@ -160,9 +162,12 @@ class Scene:
             if not any(came):
                 ping()
                 came = self._came(PATIENCE_S, on)
-        if any(came):
-            # What one has answered may be late on the other.
-            came = self._came(LATE_S, on)
+        for _ in range(LATE_PINGS):
+            if any(came) and not all(came):
+                # What one has answered is late on the other, or not answered at all while it
+                # answers others: a broker that stands still is waited for.
+                self.await_arrival()
+                came = self._came(LATE_S, on)
         if all(came):
             self.answer(api, version, on)
         else:
@@ -178,6 +183,18 @@ class Scene:
         if not self.answer_if_any(lambda: self.do(ApiKey.API_VERSIONS, 0, {}), on="unanswered"):
             for side in self.pair.sides():
                 side.close("unanswered")
+
+    def await_arrival(self) -> None:
+        """Wait until both have read what was sent to them, though nothing may show it.
+
+        A thread of the network that answers has read what came before on its other connections.
+        """
+        for side in self.pair.sides():
+            for number in range(NETWORK_THREADS):
+                on = f"behind all others {number}"
+                side.send(request(ApiKey.API_VERSIONS, 0, {}), 0, on)
+                assert isinstance(side.receive(on), bytes), side.name
+                side.close(on)
 
     def _came(self, timeout_s: float, on: str) -> list[bool]:
         return [side.has_answer(timeout_s, on) for side in self.pair.sides()]
@@ -245,11 +262,9 @@ class Scene:
 
     def until(self, condition: Callable[[Side], bool]) -> None:
         """Wait until a condition holds for both."""
-        deadline = time.monotonic() + WAIT_S
         for side in self.pair.sides():
-            while not condition(side):
-                assert time.monotonic() < deadline, f"{self._name} v{self.version}: {side.name}"
-                time.sleep(POLL_S)
+            words = f"{self._name} v{self.version}: {side.name}"
+            eventually(partial(condition, side), words, pause_s=POLL_S)
 
     def name(self, what: str = "topic") -> str:
         """A name that no other case uses."""
@@ -296,8 +311,13 @@ class Scene:
         self.until(is_led)
 
     def settle(self) -> None:
-        """Wait until both brokers see all changes of metadata: a topic made after them is led."""
-        self.topic()
+        """Wait until both brokers have taken up all changes of metadata.
+
+        A topic that was made after them is led; so is another one, made when that was seen: Kafka
+        takes up several changes at a time, and leads before it turns to configs and quotas.
+        """
+        for _ in range(2):
+            self.topic()
 
     def produce(self, topic: str, records: bytes, partition: int = 0) -> None:
         """Append a batch on both."""
@@ -322,15 +342,14 @@ class Scene:
 
 def new_producer(side: Side) -> int:
     """A producer id; Kafka says once in a thousand that it has to fetch more of them."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
+
+    def look() -> Any:
         made = ask(side, ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None})
-        if made.error_code == ErrorCode.NONE:
-            number: int = made.producer_id
-            return number
-        assert made.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, made
-        assert time.monotonic() < deadline, side.name
-        time.sleep(POLL_S)
+        assert made.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), made
+        return made if made.error_code == ErrorCode.NONE else None
+
+    number: int = eventually(look, side.name).producer_id
+    return number
 
 
 def matches(pattern: str, path: str) -> bool:

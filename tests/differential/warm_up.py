@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from differential.scene import ask, new_producer
+from waiting import eventually
 
 if TYPE_CHECKING:
     from differential.scene import Pair
     from differential.side import Side
 
-WAIT_S = 30.0
 # More than enough groups to meet each partition of the offsets topic.
 GROUPS = [f"warm-up-{number}" for number in range(12)]
 
 
 def warm_up(pair: Pair) -> None:
     """Wait until both answer for all groups, and give out producer ids."""
-    deadline = time.monotonic() + WAIT_S
     for side in pair.sides():
-        while not _is_ready(side):
-            assert time.monotonic() < deadline, f"{side.name}: no group coordinator"
-            time.sleep(0.05)
+        words = f"{side.name}: no group coordinator"
+        eventually(partial(_is_ready, side), words)
         new_producer(side)
 
 

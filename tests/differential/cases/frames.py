@@ -64,7 +64,8 @@ def client_ids(scene: Scene) -> None:
 def _cut(scene: Scene) -> None:
     """Bodies that end too soon, in several places."""
     header, body = _parts(scene, filled(request_class(scene.api), scene.version))
-    for size in sorted({len(body) * step // CUTS for step in range(CUTS)}):
+    # Where there is no body nothing can be cut.
+    for size in sorted({len(body) * step // CUTS for step in range(CUTS)} - {len(body)}):
         scene.compare_bytes(framed(header + body[:size]))
 
 

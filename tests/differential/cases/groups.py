@@ -19,6 +19,9 @@ JOIN, SYNC = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP
 HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
 DESCRIBE, LIST, DELETE = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS
 
+# No session and no rebalance ends by time, wherever a machine may stand still.
+TIMEOUT_MS = 300_000
+
 
 def joining(group: str, member: str = "", **more: Any) -> Callable[[Side], Values]:
     """A JoinGroup; a member that the case knows by that name sends its own id."""
@@ -27,8 +30,8 @@ def joining(group: str, member: str = "", **more: Any) -> Callable[[Side], Value
         return {
             "group_id": group,
             "member_id": id_of(side, member),
-            "session_timeout_ms": 10_000,
-            "rebalance_timeout_ms": 10_000,
+            "session_timeout_ms": TIMEOUT_MS,
+            "rebalance_timeout_ms": TIMEOUT_MS,
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b"topics"}],
             **more,

@@ -98,6 +98,7 @@ def a_follower_asks(scene: Scene, group: Group) -> None:
     """CompletingRebalance, and one waits for what it gets."""
     awaiting_the_leader(scene, group)
     scene.send(syncing(group.id, "second", GENERATION), SYNC, 5, on="second")
+    scene.await_arrival()
 
 
 def stable(scene: Scene, group: Group) -> None:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from differential.scene import Scene
 
-# Names that scenes make, long ones among them.
-_MADE = re.compile(r"(.+-v\d+)-[a-z]+-\d+x*", re.DOTALL)
+# Names that scenes make, long ones and ones that collide with others among them.
+_MADE = re.compile(r"(.+[-._]v\d+)[-._][a-z]+[-._]\d+x*", re.DOTALL)
 # Where an answer lists by name.
 _LISTS: dict[ApiKey, tuple[Callable[[Any], list[list[Any]]], str]] = {
     ApiKey.METADATA: (lambda answer: [answer.topics], "name"),

@@ -1,6 +1,7 @@
 """Requests with several things wrong at once, drawn from a fixed seed: no answer differs.
 
-`make mutations` is the long form.
+`make mutations` is the long form. These come before the other tests of this folder, while answers
+that list all there is are short.
 """
 
 from __future__ import annotations
