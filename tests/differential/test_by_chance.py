@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.protocol.api_table import ApiKey
+from differential import mutations
 from differential.matrix.valid import VALID
 from differential.mutations import rounds
 
 if TYPE_CHECKING:
-    from barnabas.protocol.api_table import ApiKey
+    from collections.abc import Callable
+
     from differential.scene import Pair
 
 pytestmark = pytest.mark.conformance
@@ -30,3 +33,19 @@ def test_mutated_requests_are_answered_the_same(api: ApiKey, pair: Pair) -> None
     assert sum(each.sent for each in played) > 0
     found = [str(each) for played_round in played for each in played_round.found]
     assert not found, "\n" + "\n".join(found)
+
+
+def test_a_difference_is_told_with_the_fewest_inputs_that_show_it(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = itertools.count()
+
+    def spoiling(*_: object) -> Callable[[object], None]:
+        return lambda answer: setattr(answer, "throttle_time_ms", next(times))
+
+    monkeypatch.setattr(mutations, "without_others", spoiling)
+    found = next(rounds(pair, SEED, [ApiKey.DESCRIBE_CLUSTER])).found
+    assert found
+    # Every answer differs: that to the request as it is as well.
+    assert {each.inputs for each in found} == {()}
+    assert all("throttle_time_ms" in str(each) for each in found)

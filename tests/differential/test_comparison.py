@@ -54,7 +54,7 @@ def changed(value: Any) -> Any:
 
 
 ASKED = {
-    ApiKey.METADATA: (12, {"topics": None}),
+    ApiKey.METADATA: (12, {"topics": [{"name": "__consumer_offsets"}]}),
     ApiKey.LIST_OFFSETS: (7, {"topics": [{"name": "TOPIC", "partitions": [{"timestamp": -1}]}]}),
     ApiKey.DESCRIBE_CONFIGS: (
         4,
