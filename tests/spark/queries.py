@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
+
+from waiting import eventually
+
+
+def to_the_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """A query that has come to its end.
+
+    Started again where Spark gave up a Python process before it had begun: it waits ten seconds,
+    which no setting changes, and a busy machine takes longer.
+    """
+
+    def ended() -> StreamingQuery | None:
+        query = start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+            return None
+        return query
+
+    return eventually(ended, "Spark starts no Python")
 
 
 class Stream:
@@ -30,16 +54,14 @@ class Stream:
         )
 
     def run(self, topic: str, **options: object) -> StreamingQuery:
-        query = (
+        writer = (
             self.frame(topic, **options)
             .writeStream.format("parquet")
             .option("path", str(self._directory / "out"))
             .option("checkpointLocation", str(self._directory / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
         )
-        query.awaitTermination()
-        return query
+        return to_the_end(writer.start)
 
     def offsets(self) -> list[tuple[int, int]]:
         rows = self._spark.read.parquet(str(self._directory / "out"))

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from barnabas.client.facade import Client
 from spark.killed_job import FOREVER, TO_THE_END, Job
+from spark.queries import to_the_end
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +36,7 @@ def fill(client: Client, topic: str, first: int, end: int) -> None:
 
 def run(spark: SparkSession, bootstrap: str, topic: str, directory: Path) -> None:
     """The topic up to its end into `directory`/table."""
-    query = (
+    writer = (
         spark.readStream.format("barnabas")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
@@ -45,9 +46,8 @@ def run(spark: SparkSession, bootstrap: str, topic: str, directory: Path) -> Non
         .writeStream.format("barnabas_delta")
         .option("checkpointLocation", str(directory / "checkpoint"))
         .trigger(availableNow=True)
-        .start(str(directory / "table"))
     )
-    query.awaitTermination()
+    to_the_end(lambda: writer.start(str(directory / "table")))
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:
@@ -139,7 +139,7 @@ def test_a_complete_result_replaces_the_rows(
 ) -> None:
     for end in (10, 30):
         fill(client, topic, 0, end)
-        query = (
+        writer = (
             spark.readStream.format("barnabas")
             .option("kafka.bootstrap.servers", bootstrap)
             .option("subscribe", topic)
@@ -151,9 +151,8 @@ def test_a_complete_result_replaces_the_rows(
             .outputMode("complete")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
-            .start(str(tmp_path / "table"))
         )
-        query.awaitTermination()
+        to_the_end(lambda writer=writer: writer.start(str(tmp_path / "table")))
     assert rows(tmp_path) == [{"topic": topic, "count": 40}]
 
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
-from spark.queries import Stream, save
+from spark.queries import Stream, save, to_the_end
 from waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("connector")]
@@ -226,7 +226,7 @@ def test_both_sinks_write_the_same_records(
 def test_its_sink_writes_a_stream(
     stream: Stream, bootstrap: str, filled: str, topic: str, tmp_path: Path, read_by: ReadBy
 ) -> None:  # fmt: skip
-    query = (
+    writer = (
         stream.frame(filled, includeHeaders="true")
         .select("key", "value", "headers", "partition")
         .writeStream.format("kafka")
@@ -234,9 +234,8 @@ def test_its_sink_writes_a_stream(
         .option("topic", topic)
         .option("checkpointLocation", str(tmp_path / "c"))
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+    to_the_end(writer.start)
     columns = ("partition", "offset", "key", "value", "headers")
     source, sink = (
         sorted_rows(read_by("kafka", subscribe=name, includeHeaders="true"))

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.client.facade import Client
-from spark.queries import save
+from spark.queries import save, to_the_end
 
 pytestmark = pytest.mark.spark
 
@@ -76,7 +76,7 @@ def test_a_stream_goes_from_topic_to_topic(
     out = f"{topic}-out"
     client.create_topic(out, 2, 1)
     save(spark.range(500).selectExpr("cast(id as string) value"), bootstrap, topic=topic)
-    query = (
+    writer = (
         spark.readStream.format("barnabas")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
@@ -88,8 +88,7 @@ def test_a_stream_goes_from_topic_to_topic(
         .option("topic", out)
         .option("checkpointLocation", str(tmp_path))
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+    to_the_end(writer.start)
     values = read(subscribe=out).selectExpr("cast(value as string)").collect()
     assert sorted(int(row[0]) for row in values) == list(range(500))
