@@ -191,6 +191,8 @@ def committed(admin: AdminClient, group: str) -> dict[int, int] | None:
         found = admin.list_consumer_group_offsets(asked)[group].result(WAIT_S)
     except (KafkaException, TimeoutError):
         return None
+    if any(each.error for each in found.topic_partitions):
+        return None
     return {each.partition: each.offset for each in found.topic_partitions}
 
 
@@ -224,7 +226,7 @@ class OffsetWatch:
         self._stopping.set()
         self._thread.join(2 * WAIT_S)
         assert self.looks
-        assert not self.went_back
+        assert not self.went_back, self.went_back
 
 
 @contextmanager
