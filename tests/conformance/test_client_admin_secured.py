@@ -55,8 +55,9 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
     Subtopology,
     Topology,
 )
+from barnabas.testing.free_ports import free_ports
 from conformance.raw_client import RawClient
-from jvm.kafka_process import KafkaProcess, free_ports
+from jvm.kafka_process import KafkaProcess
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
