@@ -165,7 +165,6 @@ def story(
         turns.close()
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("story", ["static"], indirect=True)
 def test_a_cluster_goes_over_as_a_whole_and_back(
     story: Story, kafka_tools: Callable[..., subprocess.CompletedProcess[str]]
@@ -182,7 +181,6 @@ def test_a_cluster_goes_over_as_a_whole_and_back(
         check_files(dump, story.turns.directories(node_id))
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("story", ["dynamic"], indirect=True)
 def test_a_cluster_goes_over_one_node_at_a_time(story: Story) -> None:
     story.roll(story.turns.kafkas)

@@ -27,7 +27,7 @@ SCRIPTS = {
     "kafka-server-start.sh": ("kafka", "kafka.Kafka"),
     "kafka-features.sh": ("kafka-tools", "org.apache.kafka.tools.FeatureCommand"),
 }
-TIMEOUT_S = 280
+TIMEOUT_S = 560
 
 
 class Recipe(NamedTuple):
@@ -78,7 +78,6 @@ def make_commands(directory: Path) -> None:
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-@pytest.mark.timeout(TIMEOUT_S + 15)
 @pytest.mark.parametrize("recipe", recipes(), ids=lambda recipe: recipe.title)
 def test_the_page_is_true(tmp_path: Path, recipe: Recipe) -> None:
     thousands = free_thousands()
