@@ -195,8 +195,8 @@ class TopicControl:
             return ControllerResult([], refuse_delete_topics(request, refusal))
         records: list[VersionedRecord] = []
         results: list[DeletableTopicResult] = []
-        named = _named(request)
-        for wanted, found in _wanted(view.image, named):
+        times = Counter(_named(request))
+        for wanted, found in _wanted(view.image, times):
             try:
                 topic = _unrefused(found)
                 view.take_mutations(len(topic.partitions))
@@ -207,7 +207,7 @@ class TopicControl:
             results.append(
                 DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE)
             )
-        at_once = all(_is_wrong_alone(each) or named.count(each) > 1 for each in named)
+        at_once = all(_is_wrong_alone(each) or count > 1 for each, count in times.items())
         return ControllerResult(records, DeleteTopicsResponse(responses=results), at_once=at_once)
 
 
@@ -226,9 +226,10 @@ def _is_wrong_alone(wanted: Wanted) -> bool:
     return (name is None) == (topic_id == ZERO_UUID)
 
 
-def _wanted(image: ClusterImage, named: list[Wanted]) -> list[tuple[Wanted, TopicImage | Refusal]]:
-    """What the request names, with the topic or why it cannot be deleted; each topic once."""
-    times = Counter(named)
+def _wanted(
+    image: ClusterImage, times: Counter[Wanted]
+) -> list[tuple[Wanted, TopicImage | Refusal]]:
+    """What is named so often, with the topic or why it cannot be deleted; each topic once."""
     by_id = {topic_id for name, topic_id in times if name is None and topic_id != ZERO_UUID}
     doubly: set[bytes] = set()
     found: list[tuple[Wanted, TopicImage | Refusal]] = []
