@@ -91,12 +91,12 @@ class OldProduce:
             batch = yield from up_conversion(
                 records, target, max_batch_bytes=config.max_message_bytes
             )
-        except MessageSetTooLargeError as error:
-            return Refusal(ErrorCode.MESSAGE_TOO_LARGE, str(error))
-        except (InvalidMessageSetError, UnsupportedMagicError) as error:
-            return Refusal(ErrorCode.INVALID_RECORD, str(error))
-        except CorruptBatchError as error:
-            return Refusal(ErrorCode.CORRUPT_MESSAGE, str(error))
+        except MessageSetTooLargeError:
+            return Refusal(ErrorCode.MESSAGE_TOO_LARGE)
+        except (InvalidMessageSetError, UnsupportedMagicError):
+            return Refusal(ErrorCode.INVALID_RECORD)
+        except CorruptBatchError:
+            return Refusal(ErrorCode.CORRUPT_MESSAGE)
         if batch is None:
             return None
         counts = self._replicas.metrics.topics[key.topic]
@@ -119,7 +119,6 @@ def _has_complete(records: bytearray) -> bool:
 
 
 def _checked(records: memoryview) -> memoryview | Refusal:
-    magic = records[_MAGIC_POSITION]
-    if magic != 2:
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"There is no magic {magic}.")
+    if records[_MAGIC_POSITION] != 2:
+        return Refusal(ErrorCode.CORRUPT_MESSAGE)
     return checked_records(records, _RULES_VERSION)

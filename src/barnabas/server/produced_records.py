@@ -16,10 +16,11 @@ class Refusal(NamedTuple):
     """Why records are not taken."""
 
     error: ErrorCode
-    words: str = ""
     # Nothing of the request is taken: Kafka finds it when it looks at the first batch of every
     # partition, before it looks at any topic.
     of_request: bool = False
+    # For the client; of single partitions it gets none from Kafka.
+    words: str = ""
 
 
 # Size behind the first 12 bytes, leader epoch, magic, checksum, attributes.
@@ -48,52 +49,46 @@ def checked_records(
     taken by `old_produce`.
     """
     if records is None or len(records) < _START.size:
-        return _too_short(records)
+        # No batch; but what there is of its header may be wrong already.
+        return _corruption(records) or Refusal(ErrorCode.INVALID_RECORD)
     assert isinstance(records, memoryview)
     length, _, magic, _, attributes = _unpack_start(records)
     size = length + _OVERHEAD
     if size == len(records) and magic == _MAGIC and not attributes & _LOOKED_AT:
         return records
-    if length < _LENGTH_MIN:
-        return _corrupt(f"A batch cannot have {size} bytes.")
-    if not 0 <= magic <= _MAGIC:
-        return _corrupt(f"There is no magic {magic}.")
-    if size > len(records):
-        return Refusal(ErrorCode.INVALID_RECORD, "The batch is cut off.")
-    if magic != _MAGIC:
-        return Refusal(
-            ErrorCode.INVALID_RECORD,
-            f"Produce v{version} takes batches of magic 2 only, not {magic}.",
-        )
+    corruption = _corruption(records)
+    if corruption:
+        return corruption
+    if size > len(records) or magic != _MAGIC:
+        return Refusal(ErrorCode.INVALID_RECORD)
     if attributes & _COMPRESSION_BITS == ZSTD and version < _ZSTD_SINCE:
-        return Refusal(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce v{version} does not know zstd; v{_ZSTD_SINCE} does.",
-        )
+        return Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if attributes & _TRANSACTIONAL_BIT:
         if names_transaction:
             # Nobody can have been given a transaction to write in.
-            return Refusal(ErrorCode.INVALID_TXN_STATE, "There is no such transaction.")
+            return Refusal(ErrorCode.INVALID_TXN_STATE)
         return Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, of_request=True)
     if size != len(records):
         return _without_tail(records, size)
     return records
 
 
-def _corrupt(words: str) -> Refusal:
-    return Refusal(ErrorCode.CORRUPT_MESSAGE, words, of_request=True)
-
-
-def _too_short(records: Records | None) -> Refusal:
-    """There is no batch; but what there is of its header may be wrong already."""
-    if records is not None and len(records) >= _OVERHEAD:
-        assert isinstance(records, memoryview)
-        length: int = _LENGTH.unpack_from(records, _LENGTH_POSITION)[0]
-        if length < _LENGTH_MIN:
-            return _corrupt(f"A batch cannot have {length + _OVERHEAD} bytes.")
-        if len(records) >= _MAGIC_END and not 0 <= records[_MAGIC_END - 1] <= _MAGIC:
-            return _corrupt(f"There is no magic {records[_MAGIC_END - 1]}.")
-    return Refusal(ErrorCode.INVALID_RECORD, "A produce request needs one batch per partition.")
+def _corruption(records: Records | None) -> Refusal | None:
+    """What is wrong with as much as there is of the first batch's size and magic."""
+    if records is None or len(records) < _OVERHEAD:
+        return None
+    assert isinstance(records, memoryview)
+    length: int = _LENGTH.unpack_from(records, _LENGTH_POSITION)[0]
+    if length < _LENGTH_MIN:
+        words = f"A batch cannot have {length + _OVERHEAD} bytes."
+        return Refusal(ErrorCode.CORRUPT_MESSAGE, of_request=True, words=words)
+    if len(records) < _MAGIC_END:
+        return None
+    magic = int.from_bytes(records[_MAGIC_END - 1 : _MAGIC_END], signed=True)
+    if 0 <= magic <= _MAGIC:
+        return None
+    words = f"There is no magic {magic}."
+    return Refusal(ErrorCode.CORRUPT_MESSAGE, of_request=True, words=words)
 
 
 def _without_tail(records: memoryview, size: int) -> memoryview | Refusal:
@@ -106,6 +101,4 @@ def _without_tail(records: memoryview, size: int) -> memoryview | Refusal:
         return Refusal(ErrorCode.CORRUPT_MESSAGE)
     if left < length + _OVERHEAD:
         return records[:size]
-    return Refusal(
-        ErrorCode.INVALID_RECORD, "A produce request takes exactly one batch per partition."
-    )
+    return Refusal(ErrorCode.INVALID_RECORD)

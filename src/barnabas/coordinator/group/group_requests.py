@@ -130,6 +130,8 @@ class GroupRequests:
             for topic in request.topics
         ]
         known = [key for keys in asked for key in keys if self._topics.has_partition(*key)]
+        # As of now: what is there when the answer comes may be something else.
+        unknown = self._of_unknown(request)
 
         def answer(
             found: dict[PartitionKey, ErrorCode] | ErrorCode | None, error: ErrorCode
@@ -138,10 +140,9 @@ class GroupRequests:
                 on_done(OffsetDeleteResponse(error_code=found or error, topics=[]))
                 return
             # Those that do not exist come first, as with Kafka.
-            refused = self._of_unknown(request)
             deleted = [[(key, found[key]) for key in keys if key in found] for keys in asked]
-            if refused:
-                topics = _with_partitions(refused, [each for errors in deleted for each in errors])
+            if unknown:
+                topics = _with_partitions(unknown, [each for errors in deleted for each in errors])
             else:
                 # A topic that is named twice is answered twice, in this case only.
                 topics = [each for errors in deleted for each in _with_partitions({}, errors)]

@@ -240,14 +240,16 @@ class PendingProduce:
         found = checked_records(data.records, self.context.version)
         if not isinstance(found, tuple):
             return None
-        if found.of_request and self.refusal is None:
-            self.refusal = found
+        self._note(found)
         return found
 
     def refuse_one(self, answer: PartitionProduceResponse, refusal: Refusal) -> None:
         """Say why one partition's records are not taken."""
         self.has_failed = True
         answer.error_code = refusal.error
+        self._note(refusal)
+
+    def _note(self, refusal: Refusal) -> None:
         if refusal.of_request and self.refusal is None:
             self.refusal = refusal
 
@@ -260,7 +262,7 @@ class PendingProduce:
         return self.refusal is not None
 
     def refuse_all(self, refusal: Refusal) -> None:
-        """Nothing of the request is taken; of single partitions clients get no words from Kafka."""
+        """Nothing of the request is taken."""
         self.has_failed = True
         for topic in self.response.responses:
             for answer in topic.partition_responses:
