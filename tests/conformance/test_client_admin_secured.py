@@ -68,8 +68,7 @@ class SecuredKafka(KafkaProcess):
 
     def __init__(self, directory: Any) -> None:
         super().__init__(directory)
-        taken = {self.port, self._controller_port}
-        self.sasl_port = next(port for port in free_ports(3) if port not in taken)
+        (self.sasl_port,) = free_ports(1)
         self.directories = [str(directory / "data"), str(directory / "data-2")]
 
     def settings(self) -> dict[str, str]:

@@ -30,6 +30,7 @@ from barnabas.client.group_offsets import CommittedOffset
 from barnabas.client.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
+from conformance.polling import read
 from jvm.kafka_process import KafkaProcess
 from waiting import PATIENCE_S, eventually, eventually_equal
 
@@ -152,13 +153,7 @@ def test_a_transaction_is_seen_whole_or_not_at_all(
 
 def values_of(consumer: barnabas.Consumer, count: int) -> list[bytes]:
     """Values of the next records, at least `count` of them, and of what comes soon behind them."""
-    found: list[bytes] = []
-
-    def has_read() -> bool:
-        found.extend(record.value for record in consumer.poll(0.2))
-        return len(found) >= count
-
-    eventually(has_read, lambda: found)
+    found = read(count, consumer)
     return found + [record.value for record in consumer.poll(0.2)]
 
 

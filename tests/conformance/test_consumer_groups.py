@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from barnabas import RebalanceListener, TopicPartition
 from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.testing.broker_process import BrokerProcess
+from conformance.polling import poll_until, read
 from jvm.kafka_process import KafkaProcess
 from waiting import PATIENCE_S, eventually
 
@@ -102,22 +102,7 @@ def write(group: Group, topic: str, start: int, stop: int) -> None:
 def until(condition: Callable[[], object], *consumers: barnabas.Consumer) -> list[bytes]:
     """Poll these in turn until the condition holds; the values read meanwhile."""
     seen: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, [each.assignment() for each in consumers]
-        for consumer in consumers:
-            seen += [record.value for record in consumer.poll(0.05)]
-    return seen
-
-
-def read(count: int, *consumers: barnabas.Consumer) -> list[bytes]:
-    """Poll these in turn until there are so many records; their values."""
-    seen: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while len(seen) < count:
-        assert time.monotonic() < deadline, seen
-        for consumer in consumers:
-            seen += [record.value for record in consumer.poll(0.2)]
+    poll_until(condition, *consumers, take=lambda record: seen.append(record.value))
     return seen
 
 

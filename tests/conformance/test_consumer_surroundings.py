@@ -17,6 +17,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeProcess
 from conformance.client_brokers import broker
+from conformance.polling import read
 from conformance.raw_client import RawClient
 from jvm.kafka_node import KafkaNode
 from jvm.kafka_process import KafkaProcess
@@ -33,17 +34,6 @@ def write(bootstrap: str, topic: str, count: int) -> None:
     with barnabas.Producer(bootstrap) as producer:
         for number in range(count):
             producer.send(topic, b"%d" % number, partition=0)
-
-
-def read(consumer: barnabas.Consumer, count: int) -> list[bytes]:
-    found: list[bytes] = []
-
-    def reads() -> bool:
-        found.extend(record.value for record in consumer.poll(1.0))
-        return len(found) >= count
-
-    eventually(reads, lambda: found)
-    return found
 
 
 def high_watermark(address: str, partition: TopicPartition) -> int:
@@ -94,7 +84,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(racks: ClusterProcess) ->
         auto_offset_reset="earliest",
     ) as consumer:
         consumer.assign([partition])
-        assert len(read(consumer, 10)) == 10
+        assert len(read(10, consumer)) == 10
 
         def reads_from_the_follower() -> bool:
             assert not consumer.poll(0.1)
@@ -112,7 +102,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(racks: ClusterProcess) ->
         racks.node(leader).pause()
         try:
             consumer.resume(partition)
-            assert read(consumer, 5) == [b"0", b"1", b"2", b"3", b"4"]
+            assert read(5, consumer) == [b"0", b"1", b"2", b"3", b"4"]
         finally:
             racks.node(leader).resume()
 
@@ -155,7 +145,7 @@ def test_interceptors_see_records_commits_and_the_end(
         enable_auto_commit=False,
         interceptors=[Broken(), noting],
     ) as consumer:
-        assert len(read(consumer, 10)) == 10
+        assert len(read(10, consumer)) == 10
         consumer.commit()
         assert noting.committed == [{TopicPartition(topic, 0): 10}]
         assert not noting.closed
@@ -171,7 +161,7 @@ def test_metrics_and_lag_tell_how_far_the_consumer_is(
         bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", max_poll_records=4
     ) as consumer:
         consumer.assign([partition])
-        assert len(read(consumer, 4)) == 4
+        assert len(read(4, consumer)) == 4
         assert consumer.current_lag(partition) == 6
         metrics = consumer.metrics()
         fetching = metrics["consumer-fetch-manager-metrics"]
@@ -189,7 +179,7 @@ def test_a_member_that_is_told_to_joins_anew(
     with barnabas.Consumer(
         topic, bootstrap_servers=broker.bootstrap, group_id=topic, auto_offset_reset="earliest"
     ) as consumer:
-        assert len(read(consumer, 10)) == 10
+        assert len(read(10, consumer)) == 10
         before = consumer.group_metadata().generation_id
         consumer.enforce_rebalance("a test asks for it")
 

@@ -21,6 +21,7 @@ import barnabas.aio
 from barnabas.client.errors import BrokerError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.testing.free_ports import HOST, free_ports
+from conformance.polling import read
 from waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.conformance
@@ -61,17 +62,6 @@ def topic(bootstrap: str) -> str:
     return "t"
 
 
-def read(consumer: barnabas.Consumer, count: int) -> list[bytes]:
-    values: list[bytes] = []
-
-    def has_read() -> bool:
-        values.extend(record.value for record in consumer.poll(1.0))
-        return len(values) >= count
-
-    eventually(has_read, lambda: values)
-    return values
-
-
 def test_records_are_read_in_order_and_seeks_go_where_they_say(bootstrap: str, topic: str) -> None:
     with barnabas.Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0), (topic, 1)])
@@ -96,7 +86,7 @@ def test_records_are_read_in_order_and_seeks_go_where_they_say(bootstrap: str, t
 def test_a_group_commits_and_its_next_member_goes_on_there(bootstrap: str, topic: str) -> None:
     keys: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": "one by one", **GROUP}
     with barnabas.Consumer(topic, **keys) as consumer:
-        read(consumer, 140)
+        read(140, consumer)
 
         def commits() -> bool:
             consumer.poll(0.1)
@@ -111,13 +101,13 @@ def test_a_group_commits_and_its_next_member_goes_on_there(bootstrap: str, topic
         found = consumer.committed([(topic, 0), (topic, 1)])
         assert {tp: at.offset for tp, at in found.items() if at} == {(topic, 0): 90, (topic, 1): 40}
     with barnabas.Consumer(topic, **keys) as consumer:
-        assert read(consumer, 10) == [b"v%d" % number for number in range(90, 100)]
+        assert read(10, consumer) == [b"v%d" % number for number in range(90, 100)]
 
 
 def test_two_members_share_the_partitions_and_one_takes_over(bootstrap: str, topic: str) -> None:
     keys: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": "shared", **GROUP}
     with barnabas.Consumer(topic, **keys) as first:
-        read(first, 140)
+        read(140, first)
         with barnabas.Consumer(topic, **keys) as second:
 
             def have_one_each() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,10 +22,10 @@ from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.protocol.schema import Message
 from barnabas.testing.broker_process import BrokerProcess
+from conformance import polling
 from conformance.raw_client import RawClient
 from jvm.kafka_process import KafkaProcess
 from storms.campaign import MODERN_SETTINGS, SETTINGS
-from waiting import PATIENCE_S
 
 # Far more than a call lasts that has nothing to wait for, and far less than what it must not wait
 # for: a session, or another's time-out.
@@ -158,14 +157,10 @@ def poll_until(
     condition: Callable[[], object], *consumers: barnabas.Consumer, values: list[str] | None = None
 ) -> None:
     """Poll in turn until it holds; values of the records that came on the way go to `values`."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        owned = [consumer.assignment() for consumer in consumers]
-        assert time.monotonic() < deadline, (owned, values)
-        for consumer in consumers:
-            found = [record.value.decode() for record in consumer.poll(0.05)]
-            if values is not None:
-                values += found
+    kept = [] if values is None else values
+    polling.poll_until(
+        condition, *consumers, take=lambda record: kept.append(record.value.decode())
+    )
 
 
 def commits(consumer: barnabas.Consumer, values: list[str]) -> bool:

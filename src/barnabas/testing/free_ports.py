@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import random
 import socket
+from collections import deque
 from pathlib import Path
 
 HOST = "127.0.0.1"
 _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Those of servers that may not have begun to listen yet, or are down for a while.
+_given: deque[int] = deque(maxlen=1000)
 # Below what Linux, macOS and BSD give to outgoing connections unless told otherwise.
 _FIRST, _END = 10_000, 32_768
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 on which nothing listens now, all different.
+    """Ports of 127.0.0.1 on which nothing listens now, none of them given out lately.
 
     They lie below those that outgoing connections take. A server that is down for a while would
     else find its port taken by a client's connection, even by a client that tries to reach it: a
@@ -26,7 +29,8 @@ def free_ports(count: int) -> list[int]:
     chance = random.SystemRandom()
     while len(found) < count:
         port = chance.randrange(first, end)
-        if port not in found and is_free(port):
+        if port not in _given and is_free(port):
+            _given.append(port)
             found.append(port)
     return found
 
