@@ -146,6 +146,8 @@ class CoordinatorDriver(Generic[S]):
         self._parts = parts
         self._make_shard = make_shard
         self._running: dict[int, _Running[S]] = {}
+        # Damaged records that loading has skipped since the start.
+        self.skipped_records = 0
 
     # Leadership.
 
@@ -194,6 +196,8 @@ class CoordinatorDriver(Generic[S]):
             running.shard.on_unloaded()
 
     def _on_loaded(self, running: _Running[S], succeeded: bool) -> None:
+        if running.loader is not None:
+            self.skipped_records += running.loader.skips
         running.loader = None
         found = self._parts.log.partition(running.key)
         if not succeeded or isinstance(found, ErrorCode):

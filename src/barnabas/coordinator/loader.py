@@ -1,4 +1,9 @@
-"""Reading a state partition into a shard, in slices, so that the loop goes on in between."""
+"""Replays a state partition into a shard, in slices, so that the event loop can do other work.
+
+A client can write to the partition (Apache Kafka lets a client with the id `__admin_client`), and a
+disk can damage it. So the loader trusts no record: it skips one that cannot be read, logs and
+counts it, and loads the rest.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +11,44 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.record.batch import NO_PRODUCER_ID, batches, check_crc
+from barnabas.record.control import ControlType
 from barnabas.record.errors import CorruptBatchError
-from barnabas.record.reader import read_batches
+from barnabas.record.reader import records_of
 from barnabas.storage.errors import StorageError
+from barnabas.storage.producer_state import read_end_marker
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.coordinator.shard import Shard
+    from barnabas.record.batch import BatchHeader
     from barnabas.runtime.timer import Timer
     from barnabas.storage.log import Log
 
 _log = logging.getLogger(__name__)
 
-# About a thousand committed offsets, some milliseconds of work.
-_SLICE_BYTES = 1 << 16
+# Bytes of one read, and records of one slice: a thousand committed offsets take some milliseconds.
+_READ_BYTES = 1 << 16
+_SLICE_RECORDS = 1_000
+# Skipped records that get a log line of their own; the others are only counted.
+_LOGGED_SKIPS_MAX = 10
 
 
 class Loader:
     """Replays a log from its start to its end, one slice per turn of the loop."""
 
-    __slots__ = ("_cancelled", "_log", "_offset", "_on_done", "_shard", "_timer")
+    __slots__ = (
+        "_cancelled",
+        "_log",
+        "_offset",
+        "_on_done",
+        "_shard",
+        "_slices",
+        "_timer",
+        "skips",
+    )
 
     def __init__(
         self, log: Log, shard: Shard, timer: Timer, on_done: Callable[[bool], None]
@@ -35,46 +56,109 @@ class Loader:
         self._log = log
         self._shard = shard
         self._timer = timer
-        # Called once with whether all went well, unless cancelled.
+        # Called once with whether the log could be read to its end, unless cancelled.
         self._on_done = on_done
+        # The next offset to replay; only grows.
         self._offset = log.log_start_offset
+        self._slices = self._replay()
         self._cancelled = False
+        # Records (or batches, where a whole batch is damaged) that could not be read.
+        self.skips = 0
 
     def start(self) -> None:
         """Begin in the next turn."""
         self._timer.call_soon(self._slice)
 
     def cancel(self) -> None:
-        """Somebody else leads by now."""
+        """Stop: this broker no longer leads the partition in this epoch."""
         self._cancelled = True
 
     def _slice(self) -> None:
         if self._cancelled:
             return
         try:
-            before = self._offset
-            if before < self._log.log_end_offset:
-                self._replay_slice()
-            is_done = self._offset >= self._log.log_end_offset or self._offset == before
-        except (StorageError, ProtocolError, CorruptBatchError, OSError) as error:
-            _log.error("cannot load %s: %s", self._log.topic_partition, error)
-            self._on_done(False)
-            return
-        if is_done:
+            next(self._slices)
+        except StopIteration:
+            self._report_skips()
             self._on_done(True)
+        except (StorageError, CorruptBatchError, OSError) as error:
+            _log.error("Cannot read a coordinator partition: %s: %s", self._where(), error)
+            self._on_done(False)
+        except Exception:  # noqa: BLE001 - logged, and the partition is marked as failed
+            # The log decides what is replayed: whatever it holds, the other partitions go on.
+            _log.exception("Cannot load a coordinator partition: %s", self._where())
+            self._on_done(False)
         else:
             self._timer.call_soon(self._slice)
 
-    def _replay_slice(self) -> None:
-        result = self._log.read(self._offset, _SLICE_BYTES, FetchIsolation.LOG_END, True)
+    def _replay(self) -> Iterator[None]:
+        """Replay the whole log; yields where the loop may do other work."""
+        replayed = 0
+        while self._offset < self._log.log_end_offset:
+            before = self._offset
+            content = self._read()
+            for position, header in batches(content):
+                # The first batch that is read may end before the offset.
+                if header.next_offset <= self._offset:
+                    continue
+                for _ in self._replay_batch(content, position, header):
+                    replayed += 1
+                    if replayed % _SLICE_RECORDS == 0:
+                        yield
+                self._offset = header.next_offset
+            if self._offset == before:
+                return
+            yield
+
+    def _read(self) -> bytes:
+        result = self._log.read(self._offset, _READ_BYTES, FetchIsolation.LOG_END, True)
         records = result.records
-        content = records if isinstance(records, bytes) else records.read()
-        for header, decoded in read_batches(content):
-            # The batch that holds the offset may begin before it.
-            if header.next_offset <= self._offset:
-                continue
-            if not header.is_control:
-                for record in decoded:
-                    if record.offset >= self._offset and record.key is not None:
-                        self._shard.replay(record.offset, record.key, record.value)
-            self._offset = header.next_offset
+        return records if isinstance(records, bytes) else records.read()
+
+    def _replay_batch(self, content: bytes, position: int, header: BatchHeader) -> Iterator[None]:
+        """Replay one batch; yields after each record."""
+        try:
+            if not check_crc(content, position, header):
+                raise CorruptBatchError("the CRC of the batch is wrong")
+            if header.is_control:
+                self._replay_end_marker(memoryview(content)[position:], header)
+                return
+            records = records_of(content, position, header)
+        except CorruptBatchError as error:
+            self._skip(header.base_offset, error)
+            return
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        for record in records:
+            if record.offset >= self._offset and record.key is not None:
+                try:
+                    self._shard.replay(record.offset, record.key, record.value, producer_id)
+                except ProtocolError as error:
+                    self._skip(record.offset, error)
+            yield
+
+    def _replay_end_marker(self, batch: memoryview, header: BatchHeader) -> None:
+        marker = read_end_marker(batch, header)
+        if marker is not None:
+            is_commit = marker.control_type is ControlType.COMMIT
+            self._shard.replay_end_marker(header.base_offset, header.producer_id, is_commit)
+
+    def _skip(self, offset: int, error: Exception) -> None:
+        self.skips += 1
+        if self.skips <= _LOGGED_SKIPS_MAX:
+            _log.error(
+                "Skipped a damaged record of a coordinator partition: %s offset=%d error=%s",
+                f"partition={self._log.topic_partition}",
+                offset,
+                error,
+            )
+
+    def _report_skips(self) -> None:
+        if self.skips > _LOGGED_SKIPS_MAX:
+            _log.error(
+                "Skipped damaged records of a coordinator partition: %s count=%d",
+                f"partition={self._log.topic_partition}",
+                self.skips,
+            )
+
+    def _where(self) -> str:
+        return f"partition={self._log.topic_partition} offset={self._offset}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from barnabas.record.batch import NO_PRODUCER_ID
+
 
 class Shard(Protocol):
     """State that is made of records alone.
@@ -13,16 +15,28 @@ class Shard(Protocol):
     leader can do without (sessions, answers that wait) may be changed by requests and timers.
     """
 
-    def replay(self, offset: int, key: bytes, value: bytes | None) -> None:
-        """Take in one record of the log.
+    def replay(
+        self, offset: int, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Apply one record of the log.
 
         Args:
             offset: of the record; grows from call to call.
-            key: with its record type in front. Types that are not known are kept, not refused.
+            key: with its record type in front. A record of an unknown type is ignored.
             value: with its version in front; None for a tombstone.
+            producer_id: of the transaction that the record belongs to; -1 without one.
 
         Raises:
-            ProtocolError: the record is damaged.
+            ProtocolError: the record cannot be read, or contradicts itself. The state holds
+                nothing of it and stays consistent.
+        """
+        ...
+
+    def replay_end_marker(self, offset: int, producer_id: int, is_commit: bool) -> None:
+        """Apply (commit) or drop (abort) the records of a producer's open transaction.
+
+        Args:
+            offset: of the marker.
         """
         ...
 

@@ -105,6 +105,9 @@ CATALOGUE: dict[str, MetricRow] = {
     names.OFFSET_COMMITS: MetricRow(C, (), "Offsets committed."),
     names.OFFSET_DELETIONS: MetricRow(C, (), "Offsets deleted, or gone with group or topic."),
     names.OFFSET_EXPIRATIONS: MetricRow(C, (), "Offsets that expired."),
+    names.COORDINATOR_RECORDS_SKIPPED: MetricRow(
+        C, (), "Damaged records of __consumer_offsets that loading has skipped."
+    ),
     names.GROUP_STATE_PARTITIONS: MetricRow(
         G, ("state",), "Partitions of __consumer_offsets that are led here."
     ),

@@ -76,6 +76,7 @@ GROUP_REBALANCES: Final = "kafka.server:group-coordinator-metrics:group-complete
 OFFSET_COMMITS: Final = "kafka.server:group-coordinator-metrics:offset-commit-count"
 OFFSET_DELETIONS: Final = "kafka.server:group-coordinator-metrics:offset-deletion-count"
 OFFSET_EXPIRATIONS: Final = "kafka.server:group-coordinator-metrics:offset-expiration-count"
+COORDINATOR_RECORDS_SKIPPED: Final = "barnabas_coordinator_records_skipped"
 GROUP_STATE_PARTITIONS: Final = "kafka.server:group-coordinator-metrics:num-partitions"
 
 PARTITION_LAST_STABLE_OFFSET_LAG: Final = "kafka.cluster:Partition:LastStableOffsetLag"

@@ -5,9 +5,7 @@ from __future__ import annotations
 from barnabas.coordinator.driver import ShardState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.record.builder import BatchBuilder
-from barnabas.storage.append_info import AppendOrigin
-from unit.coordinator.coordinator_world import OFFSETS_ID, STATE, CoordinatorWorld
+from unit.coordinator.coordinator_world import OFFSETS_ID, CoordinatorWorld
 
 
 def test_offsets_are_there_again_after_a_restart() -> None:
@@ -29,33 +27,6 @@ def test_a_broker_that_does_not_lead_sends_its_askers_elsewhere() -> None:
     world = CoordinatorWorld()
     assert world.commit() == ErrorCode.NOT_COORDINATOR
     assert world.committed()[0] == ErrorCode.NOT_COORDINATOR
-
-
-def test_record_types_that_are_not_known_are_kept() -> None:
-    world = CoordinatorWorld()
-    builder = BatchBuilder()
-    builder.append(1, b"\x00\x63new", b"value")
-    builder.append(1, b"\x00\x63gone", b"value")
-    builder.append(1, b"\x00\x63gone", None)
-    entries = {STATE: memoryview(builder.build())}
-    manager = world.replicas.manager
-    manager.append_records(100, -1, entries, AppendOrigin.COORDINATOR, lambda _: None)
-    world.load()
-    (shard,) = world.coordinator.driver.active()
-    assert shard.unknown_records == {b"\x00\x63new": b"value"}
-    assert world.commit() == ErrorCode.NONE
-
-
-def test_a_damaged_record_makes_the_partition_unusable_and_nothing_else() -> None:
-    world = CoordinatorWorld()
-    builder = BatchBuilder()
-    builder.append(1, b"\x00\x01\x00", b"\x00\x04")
-    entries = {STATE: memoryview(builder.build())}
-    manager = world.replicas.manager
-    manager.append_records(100, -1, entries, AppendOrigin.COORDINATOR, lambda _: None)
-    world.load()
-    assert world.coordinator.driver.state(0) is ShardState.FAILED
-    assert world.commit() == ErrorCode.NOT_COORDINATOR
 
 
 def test_an_answer_waits_until_its_offsets_are_committed_and_so_do_readers() -> None:

@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NO_MEMBER_ID = ""
 NO_GENERATION = -1
+INT32_MAX = 0x7FFF_FFFF
 
 # Newer subscriptions only add fields behind the topics.
 _SUBSCRIPTION_VERSION_MAX = 3
@@ -60,7 +61,7 @@ class ClassicGroup:
         self.previous_state = state
         # When the state was entered, wall clock; -1 if an old record did not say.
         self.state_timestamp = state_timestamp
-        # Grows by one with each rebalance that is completed.
+        # Grows by one with each completed rebalance; starts at 0 again after INT32_MAX.
         self.generation_id = 0
         # Of the first member since the group was empty; None for offsets without members.
         self.protocol_type: str | None = None
@@ -113,7 +114,7 @@ class ClassicGroup:
 
     def next_generation(self, now_ms: int) -> None:
         """All who will be in it have joined: choose its protocol."""
-        self.generation_id += 1
+        self.generation_id = self.generation_id + 1 if self.generation_id < INT32_MAX else 0
         self.pending_sync_members.clear()
         self.protocol_name = self.select_protocol() if self.members else None
         self.compute_subscribed_topics()

@@ -17,7 +17,12 @@ from barnabas.coordinator.group.group_metrics import GroupMetrics
 from barnabas.coordinator.group.group_requests import GroupRequests
 from barnabas.coordinator.group.group_shard import GroupShard, MemberClaim, OffsetsToCommit
 from barnabas.coordinator.group.member_requests import MemberRequests
-from barnabas.coordinator.group.offset_fetch import fetch_group, groups_of, response_of
+from barnabas.coordinator.group.offset_fetch import (
+    GroupOffsets,
+    fetch_group,
+    groups_of,
+    response_of,
+)
 from barnabas.coordinator.group.partitioner import partition_for
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_commit import (
@@ -200,22 +205,31 @@ class GroupCoordinator:
     def fetch_offsets(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
         """What is committed (versions 0 to 10), or why it cannot be told."""
         groups = [
-            fetch_group(self.committed_offsets(each.group_id), self._topics, each, version)
+            fetch_group(
+                self._group_offsets(each.group_id, request.require_stable),
+                self._topics,
+                each,
+                version,
+            )
             for each in groups_of(request, version)
         ]
         return response_of(groups, version)
 
-    def committed_offsets(
-        self, group_id: str
-    ) -> Mapping[PartitionKey, CommittedOffset] | ErrorCode:
-        """All committed offsets of a group, none if it is not known; else why not.
+    def _group_offsets(self, group_id: str, require_stable: bool) -> GroupOffsets | ErrorCode:
+        """Return the group's committed offsets, or the error that prevents it.
 
-        No transaction can hold an offset back yet, so that what is committed is stable too.
+        Args:
+            require_stable: name the partitions for which a transaction is open (KIP-447).
         """
         partition = self.partition_for(group_id)
         if partition is None:
             return ErrorCode.NOT_COORDINATOR
-        return self.driver.read(partition, lambda shard: shard.offsets.offsets(group_id))
+
+        def read(shard: GroupShard) -> GroupOffsets:
+            unstable = shard.offsets.unstable(group_id) if require_stable else frozenset()
+            return GroupOffsets(shard.offsets.offsets(group_id), unstable)
+
+        return self.driver.read(partition, read)
 
 
 def _answered(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:

@@ -32,6 +32,7 @@ def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
         (names.OFFSET_COMMITS, metrics.offset_commits),
         (names.OFFSET_DELETIONS, metrics.offset_deletions),
         (names.OFFSET_EXPIRATIONS, metrics.offset_expirations),
+        (names.COORDINATOR_RECORDS_SKIPPED, driver.skipped_records),
     ):
         yield MetricFamily(name, [((), value)])
     counted = driver.counts()

@@ -8,6 +8,7 @@ from barnabas.coordinator.group.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic_member import ClassicMember, MemberIdentity, MemberTimes
 from barnabas.coordinator.group.group_state import GroupState
 from barnabas.coordinator.result import CoordinatorRecord
+from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import decode_coordinator_value
 from barnabas.protocol.records.group_metadata import (
     GroupMetadataKey,
@@ -70,18 +71,49 @@ def group_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def group_of(group_id: str, value: bytes) -> ClassicGroup:
-    """The group that a record describes. Raises ProtocolError."""
+    """Return the group that a record describes.
+
+    Raises:
+        ProtocolError: the record cannot be read, or contradicts itself.
+    """
     record = decode_coordinator_value(GroupMetadataValue, value)
+    _check(record)
     state = GroupState.STABLE if record.members else GroupState.EMPTY
     group = ClassicGroup(group_id, state, record.current_state_timestamp)
     group.generation_id = record.generation
     group.protocol_type = record.protocol_type or None
     group.protocol_name = record.protocol
-    group.leader_id = record.leader
+    # A leader without members would never be replaced.
+    group.leader_id = record.leader if record.members else None
     for member in record.members:
         group.add(_member_of(record, member))
     group.compute_subscribed_topics()
     return group
+
+
+def _check(record: GroupMetadataValue) -> None:
+    """Refuse a record that no coordinator writes, since a client may have written it."""
+    members = record.members
+    ids = {each.member_id for each in members}
+    instance_ids = [
+        each.group_instance_id for each in members if each.group_instance_id is not None
+    ]
+    if record.generation < 0:
+        raise ProtocolError(f"the group's generation is {record.generation}")
+    if len(ids) < len(members):
+        raise ProtocolError("two members have the same member id")
+    if len(set(instance_ids)) < len(instance_ids):
+        raise ProtocolError("two members have the same group instance id")
+    if members and record.protocol is None:
+        raise ProtocolError(f"{len(members)} members have no protocol")
+    if members and record.leader is not None and record.leader not in ids:
+        raise ProtocolError(f"the leader {record.leader!r} is not a member")
+    for each in members:
+        if each.session_timeout < 0 or each.rebalance_timeout < _NOT_GIVEN:
+            raise ProtocolError(
+                f"member {each.member_id!r} has a session timeout of {each.session_timeout} ms"
+                f" and a rebalance timeout of {each.rebalance_timeout} ms"
+            )
 
 
 def _member_of(record: GroupMetadataValue, member: MemberMetadata) -> ClassicMember:

@@ -1,7 +1,6 @@
 """The groups of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard).
 
-It knows classic groups and committed offsets. Records of any other type are kept as they are, so
-that what a later version or another broker wrote is not lost to whoever rewrites the log.
+It knows classic groups and committed offsets, and ignores records of any other type.
 """
 
 from __future__ import annotations
@@ -26,9 +25,11 @@ from barnabas.coordinator.group.rebalance import Rebalance, append_error, nothin
 from barnabas.coordinator.result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import MemberResponse
+from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import decode_coordinator_key, read_prefix
 from barnabas.protocol.records.group_metadata import GroupMetadataKey
 from barnabas.protocol.records.offset_commit import OffsetCommitKey
+from barnabas.record.batch import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,7 +85,6 @@ class GroupShard:
         "_rebalance",
         "groups",
         "offsets",
-        "unknown_records",
     )
 
     def __init__(
@@ -101,8 +101,6 @@ class GroupShard:
         # Every group of this partition, those that have offsets only included.
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
-        # Latest value by key, both as they are in the log.
-        self.unknown_records: dict[bytes, bytes] = {}
         self._rebalance = Rebalance(config, timers, clock, metrics, self.groups.get)
         self._membership = Membership(self._rebalance, rng, config.group_max_size)
         self._cleaner = OffsetCleaner(config, timers, clock, metrics, self.groups, self.offsets)
@@ -250,27 +248,43 @@ class GroupShard:
 
     # Replay and life.
 
-    def replay(self, offset: int, key: bytes, value: bytes | None) -> None:
-        """Take in one record. Raises ProtocolError."""
+    def replay(
+        self, offset: int, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Apply one record. Raises ProtocolError."""
         record_type = read_prefix(key)
         if record_type in _OFFSET_COMMIT_TYPES:
             where = decode_coordinator_key(OffsetCommitKey, key)
             committed = None if value is None else CommittedOffset.decode(value)
-            self.offsets.put(offset, where.group, (where.topic, where.partition), committed)
+            partition = (where.topic, where.partition)
+            if producer_id == NO_PRODUCER_ID:
+                self.offsets.put(offset, where.group, partition, committed)
+            elif committed is not None:
+                place = (where.group, partition)
+                self.offsets.put_transactional(offset, producer_id, place, committed)
             if committed is not None and where.group not in self.groups:
                 self._new_group(where.group)
         elif record_type == _GROUP_TYPE:
             self._replay_group(decode_coordinator_key(GroupMetadataKey, key).group, value)
-        elif value is None:
-            self.unknown_records.pop(key, None)
-        else:
-            self.unknown_records[key] = value
+
+    def replay_end_marker(self, offset: int, producer_id: int, is_commit: bool) -> None:
+        """End a transaction: its offsets are committed, or dropped."""
+        self.offsets.end_transaction(offset, producer_id, is_commit)
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
-        if value is not None:
+        if value is None:
+            if group_id in self.groups:
+                self._bury(self.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
+            return
+        try:
             self.groups[group_id] = group_of(group_id, value)
-        elif group_id in self.groups:
-            self._bury(self.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
+        except ProtocolError:
+            # The members of the generation are unknown. Without members the group keeps its
+            # offsets, and members that still live join it again.
+            if group_id in self.groups:
+                self._bury(self.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
+            self._new_group(group_id)
+            raise
 
     def commit(self, end_offset: int) -> None:
         """All records below `end_offset` are committed."""

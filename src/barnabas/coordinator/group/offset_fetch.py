@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -19,6 +21,7 @@ from barnabas.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from barnabas.coordinator.group.committed_offset import CommittedOffset
     from barnabas.coordinator.group.offset_store import PartitionKey
@@ -30,6 +33,14 @@ _FIRST_VERSION_WITH_TOPIC_IDS = 10
 _FIRST_VERSION_WITH_GROUP_ERROR = 2
 _NO_OFFSET = -1
 _NO_EPOCH = -1
+
+
+class GroupOffsets(msgspec.Struct, frozen=True):
+    """What is known of one group's offsets."""
+
+    committed: Mapping[PartitionKey, CommittedOffset]
+    # Partitions that are answered with UNSTABLE_OFFSET_COMMIT.
+    unstable: AbstractSet[PartitionKey]
 
 
 def groups_of(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
@@ -70,7 +81,7 @@ def response_of(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetF
 
 
 def fetch_group(
-    offsets: Mapping[PartitionKey, CommittedOffset] | ErrorCode,
+    offsets: GroupOffsets | ErrorCode,
     topics: TopicsView,
     group: OffsetFetchRequestGroup,
     version: int,
@@ -115,7 +126,7 @@ def group_error(
 
 def _topic(
     asked: OffsetFetchRequestTopics,
-    offsets: Mapping[PartitionKey, CommittedOffset],
+    offsets: GroupOffsets,
     topics: TopicsView,
     uses_ids: bool,
 ) -> OffsetFetchResponseTopics:
@@ -126,8 +137,11 @@ def _topic(
         if name is None:
             partitions.append(_nothing(index, ErrorCode.UNKNOWN_TOPIC_ID))
             continue
-        committed = offsets.get((name, index))
-        if committed is None or _belongs_to_another(committed, topic_id):
+        key = (name, index)
+        committed = offsets.committed.get(key)
+        if key in offsets.unstable:
+            partitions.append(_nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        elif committed is None or _belongs_to_another(committed, topic_id):
             partitions.append(_nothing(index, ErrorCode.NONE))
         else:
             partitions.append(_found(index, committed))
@@ -137,18 +151,24 @@ def _topic(
 
 
 def _all_topics(
-    offsets: Mapping[PartitionKey, CommittedOffset], topics: TopicsView, uses_ids: bool
+    offsets: GroupOffsets, topics: TopicsView, uses_ids: bool
 ) -> list[OffsetFetchResponseTopics]:
     """Every topic with an offset; by id only those that exist."""
     found: dict[str, OffsetFetchResponseTopics] = {}
-    for (name, index), committed in offsets.items():
+    for key, committed in offsets.committed.items():
+        name, index = key
         topic_id = topics.topic_id(name)
         if uses_ids and (topic_id is None or _belongs_to_another(committed, topic_id)):
             continue
         if name not in found:
             shown_id = topic_id if uses_ids and topic_id is not None else ZERO_UUID
             found[name] = OffsetFetchResponseTopics(name=name, topic_id=shown_id, partitions=[])
-        found[name].partitions.append(_found(index, committed))
+        is_unstable = key in offsets.unstable
+        found[name].partitions.append(
+            _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if is_unstable
+            else _found(index, committed)
+        )
     return list(found.values())
 
 

@@ -1,4 +1,8 @@
-"""Committed offsets by group: what readers may see, and what waits for its commit."""
+"""Committed offsets by group: what readers may see, and what is not committed yet.
+
+An offset is not committed as long as its record is above the high watermark, or belongs to an open
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from barnabas.coordinator.group.committed_offset import CommittedOffset
 
 # Topic and partition index.
 PartitionKey = tuple[str, int]
+# Group and partition.
+_Place = tuple[str, PartitionKey]
 
 _NO_OFFSETS: dict[PartitionKey, CommittedOffset] = {}
 
@@ -19,20 +26,62 @@ _NO_OFFSETS: dict[PartitionKey, CommittedOffset] = {}
 class OffsetStore:
     """Offsets of all groups of one state partition."""
 
-    __slots__ = ("_by_group", "_pending")
+    __slots__ = ("_by_group", "_open", "_pending")
 
     def __init__(self) -> None:
         # Below the high watermark: nothing can take it back. Groups without offsets are not kept.
         self._by_group: dict[str, dict[PartitionKey, CommittedOffset]] = {}
         # Replayed, not committed: (offset of the record, group, partition, value or None).
         self._pending: deque[tuple[int, str, PartitionKey, CommittedOffset | None]] = deque()
+        # Of open transactions, by producer id: (offset of the record, value). `put_transactional`
+        # adds them, `end_transaction` takes them away. None instead of the value: a later record
+        # has committed another offset for that partition.
+        self._open: dict[int, dict[_Place, tuple[int, CommittedOffset | None]]] = {}
 
     def put(
         self, offset: int, group_id: str, key: PartitionKey, value: CommittedOffset | None
     ) -> None:
-        """A record at `offset` sets the partition's offset, or (None) removes it."""
+        """Set the partition's offset by the record at `offset`, or (None) remove it."""
         assert not self._pending or self._pending[-1][0] < offset
         self._pending.append((offset, group_id, key, value))
+        if value is not None:
+            self._supersede((group_id, key), offset)
+
+    def put_transactional(
+        self, offset: int, producer_id: int, place: _Place, value: CommittedOffset
+    ) -> None:
+        """Keep the offset until the producer's transaction ends.
+
+        Args:
+            offset: of the record.
+            place: group and partition.
+        """
+        self._open.setdefault(producer_id, {})[place] = (offset, value)
+
+    def end_transaction(self, offset: int, producer_id: int, is_commit: bool) -> None:
+        """Set (commit) or drop (abort) the offsets of a producer's open transaction.
+
+        Args:
+            offset: of the marker.
+        """
+        ended = self._open.pop(producer_id, {})
+        if not is_commit:
+            return
+        for place, (record_offset, value) in ended.items():
+            if value is not None:
+                self._pending.append((offset, *place, value))
+                self._supersede(place, record_offset)
+
+    def _supersede(self, place: _Place, offset: int) -> None:
+        """Drop what open transactions hold for the place in records before `offset`."""
+        for offsets in self._open.values():
+            held = offsets.get(place)
+            if held is not None and held[0] < offset:
+                offsets[place] = (held[0], None)
+
+    def unstable(self, group_id: str) -> AbstractSet[PartitionKey]:
+        """Return the partitions for which a transaction is open (KIP-447)."""
+        return {key for offsets in self._open.values() for of, key in offsets if of == group_id}
 
     def commit(self, end_offset: int) -> None:
         """All records below `end_offset` are committed."""

@@ -1,0 +1,267 @@
+"""Loading a state partition that holds damaged, forged and transactional records."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinator.driver import ShardState
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from barnabas.record.builder import BatchBuilder
+from barnabas.record.control import ControlType
+from unit.coordinator.coordinator_world import CoordinatorWorld
+from unit.coordinator.members_world import MembersWorld
+from unit.coordinator.state_records import (
+    PRODUCER,
+    append,
+    append_group,
+    append_marker,
+    append_record,
+    append_transactional,
+    member,
+    offset_record,
+)
+
+
+@pytest.fixture
+def world() -> MembersWorld:
+    return MembersWorld()
+
+
+def load(world: CoordinatorWorld) -> None:
+    """Start a new coordinator, which loads what the log holds."""
+    world.coordinator = world.new_coordinator()
+    world.load()
+
+
+# Damaged and forged records.
+
+
+@pytest.mark.parametrize(
+    ("members", "fields"),
+    [
+        ((member("a"), member("a")), {}),
+        ((member("a", group_instance_id="i"), member("b", group_instance_id="i")), {}),
+        ((member("a", group_instance_id=""), member("b", group_instance_id="")), {}),
+        ((member("a"),), {"leader": "b"}),
+        ((member("a"),), {"protocol": None}),
+        ((member("a"),), {"generation": -1}),
+        ((member("a", session_timeout=-1),), {}),
+        ((member("a", rebalance_timeout=-2),), {}),
+    ],
+    ids=[
+        "member twice",
+        "instance twice",
+        "empty instance twice",
+        "leader is no member",
+        "no protocol",
+        "negative generation",
+        "negative session timeout",
+        "negative rebalance timeout",
+    ],
+)
+def test_a_group_record_that_contradicts_itself_leaves_an_empty_group_with_its_offsets(
+    world: MembersWorld, members, fields, caplog: pytest.LogCaptureFixture
+) -> None:
+    append_group(world, member("before"))
+    append_record(world, *offset_record(5))
+    append_group(world, *members, **fields)
+    append_record(world, *offset_record(6, group="other"))
+    load(world)
+    assert world.describe().group_state == "Empty"
+    assert world.committed()[:2] == (ErrorCode.NONE, 5)
+    assert world.committed(group="other")[1] == 6
+    assert world.coordinator.driver.skipped_records == 1
+    assert "partition=__consumer_offsets-0 offset=2" in caplog.text
+    assert world.stable()
+    assert world.describe().group_state == "Stable"
+
+
+def test_a_leader_of_a_group_without_members_is_forgotten(world: MembersWorld) -> None:
+    append_group(world, leader="gone")
+    load(world)
+    assert world.stable()
+
+
+def test_the_generation_after_the_last_one_is_the_first(world: MembersWorld) -> None:
+    append_group(world, generation=0x7FFF_FFFF)
+    load(world)
+    (joined,) = world.begin()
+    assert (joined.error_code, joined.generation_id) == (ErrorCode.NONE, 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"", b""),
+        (b"\x00", b""),
+        (b"\x00\x01\x00", b"\x00\x04"),
+        (offset_record(1)[0], b"\x00\x7f"),
+        (offset_record(1)[0], offset_record(1)[1][:-1]),
+        (b"\x00\x02\x00\x01g", b"\xff\xff"),
+    ],
+    ids=["empty", "short type", "short key", "unknown version", "short value", "bad version"],
+)
+def test_a_record_that_cannot_be_read_is_skipped(world: MembersWorld, key, value) -> None:
+    append_record(world, key, value)
+    append_record(world, *offset_record(5))
+    load(world)
+    assert world.committed()[:2] == (ErrorCode.NONE, 5)
+    assert world.coordinator.driver.skipped_records == 1
+
+
+def test_a_record_of_an_unknown_type_is_ignored(world: MembersWorld) -> None:
+    append_record(world, b"\x00\x63new", b"value")
+    append_record(world, b"\xff\xffnew", None)
+    load(world)
+    assert world.commit() == ErrorCode.NONE
+    assert world.coordinator.driver.skipped_records == 0
+
+
+def test_a_batch_with_a_wrong_crc_is_skipped(world: MembersWorld) -> None:
+    append_record(world, *offset_record(4))
+    append_record(world, *offset_record(5))
+    file = world.log.segments[0].file
+    content = bytearray(file.read_at(world.log.size, 0))
+    content[70] ^= 1
+    file.write_at(bytes(content), 0)
+    load(world)
+    assert world.committed()[:2] == (ErrorCode.NONE, 5)
+    assert world.coordinator.driver.skipped_records == 1
+
+
+def test_a_batch_whose_records_do_not_fit_is_skipped(world: MembersWorld) -> None:
+    builder = BatchBuilder()
+    builder.append(1, *offset_record(4))
+    builder.record_count = 9
+    builder._last_offset_delta = 8
+    append(world, builder)
+    end_offset = world.log.log_end_offset
+    append_record(world, *offset_record(5))
+    assert end_offset == 9
+    load(world)
+    assert world.committed()[:2] == (ErrorCode.NONE, 5)
+
+
+def test_an_unexpected_error_fails_the_partition_and_not_the_process(
+    world: MembersWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    append_record(world, *offset_record(5))
+    world.coordinator = world.new_coordinator()
+    world.coordinator.driver.on_elected(0, 0)
+    (shard,) = world.coordinator.driver.shards()
+    shard.offsets._by_group = None
+    monkeypatch.setattr(shard.__class__, "replay", lambda *_: {}["nothing"])
+    world.run_for(50)
+    assert world.coordinator.driver.state(0) is ShardState.FAILED
+    assert world.commit() == ErrorCode.NOT_COORDINATOR
+    assert "KeyError" in caplog.text
+
+
+def test_many_skipped_records_get_few_log_lines(
+    world: MembersWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(50):
+        append_record(world, b"\x00", None)
+    load(world)
+    assert len(caplog.records) == 11
+    assert "count=50" in caplog.text
+
+
+def test_a_large_batch_is_replayed_in_several_turns(world: MembersWorld) -> None:
+    builder = BatchBuilder(compression=4)
+    for index in range(5_000):
+        builder.append(1, *offset_record(index))
+    append(world, builder)
+    world.coordinator = world.new_coordinator()
+    driver = world.coordinator.driver
+    driver.on_elected(0, 0)
+    turns: list[None] = []
+
+    def is_loaded() -> bool:
+        turns.append(None)
+        return driver.state(0) is ShardState.ACTIVE
+
+    assert world.replicas.world.run_until(is_loaded)
+    assert len(turns) >= 5
+    assert world.committed()[1] == 4_999
+
+
+# Transactions.
+
+
+def unstable(world: MembersWorld, *, every_topic: bool = False) -> tuple[int, int]:
+    """Error and offset that a reader gets if it wants stable offsets."""
+    topics = [OffsetFetchRequestTopics(name="flights", partition_indexes=[0])]
+    group = OffsetFetchRequestGroup(group_id="g", topics=None if every_topic else topics)
+    response = world.coordinator.fetch_offsets(
+        OffsetFetchRequest(groups=[group], require_stable=True), 8
+    )
+    (found,) = response.groups[0].topics[0].partitions
+    return found.error_code, found.committed_offset
+
+
+def test_an_offset_of_a_committed_transaction_is_committed(world: MembersWorld) -> None:
+    append_transactional(world, 5)
+    append_marker(world, ControlType.COMMIT)
+    load(world)
+    assert world.committed()[1] == 5
+    assert unstable(world) == (ErrorCode.NONE, 5)
+
+
+def test_an_offset_of_an_aborted_transaction_is_not_committed(world: MembersWorld) -> None:
+    append_record(world, *offset_record(3))
+    append_transactional(world, 5)
+    append_marker(world, ControlType.ABORT)
+    load(world)
+    assert world.committed()[1] == 3
+    assert unstable(world) == (ErrorCode.NONE, 3)
+
+
+def test_an_offset_of_an_open_transaction_is_not_committed_and_not_stable(
+    world: MembersWorld,
+) -> None:
+    append_record(world, *offset_record(3))
+    append_transactional(world, 5)
+    load(world)
+    assert world.committed()[1] == 3
+    assert unstable(world) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    assert unstable(world, every_topic=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+
+
+def test_a_transaction_of_another_producer_ends_nothing(world: MembersWorld) -> None:
+    append_transactional(world, 5)
+    append_marker(world, ControlType.COMMIT, PRODUCER + 1)
+    load(world)
+    assert world.committed()[1] == -1
+
+
+def test_a_later_record_of_a_transaction_counts(world: MembersWorld) -> None:
+    append_transactional(world, 5)
+    append_transactional(world, 6, sequence=1)
+    append_marker(world, ControlType.COMMIT)
+    load(world)
+    assert world.committed()[1] == 6
+
+
+def test_a_transaction_does_not_replace_an_offset_that_was_recorded_after_its_own(
+    world: MembersWorld,
+) -> None:
+    append_transactional(world, 5)
+    append_record(world, *offset_record(8))
+    append_marker(world, ControlType.COMMIT)
+    load(world)
+    assert world.committed()[1] == 8
+
+
+def test_of_two_transactions_the_one_with_the_later_record_counts(world: MembersWorld) -> None:
+    append_transactional(world, 5)
+    append_transactional(world, 6, producer_id=PRODUCER + 1)
+    append_marker(world, ControlType.COMMIT, PRODUCER + 1)
+    append_marker(world, ControlType.COMMIT)
+    load(world)
+    assert world.committed()[1] == 6
