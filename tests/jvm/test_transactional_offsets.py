@@ -1,0 +1,73 @@
+"""Offsets that Apache Kafka committed in transactions, served by Barnabas from its directory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing.broker_process import BrokerProcess
+from jvm.kafka_process import KafkaProcess
+from jvm.test_directories import FEATURES, SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.conformance
+
+TIMEOUT_S = 30
+TRANSACTIONS = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
+
+
+def commit_in_transaction(bootstrap: str, group: str, offset: int) -> Producer:
+    """Send an offset of the group within a transaction, and leave the transaction open."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"id-{group}"})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    producer.send_offsets_to_transaction(
+        [TopicPartition("t", 0, offset)], consumer.consumer_group_metadata(), TIMEOUT_S
+    )
+    consumer.close()
+    return producer
+
+
+def committed(bootstrap: str, group: str) -> int:
+    """The group's offset as a reader of uncommitted data sees it; librdkafka's -1001 for none."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_uncommitted"}
+    )
+    (found,) = consumer.committed([TopicPartition("t", 0)], TIMEOUT_S)
+    consumer.close()
+    return found.offset
+
+
+def test_offsets_of_aborted_and_open_transactions_are_not_committed(
+    tmp_path: Path, kafka_jars: Callable[[str], str]
+) -> None:
+    kafka = KafkaProcess(
+        tmp_path,
+        {**SETTINGS, **TRANSACTIONS, "log.dirs": str(tmp_path / "data")},
+        features=FEATURES,
+    )
+    ours = BrokerProcess(tmp_path, SETTINGS, ["--data-dir", str(tmp_path / "data")])
+    try:
+        kafka.start()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(TIMEOUT_S)
+        commit_in_transaction(kafka.bootstrap, "committed", 3).commit_transaction(TIMEOUT_S)
+        commit_in_transaction(kafka.bootstrap, "aborted", 4).abort_transaction(TIMEOUT_S)
+        still_open = commit_in_transaction(kafka.bootstrap, "open", 5)
+        groups = ("committed", "aborted", "open")
+        seen = {group: committed(kafka.bootstrap, group) for group in groups}
+        kafka.stop()
+        ours.start()
+        assert {group: committed(ours.bootstrap, group) for group in groups} == seen
+        assert seen == {"committed": 3, "aborted": -1001, "open": -1001}
+        del still_open
+    finally:
+        kafka.close()
+        ours.close()
