@@ -17,6 +17,7 @@ from barnabas.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     PartitionDataRequest,
@@ -145,10 +146,10 @@ class ClusterView:
         told = []
         for node in self.answering():
             try:
-                answer = self.ask(node, MetadataRequest(topics=[]), 12)
+                answer = self.ask(node, DescribeClusterRequest(), 1)
             except OSError:
                 continue
-            told.append({broker.node_id for broker in answer.brokers})
+            told.append({broker.broker_id for broker in answer.brokers})
         if not told:
             raise NoAnswerError("no broker answers")
         return set.intersection(*told)

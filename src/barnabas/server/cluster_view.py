@@ -11,15 +11,32 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
     from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.runtime.clock import Clock
+
+
+# How long Metadata responses still list a broker that was fenced.
+DEPARTED_LISTED_MS = 2_000.0
 
 
 class ClusterView:
-    """Holds the image; replaced whole by the broker after each committed batch of metadata."""
+    """Holds the image, which the broker replaces whole after each committed batch of metadata."""
 
-    __slots__ = ("image",)
+    __slots__ = ("_clock", "_departed", "image")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Brokers that were fenced, and until when (monotonic, ms) they are still listed.
+        self._departed: dict[int, float] = {}
         self.image = ClusterImage()
+
+    def update(self, image: ClusterImage) -> None:
+        """Take over a newer image."""
+        now_ms = self._clock.monotonic_ms()
+        for broker_id, before in self.image.brokers.items():
+            after = image.brokers.get(broker_id)
+            if after is not None and after.fenced and not before.fenced:
+                self._departed[broker_id] = now_ms + DEPARTED_LISTED_MS
+        self.image = image
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with that id; None if there is none."""
@@ -68,11 +85,23 @@ class ClusterView:
             or not self.image.brokers[replica].has_online(partition.directory_of(replica))
         ]
 
-    def live_brokers(self, listener_name: str) -> Iterator[tuple[BrokerRegistration, Endpoint]]:
-        """Brokers that are not fenced and have a listener of that name, with its address."""
+    def listed_brokers(self, listener_name: str) -> Iterator[tuple[BrokerRegistration, Endpoint]]:
+        """Yield the brokers of a Metadata response that have that listener, with its address.
+
+        A broker that was fenced is listed for two more seconds. librdkafka destroys its handle of
+        a broker that is missing. If the same response names a new leader for that broker's
+        partitions, librdkafka loses the new leader too, and asks again only a second later.
+        """
+        if self._departed:
+            now_ms = self._clock.monotonic_ms()
+            self._departed = {
+                broker_id: until_ms
+                for broker_id, until_ms in self._departed.items()
+                if until_ms > now_ms
+            }
         for broker in self.image.brokers.values():
             endpoint = broker.listeners.get(listener_name)
-            if endpoint is not None and not broker.fenced:
+            if endpoint is not None and (not broker.fenced or broker.id in self._departed):
                 yield broker, endpoint
 
     def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:

@@ -81,7 +81,7 @@ class SharedServer:
         self.is_stopping = False
         # Set once: the process ends.
         self.has_failed = False
-        self.cluster = ClusterView()
+        self.cluster = ClusterView(runtime.clock)
         self.dynamic = DynamicBrokerConfig(self.node_id, self.config, configuration.given)
         self.directories = self._open_directories()
         self.wheel = TimingWheel(runtime.clock, runtime.timer)
@@ -182,7 +182,7 @@ class SharedServer:
         self.fail(metadata_failure(self.directories.metadata.path, error))
 
     def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        self.cluster.image = image
+        self.cluster.update(image)
         if any(resource_type == BROKER for resource_type, _ in delta.config_changes):
             self.dynamic.take(image)
 

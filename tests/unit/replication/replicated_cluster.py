@@ -267,7 +267,7 @@ class Node:
         )
         self.logs.startup(lambda _: self.log_config({}))
         self.wheel = TimingWheel(runtime.clock, runtime.timer)
-        self.view = ClusterView()
+        self.view = ClusterView(runtime.clock)
         channels = ChannelDoors(
             runtime.clock, runtime.timer, runtime.sockets, self.wheel, new_receive_buffer()
         )
@@ -353,7 +353,7 @@ class Node:
         for record in records:
             delta.replay(record)
         self.image = delta.apply(Provenance())
-        self.view.image = self.image
+        self.view.update(self.image)
         self.changes = self.manager.apply_delta(delta, self.image)
 
     def replay_now(self, key: TopicPartition = PARTITION, **fields: object) -> None:

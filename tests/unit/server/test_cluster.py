@@ -125,6 +125,23 @@ def test_a_dead_broker_is_fenced_long_before_its_session_ends() -> None:
     assert cluster.world.scheduler.now_ms - killed_ms < 300
 
 
+def test_metadata_lists_a_dead_broker_for_two_more_seconds() -> None:
+    cluster = three_nodes()
+    asked = cluster.active
+    dead = next(node_id for node_id in (1, 2, 3) if node_id != asked)
+    cluster.ask(asked, creation("t", replicas=3), 7)
+    cluster.kill(dead)
+    cluster.until(lambda: dead not in cluster.live_brokers(asked))
+    response = metadata(cluster, asked, "t")
+    assert {each.node_id for each in response.brokers} == {1, 2, 3}
+    for partition in response.topics[0].partitions:
+        assert partition.leader_id not in (dead, -1)
+        assert partition.offline_replicas == [dead]
+    cluster.world.run_for(2_000)
+    brokers = metadata(cluster, asked).brokers
+    assert {each.node_id for each in brokers} == {1, 2, 3} - {dead}
+
+
 def test_the_broker_of_a_dead_controller_is_fenced_by_the_next_one() -> None:
     cluster = three_nodes()
     dead = cluster.active

@@ -60,7 +60,7 @@ class MetadataHandler:
                 MetadataResponseBroker(
                     node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
                 )
-                for broker, endpoint in self._cluster.live_brokers(context.listener_name)
+                for broker, endpoint in self._cluster.listed_brokers(context.listener_name)
             ],
             cluster_id=self._cluster_id,
             controller_id=self._cluster.told_controller(self._node_id),
