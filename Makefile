@@ -57,6 +57,7 @@ bench: setup
 	$(BIN)/python -m bench.clients
 	$(BIN)/python -m bench.spark_read
 	$(BIN)/python -m bench.scale
+	$(BIN)/python -m bench.failover
 
 # Ten minutes, a million frames or more: FUZZ='--seconds 60 --seed 7' for others.
 fuzz: setup

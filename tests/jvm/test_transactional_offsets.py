@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 
 TIMEOUT_S = 30
-TRANSACTIONS = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
+TRANSACTIONS = {
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
 
 
 def commit_in_transaction(bootstrap: str, group: str, offset: int) -> Producer:
