@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.testing.broker_process import BrokerProcess
+from loop_turns import LOG_WORDS, loop_turns
 
 
 def get(broker: BrokerProcess, path: str) -> tuple[int, str]:
@@ -54,13 +55,16 @@ def test_a_scrape_shows_what_real_clients_did() -> None:
         names = {key[0] for key in seen}
         assert "kafka_server_socket_server_metrics_connections" in names
         assert "python_gc_pause_seconds_count" in names
+        turns = loop_turns(broker.metrics_address)
+        assert turns.longest_ms > 0
+        assert turns.long_turns >= turns.long_cpu_turns >= 0
         consumer.close()
         assert get(broker, "/elsewhere")[0] == 404
 
 
 def undisturbed(log: str) -> list[str]:
     """The lines but for those that tell of a machine that was too slow."""
-    words = ("stood still", "Not ready yet", "Waiting for the metadata quorum")
+    words = ("stood still", "Not ready yet", "Waiting for the metadata quorum", LOG_WORDS)
     return [line for line in log.splitlines() if not any(each in line for each in words)]
 
 

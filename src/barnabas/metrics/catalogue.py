@@ -218,5 +218,11 @@ CATALOGUE: dict[str, MetricRow] = {
     names.RAFT_RESPONSES: MetricRow(C, (), "Answers of other voters."),
     names.GC_PAUSE: MetricRow(S, (), "Pauses for the collection of reference cycles, s."),
     names.LOOP_LAG: MetricRow(S, (), "How late the event loop calls a timer, s."),
+    names.LOOP_LONGEST_TURN: MetricRow(
+        G, ("clock",), "The longest turn of the event loop, s: by the `wall` clock, or `cpu` time."
+    ),
+    names.LOOP_LONG_TURNS: MetricRow(
+        C, ("clock",), "Turns of the event loop over 100 ms: by the `wall` clock, or `cpu` time."
+    ),
     names.BUILD_INFO: MetricRow(G, ("version",), "1, with the version of the software."),
 }

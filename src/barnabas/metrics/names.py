@@ -145,6 +145,8 @@ RAFT_RESPONSES: Final = "kafka.server:raft-channel-metrics:response-total"
 # What a JVM's metrics say of Kafka, a Python process says of itself.
 GC_PAUSE: Final = "python_gc_pause_seconds"
 LOOP_LAG: Final = "barnabas_loop_lag_seconds"
+LOOP_LONGEST_TURN: Final = "barnabas_loop_longest_turn_seconds"
+LOOP_LONG_TURNS: Final = "barnabas_loop_long_turns-total"
 BUILD_INFO: Final = "barnabas_build_info"
 
 ACTIVE_CONTROLLER_COUNT: Final = "kafka.controller:KafkaController:ActiveControllerCount"

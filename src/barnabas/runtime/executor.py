@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from barnabas.runtime.loop_watch import LoopWatch
+
 T = TypeVar("T")
 
 
@@ -32,11 +34,14 @@ class Executor(Protocol):
 class ThreadExecutor:
     """A pool of threads; started lazily, one thread per waiting piece of work up to `workers`."""
 
-    __slots__ = ("_is_closed", "_loop", "_pool")
+    __slots__ = ("_is_closed", "_loop", "_pool", "_watch")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, workers: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, workers: int, watch: LoopWatch | None = None
+    ) -> None:
         assert workers > 0, workers
         self._loop = loop
+        self._watch = watch
         self._is_closed = False
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="barnabas-blocking")
 
@@ -61,8 +66,12 @@ class ThreadExecutor:
             result = work()
         except BaseException as error:  # noqa: BLE001 - handed over to on_done, nothing is lost
             failure = error
-        if not self._loop.is_closed():
+        if self._loop.is_closed():
+            return
+        if self._watch is None:
             self._loop.call_soon_threadsafe(on_done, result, failure)
+        else:
+            self._loop.call_soon_threadsafe(self._watch.run, on_done, result, failure)
 
 
 class InlineExecutor:

@@ -14,8 +14,9 @@ from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.disk import Disk, RealDisk
 from barnabas.runtime.executor import Executor, ThreadExecutor
 from barnabas.runtime.loop_sockets import LoopSockets
+from barnabas.runtime.loop_watch import LoopWatch, loop_watch, unused_watch
 from barnabas.runtime.rng import Rng, SystemRng
-from barnabas.runtime.timer import LoopTimer, Timer
+from barnabas.runtime.timer import LoopTimer, Timer, WatchedTimer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,8 @@ class Runtime(msgspec.Struct, frozen=True):
     disk: Disk
     sockets: Sockets
     offload: Offload
+    # Measures the turns of the loop; unused but in servers.
+    watch: LoopWatch = msgspec.field(default_factory=unused_watch)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -109,6 +112,21 @@ class ProcessControl:
             loop.default_exception_handler(context)
 
 
+def watched_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) -> Runtime:
+    """The real doors of a server: `watch` measures what comes through them."""
+    watch = loop_watch(loop.time)
+    return Runtime(
+        clock=SystemClock(),
+        timer=WatchedTimer(loop, watch),
+        executor=ThreadExecutor(loop, workers, watch),
+        rng=SystemRng(),
+        disk=RealDisk(),
+        sockets=LoopSockets(loop, watch),
+        offload=ChildOffload(loop),
+        watch=watch,
+    )
+
+
 def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS) -> None:
     """Run a process: `main` starts its parts and returns, the loop runs until `finish()`.
 
@@ -119,7 +137,7 @@ def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS
     loop = new_loop()
     control = ProcessControl(loop)
     loop.set_exception_handler(control.on_loop_error)
-    runtime = system_runtime(loop, workers)
+    runtime = watched_runtime(loop, workers)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, control.request_stop)
     try:

@@ -7,13 +7,14 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from barnabas.runtime.loop_stream import LoopStream
+from barnabas.runtime.loop_stream import LoopStream, WatchedStream
 from barnabas.runtime.sockets import USUAL_OPTIONS
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.runtime.sockets import Listening, ListenOptions, StreamHandler
     from barnabas.runtime.timer import Cancellable
 
@@ -23,10 +24,12 @@ _MS_PER_S = 1000.0
 class LoopSockets:
     """TCP of the machine."""
 
-    __slots__ = ("_loop",)
+    __slots__ = ("_loop", "_watch")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, watch: LoopWatch | None = None) -> None:
+        """Store the loop; `watch` measures what outgoing connections receive."""
         self._loop = loop
+        self._watch = watch
 
     def listen(
         self,
@@ -53,7 +56,8 @@ class LoopSockets:
         timeout_ms: float,
     ) -> Cancellable:
         """Connect, or fail after `timeout_ms`."""
-        return _Attempt(self._loop, handler, on_failed).start(host, port, timeout_ms)
+        attempt = _Attempt(self._loop, handler, on_failed, self._watch)
+        return attempt.start(host, port, timeout_ms)
 
 
 class _LoopListening:
@@ -98,12 +102,16 @@ class _Attempt:
         loop: asyncio.AbstractEventLoop,
         handler: StreamHandler,
         on_failed: Callable[[OSError], None],
+        watch: LoopWatch | None,
     ) -> None:
         self._loop = loop
         self._on_failed = on_failed
         # True once connected, failed or cancelled: whoever comes later does nothing.
         self._settled = False
-        self._stream = LoopStream(loop, handler, self._on_opened)
+        if watch is None:
+            self._stream = LoopStream(loop, handler, self._on_opened)
+        else:
+            self._stream = WatchedStream(loop, handler, watch, self._on_opened)
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[object] | None = None
 

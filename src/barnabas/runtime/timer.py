@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from barnabas.runtime.loop_watch import LoopWatch
+
 _MS_PER_S = 1000.0
 
 
@@ -36,7 +38,7 @@ class Timer(Protocol):
 
 
 class LoopTimer:
-    """Timers of an asyncio event loop."""
+    """Timers of an asyncio event loop that no watch observes."""
 
     __slots__ = ("_loop",)
 
@@ -50,3 +52,21 @@ class LoopTimer:
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call back in the next turn."""
         self._loop.call_soon(callback)
+
+
+class WatchedTimer:
+    """Timers of an asyncio event loop; a watch measures what they call."""
+
+    __slots__ = ("_loop", "_run")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, watch: LoopWatch) -> None:
+        self._loop = loop
+        self._run = watch.run
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        """Call back after `delay_ms` milliseconds."""
+        return self._loop.call_later(delay_ms / _MS_PER_S, self._run, callback)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back in the next turn."""
+        self._loop.call_soon(self._run, callback)

@@ -273,7 +273,7 @@ class BrokerServer:
         shared, runtime = self._shared, self._runtime
         handlers = HandlerTable(self.parts, shared.statistics)
         for endpoint in shared.configuration.endpoints:
-            services = RequestServices(endpoint.name, runtime.clock, shared.quotas)
+            services = RequestServices(endpoint.name, runtime.clock, shared.quotas, runtime.watch)
             dispatcher = Dispatcher(handlers, services)
             listener = Listener(
                 endpoint,

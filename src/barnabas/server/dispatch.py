@@ -65,12 +65,13 @@ class HandlerTable:
 class Dispatcher:
     """Takes the frames of one listener's connections."""
 
-    __slots__ = ("_handlers", "_monotonic_ms", "_services")
+    __slots__ = ("_handlers", "_monotonic_ms", "_services", "_watch")
 
     def __init__(self, handlers: HandlerTable, services: RequestServices) -> None:
         self._handlers = handlers
         self._services = services
         self._monotonic_ms = services.clock.monotonic_ms
+        self._watch = services.watch
 
     def on_request(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request; `frame` is valid during the call only.
@@ -113,6 +114,8 @@ class Dispatcher:
             times.total_ms += local_ms
         else:
             context.park(now_ms, local_ms)
+        if now_ms > self._watch.due_ms:
+            self._watch.look(now_ms, statistics.name, f"{header[3]}@{connection.peer}")
 
 
 def unsupported_api_versions(first_version: int, last_version: int) -> Message:

@@ -221,6 +221,7 @@ class Node:
     def _begin_to_run(self, address: str) -> None:
         self.observation.state = RUNNING
         self.shared.changes.is_caught_up = True
+        self._runtime.watch.begin()
         _log.info("Node %d is ready at %s", self.shared.node_id, address)
         self._on_ready(address)
 

@@ -44,7 +44,7 @@ class Observation:
         self._shared = shared
         runtime = self._runtime = shared.runtime
         self.registry = MetricsRegistry(runtime.clock)
-        self._process = ProcessMetrics(runtime.clock, runtime.timer, __version__)
+        self._process = ProcessMetrics(runtime.clock, runtime.timer, runtime.watch, __version__)
         self._listener: MetricsListener | None = None
         # One of the broker states above.
         self.state = STARTING

@@ -14,17 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from barnabas.runtime.clock import Clock
+    from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.runtime.timer import Timer
 
 _MS_PER_S = 1000.0
 _CHECK_MS = 1000.0
+_WALL = (("clock", "wall"),)
+_CPU = (("clock", "cpu"),)
 
 
 class ProcessMetrics:
     """Measures while somebody may look; costs a timer a second."""
 
-    def __init__(self, clock: Clock, timer: Timer, version: str) -> None:
+    def __init__(self, clock: Clock, timer: Timer, watch: LoopWatch, version: str) -> None:
         self._clock = clock
+        self._watch = watch
         self._timer = timer
         self._version = version
         self._pauses = Times()
@@ -51,6 +55,14 @@ class ProcessMetrics:
             number, total_ms, quantiles = summary_of(times)
             in_seconds = {fraction: value / _MS_PER_S for fraction, value in quantiles.items()}
             yield MetricFamily(name, [((), Summary(number, total_ms / _MS_PER_S, in_seconds))])
+        watch = self._watch
+        longest = (
+            (_WALL, watch.longest_ms / _MS_PER_S),
+            (_CPU, watch.longest_cpu_ms / _MS_PER_S),
+        )
+        yield MetricFamily(names.LOOP_LONGEST_TURN, longest)
+        counts = ((_WALL, watch.long_turns), (_CPU, watch.long_cpu_turns))
+        yield MetricFamily(names.LOOP_LONG_TURNS, counts)
         yield MetricFamily(names.BUILD_INFO, [((("version", self._version),), 1.0)])
 
     def _on_collection(self, phase: str, _info: Mapping[str, int]) -> None:

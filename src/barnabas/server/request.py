@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.chunks import Chunk
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
+    from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.server.request_statistics import ApiStatistics
 
@@ -35,10 +36,14 @@ _log = logging.getLogger(__name__)
 class RequestServices:
     """What all requests of one listener share."""
 
-    __slots__ = ("clock", "listener_name", "quotas")
+    __slots__ = ("clock", "listener_name", "quotas", "watch")
 
-    def __init__(self, listener_name: str, clock: Clock, quotas: ClientQuotas) -> None:
+    def __init__(
+        self, listener_name: str, clock: Clock, quotas: ClientQuotas, watch: LoopWatch
+    ) -> None:
         self.listener_name = listener_name
+        # Measures the turns of the loop.
+        self.watch = watch
         self.clock = clock
         self.quotas = quotas
 

@@ -309,7 +309,7 @@ class Node:
             config=config,
             conversions=None,
         )
-        services = RequestServices(LISTENER, runtime.clock, quotas)
+        services = RequestServices(LISTENER, runtime.clock, quotas, runtime.watch)
         self.handlers = HandlerTable(parts, RequestStatistics())  # type: ignore[arg-type]
         dispatcher = Dispatcher(self.handlers, services)
         doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())

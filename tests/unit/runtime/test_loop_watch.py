@@ -1,0 +1,214 @@
+"""The watch over the turns of the event loop, with clocks that the test moves."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.runtime.executor import ThreadExecutor
+from barnabas.runtime.loop import new_loop
+from barnabas.runtime.loop_sockets import LoopSockets
+from barnabas.runtime.loop_watch import LOOK_MS, LoopWatch, loop_watch, unused_watch
+from barnabas.runtime.timer import WatchedTimer
+from unit.runtime.streams import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Clocks:
+    """Three clocks of one loop."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1000.0
+        self.began_ms = 1000.0
+        self.cpu_ms = 50.0
+        self.watch = LoopWatch(lambda: self.now_ms, lambda: self.began_ms, lambda: self.cpu_ms)
+        self.watch.begin()
+
+    def next_turn(self, idle_ms: float = 0.0) -> None:
+        self.now_ms += idle_ms
+        self.began_ms = self.now_ms
+
+    def work(self, duration_ms: float, cpu_ms: float | None = None, by: str = "Work") -> None:
+        """Let something run on the loop, as the dispatcher runs a request."""
+        self.now_ms += duration_ms
+        self.cpu_ms += duration_ms if cpu_ms is None else cpu_ms
+        if self.now_ms > self.watch.due_ms:
+            self.watch.look(self.now_ms, by, "someone@127.0.0.1:1")
+
+
+@pytest.fixture
+def clocks() -> Clocks:
+    return Clocks()
+
+
+def test_one_callback_over_the_limit_is_a_long_turn(clocks: Clocks) -> None:
+    clocks.next_turn(idle_ms=500)
+    clocks.work(150)
+    watch = clocks.watch
+    assert (watch.long_turns, watch.long_cpu_turns) == (1, 1)
+    assert (watch.longest_ms, watch.longest_cpu_ms) == (150.0, 150.0)
+
+
+def test_many_short_callbacks_of_one_turn_are_a_long_turn(clocks: Clocks) -> None:
+    clocks.next_turn()
+    for _ in range(300):
+        clocks.work(1)
+    assert (clocks.watch.long_turns, clocks.watch.long_cpu_turns) == (1, 1)
+
+
+def test_busy_turns_below_the_limit_are_not_added_up(clocks: Clocks) -> None:
+    for _ in range(50):
+        clocks.next_turn()
+        clocks.work(90)
+    assert clocks.watch.long_turns == 0
+    assert clocks.watch.longest_cpu_ms <= 90 + LOOK_MS
+
+
+def test_a_machine_that_stood_still_is_not_our_computation(clocks: Clocks) -> None:
+    clocks.next_turn()
+    clocks.work(5000, cpu_ms=3)
+    assert (clocks.watch.long_turns, clocks.watch.long_cpu_turns) == (1, 0)
+
+
+def test_time_without_requests_is_no_turn(clocks: Clocks) -> None:
+    for _ in range(5):
+        clocks.next_turn(idle_ms=10_000)
+        clocks.work(1)
+    assert clocks.watch.longest_ms == 1.0
+
+
+def test_between_two_looks_the_usual_cost_is_a_comparison(clocks: Clocks) -> None:
+    looks = 0
+    look = clocks.watch._cpu_ms
+
+    def counted() -> float:
+        nonlocal looks
+        looks += 1
+        return look()
+
+    clocks.watch._cpu_ms = counted
+    for _ in range(1000):
+        clocks.work(0.01)
+    assert looks <= 1000 * 0.01 / LOOK_MS + 1
+
+
+def test_the_log_names_what_took_longest(clocks: Clocks, caplog: pytest.LogCaptureFixture) -> None:
+    clocks.next_turn()
+    clocks.work(90, by="CreateTopics")
+    clocks.work(20, by="Metadata")
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "turn_ms=110 cpu_ms=110 by=CreateTopics by_ms=90" in record.message
+    assert "client=someone@127.0.0.1:1" in record.message
+
+
+def test_a_machine_that_stood_still_is_logged_below_warnings(
+    clocks: Clocks, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    clocks.next_turn()
+    clocks.work(200, cpu_ms=1)
+    assert [record.levelno for record in caplog.records] == [logging.INFO]
+
+
+def test_the_log_has_one_line_a_second_at_most(
+    clocks: Clocks, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        clocks.next_turn()
+        clocks.work(101)
+    assert clocks.watch.long_cpu_turns == 20
+    assert len(caplog.records) == 2
+
+
+def test_nothing_is_measured_before_the_node_serves() -> None:
+    clocks = Clocks()
+    clocks.watch = LoopWatch(lambda: clocks.now_ms, lambda: clocks.began_ms, lambda: clocks.cpu_ms)
+    clocks.work(5000)
+    assert clocks.watch.long_turns == 0
+
+
+def test_an_unused_watch_stays_unused() -> None:
+    watch = unused_watch()
+    watch.begin()
+    watch.run(lambda: None)
+    assert watch.longest_ms == 0.0
+
+
+class Watched:
+    """A real loop of which the watch's clocks jump by 150 ms in each callback."""
+
+    def __init__(self) -> None:
+        self.loop = new_loop()
+        self.clocks = Clocks()
+        self.watch = self.clocks.watch
+
+    def hold(self, *_: object) -> None:
+        self.clocks.next_turn()
+        self.clocks.now_ms += 150
+        self.clocks.cpu_ms += 150
+        self.loop.call_soon(self.loop.stop)
+
+    def run(self, start: Callable[[], object]) -> int:
+        start()
+        self.loop.run_forever()
+        return self.watch.long_cpu_turns
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    made = Watched()
+    yield made
+    made.loop.close()
+
+
+def test_callbacks_of_timers_are_measured(watched: Watched) -> None:
+    timer = WatchedTimer(watched.loop, watched.watch)
+    assert watched.run(lambda: timer.call_soon(watched.hold)) == 1
+    assert watched.run(lambda: timer.call_later(0, watched.hold)) == 2
+
+
+def test_results_of_blocking_work_are_measured(watched: Watched) -> None:
+    executor = ThreadExecutor(watched.loop, 1, watched.watch)
+    assert watched.run(lambda: executor.submit(lambda: 1, watched.hold)) == 1
+    executor.close()
+
+
+def test_what_outgoing_connections_receive_is_measured(watched: Watched) -> None:
+    class Holding(Recorder):
+        def on_received(self, count: int) -> None:
+            super().on_received(count)
+            watched.hold()
+
+    class Greeting(Recorder):
+        def on_connected(self, stream: object) -> None:
+            super().on_connected(stream)  # type: ignore[arg-type]
+            self.stream.write([b"hello"])
+
+    sockets = LoopSockets(watched.loop, watched.watch)
+    listening = sockets.listen("127.0.0.1", 0, Greeting)
+    failed: list[OSError] = []
+    assert (
+        watched.run(
+            lambda: sockets.connect("127.0.0.1", listening.port, Holding(), failed.append, 5000)
+        )
+        == 1
+    )
+    assert failed == []
+    listening.close()
+
+
+def test_the_clocks_of_a_real_loop_agree() -> None:
+    loop = new_loop()
+    watch = loop_watch(loop.time)
+    began: list[float] = []
+    loop.call_soon(lambda: began.append(watch._now_ms() - watch._turn_began_ms()))
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    # One clock: the turn cannot have begun later than now, but for the loop's whole milliseconds.
+    assert -1.0 <= began[0] < 60_000
