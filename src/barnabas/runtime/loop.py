@@ -114,7 +114,7 @@ class ProcessControl:
 
 def watched_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) -> Runtime:
     """The real doors of a server: `watch` measures what comes through them."""
-    watch = loop_watch(loop.time)
+    watch = loop_watch(loop)
     return Runtime(
         clock=SystemClock(),
         timer=WatchedTimer(loop, watch),

@@ -1,9 +1,12 @@
 """Measures how long single turns of the event loop take, and logs the turns that are too long.
 
-While one turn lasts, no other connection is served. A turn starts when the loop has asked the
-kernel for events, or when it starts with its timers. The code that runs on the loop compares the
+While one turn lasts, no other connection is served. The code that runs on the loop compares the
 time at its end with `due_ms`, and calls `look` when that time has passed; so the usual cost is one
 comparison, and the CPU clock (0.7 µs) is read at most 200 times a second.
+
+The loop does not tell when a turn ends: `loop.time` of uvloop is the time now. So while there is
+work, a mark goes round in the queue of `call_soon`, which the loop empties once a turn: the time
+between two marks is one turn. The mark leaves the queue when no look came for a turn.
 
 Two clocks are kept apart. By the wall clock, a turn is also long when the machine was busy with
 another process, or when a disk blocked a call. By the CPU time of the loop's thread, only our own
@@ -20,6 +23,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
 LONG_TURN_MS = 100.0
@@ -36,13 +40,14 @@ class LoopWatch:
     """Counts long turns of one loop; idle until `begin`."""
 
     __slots__ = (
-        "_began_ms",
+        "_call_soon",
         "_cpu_ms",
         "_cpu_seen_ms",
         "_has_counted",
         "_has_counted_cpu",
+        "_has_looked",
+        "_is_marking",
         "_logged_ms",
-        "_looked_ms",
         "_now_ms",
         "_turn_began_ms",
         "_turn_cpu_ms",
@@ -58,19 +63,19 @@ class LoopWatch:
     def __init__(
         self,
         now_ms: Callable[[], float],
-        turn_began_ms: Callable[[], float],
         cpu_ms: Callable[[], float],
+        call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
         """Store the clocks.
 
         Args:
             now_ms: the monotonic clock.
-            turn_began_ms: when the current turn of the loop began, by the same clock.
             cpu_ms: CPU time of the thread that runs the loop.
+            call_soon: queue a callback for the next turn of the loop.
         """
         self._now_ms = now_ms
-        self._turn_began_ms = turn_began_ms
         self._cpu_ms = cpu_ms
+        self._call_soon = call_soon
         # `look` is to be called once the monotonic clock is past this time.
         self.due_ms = inf
         # Turns over LONG_TURN_MS, and the longest turn, by the wall clock and by CPU time.
@@ -78,62 +83,78 @@ class LoopWatch:
         self.longest_ms = 0.0
         self.long_cpu_turns = 0
         self.longest_cpu_ms = 0.0
-        # The turn that was looked at last: its start, the CPU time it has used, and the longest
-        # stretch between two looks in it, with the source of that stretch.
-        self._began_ms = -1.0
+        # Whether the mark is in the queue, and whether `look` was called since it was put there.
+        self._is_marking = False
+        self._has_looked = False
+        # The current turn, while the mark is in the queue: its start, the CPU time it has used, and
+        # the callback that took longest.
+        self._turn_began_ms = 0.0
         self._turn_cpu_ms = 0.0
         self._worst_ms = 0.0
         self._worst: tuple[Any, str | None] = ("", None)
         self._has_counted = False
         self._has_counted_cpu = False
-        self._looked_ms = 0.0
         self._cpu_seen_ms = 0.0
         self._logged_ms = -inf
 
     def begin(self) -> None:
         """Start to measure: the process serves requests from now on."""
-        self._began_ms = self._turn_began_ms()
-        self._looked_ms = now_ms = self._now_ms()
         self._cpu_seen_ms = self._cpu_ms()
-        self.due_ms = now_ms + LOOK_MS
+        self.due_ms = self._now_ms() + LOOK_MS
 
     def run(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Call `callback` and look at the time that it took."""
+        began_ms = self._now_ms()
         callback(*arguments)
         now_ms = self._now_ms()
         if now_ms > self.due_ms:
-            self.look(now_ms, callback)
+            self.look(now_ms, began_ms, callback)
 
-    def look(self, now_ms: float, source: object, client: str | None = None) -> None:
+    def look(
+        self, now_ms: float, began_ms: float, source: object, client: str | None = None
+    ) -> None:
         """Measure the current turn.
 
         Args:
             now_ms: the time now.
-            source: what ran on the loop since the last look: the name of an API or a callback.
+            began_ms: when the callback or request began that ends now.
+            source: its name, or the callback itself.
             client: the client id and address of a request.
         """
-        began_ms = self._turn_began_ms()
+        if not self._is_marking:
+            self._is_marking = True
+            self._open_turn(began_ms)
+            self._call_soon(self._mark)
+        self._has_looked = True
         cpu_ms = self._cpu_ms()
-        if began_ms != self._began_ms:
-            self._began_ms = began_ms
-            self._turn_cpu_ms = self._worst_ms = 0.0
-            self._has_counted = self._has_counted_cpu = False
-        stretch_ms = now_ms - max(began_ms, self._looked_ms)
-        if stretch_ms > self._worst_ms:
-            self._worst_ms = stretch_ms
-            self._worst = (source, client)
-        turn_ms = now_ms - began_ms
-        # What was used before this turn, and after the last look, is LOOK_MS at most.
+        turn_ms = now_ms - self._turn_began_ms
+        # At most LOOK_MS of it was used before this turn.
         self._turn_cpu_ms = min(self._turn_cpu_ms + cpu_ms - self._cpu_seen_ms, turn_ms)
         self._cpu_seen_ms = cpu_ms
-        self._looked_ms = now_ms
         self.due_ms = now_ms + LOOK_MS
+        if now_ms - began_ms > self._worst_ms:
+            self._worst_ms = now_ms - began_ms
+            self._worst = (source, client)
         self.longest_ms = max(self.longest_ms, turn_ms)
         self.longest_cpu_ms = max(self.longest_cpu_ms, self._turn_cpu_ms)
         if turn_ms > LONG_TURN_MS:
-            self._count(turn_ms)
+            self._count(now_ms, turn_ms)
 
-    def _count(self, turn_ms: float) -> None:
+    def _open_turn(self, began_ms: float) -> None:
+        self._turn_began_ms = began_ms
+        self._turn_cpu_ms = self._worst_ms = 0.0
+        self._has_counted = self._has_counted_cpu = False
+
+    def _mark(self) -> None:
+        """End a turn; called by the loop once a turn while there is work."""
+        if self._has_looked:
+            self._has_looked = False
+            self._open_turn(self._now_ms())
+            self._call_soon(self._mark)
+        else:
+            self._is_marking = False
+
+    def _count(self, now_ms: float, turn_ms: float) -> None:
         """Count and log a long turn, each once by either clock."""
         is_new = not self._has_counted
         if is_new:
@@ -143,8 +164,8 @@ class LoopWatch:
         if is_ours and not self._has_counted_cpu:
             self._has_counted_cpu = is_new = True
             self.long_cpu_turns += 1
-        if is_new and self._looked_ms - self._logged_ms > _LOG_MS:
-            self._logged_ms = self._looked_ms
+        if is_new and now_ms - self._logged_ms > _LOG_MS:
+            self._logged_ms = now_ms
             source, client = self._worst
             _log.log(
                 logging.WARNING if is_ours else logging.INFO,
@@ -167,19 +188,18 @@ class _UnusedWatch(LoopWatch):
         """Leave `due_ms` at infinity."""
 
 
-def loop_watch(turn_began_s: Callable[[], float]) -> LoopWatch:
-    """Make the watch of the loop of the calling thread; `turn_began_s` is the loop's `time`."""
+def loop_watch(loop: asyncio.AbstractEventLoop) -> LoopWatch:
+    """Make the watch of a loop that the calling thread runs."""
     return LoopWatch(
         lambda: time.monotonic() * _MS_PER_S,
-        # libuv reads the clock once a turn, and `loop.time` returns that.
-        lambda: turn_began_s() * _MS_PER_S,
         lambda: time.thread_time() * _MS_PER_S,
+        loop.call_soon,
     )
 
 
 def unused_watch() -> LoopWatch:
     """Make a watch that measures nothing: for simulated loops, and for those of clients."""
-    return _UnusedWatch(lambda: 0.0, lambda: 0.0, lambda: 0.0)
+    return _UnusedWatch(lambda: 0.0, lambda: 0.0, lambda _: None)
 
 
 def _name_of(source: object) -> str:

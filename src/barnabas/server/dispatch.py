@@ -115,7 +115,8 @@ class Dispatcher:
         else:
             context.park(now_ms, local_ms)
         if now_ms > self._watch.due_ms:
-            self._watch.look(now_ms, statistics.name, f"{header[3]}@{connection.peer}")
+            client = f"{header[3]}@{connection.peer}"
+            self._watch.look(now_ms, connection.last_activity_ms, statistics.name, client)
 
 
 def unsupported_api_versions(first_version: int, last_version: int) -> Message:
