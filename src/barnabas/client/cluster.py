@@ -18,7 +18,9 @@ from barnabas.client.errors import (
     NoBrokersError,
     broker_error,
 )
+from barnabas.client.handing_over import hand_over
 from barnabas.client.metadata_cache import MetadataCache, NodeInfo
+from barnabas.client.shielded import Shielded
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
@@ -239,9 +241,13 @@ class Cluster:
                 self._close_unnamed()
         self._refresh_failures = self._refresh_failures + 1 if error is not None else 0
         for refresh in served:
-            refresh.on_done(None, error)
+            if error is not None:
+                refresh.on_done(None, error)
+            else:
+                hand_over(refresh.on_done, None, ApiKey.METADATA.name, "cluster")
         for listener in list(self._listeners):
-            listener()
+            with Shielded(listener, "listener of metadata"):
+                listener()
         self._maybe_refresh()
 
     def _close_unnamed(self) -> None:

@@ -19,6 +19,7 @@ from barnabas.client.errors import (
     UnsendableRequestError,
     UnsupportedVersionError,
 )
+from barnabas.client.handing_over import hand_over
 from barnabas.client.output_gauge import OutputGauge
 from barnabas.client.versions import VersionTable
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
@@ -57,6 +58,7 @@ class Call(NamedTuple):
     # Makes the request for the version settled on.
     build: Callable[[int], Message]
     # Called once with (response, None), (None, error), or (None, None) if no answer was expected.
+    # If it raises for a response it is called again, with an `UnusableResponseError`.
     # Views into the response die when it returns.
     on_done: Callable[[Message | None, ClientError | None], None]
     # None for request.timeout.ms.
@@ -155,9 +157,10 @@ class Connections:
         timeout_ms = self._config.request_timeout_ms if call.timeout_ms is None else call.timeout_ms
 
         def on_response(response: Message | None, error: NetworkError | None) -> None:
-            if error is None:
-                call.on_done(response, None)
+            if response is not None:
+                hand_over(call.on_done, response, call.api_key.name, address)
             else:
+                assert error is not None
                 call.on_done(None, self._translated(address, error))
 
         expected = on_response if call.expects_answer else None

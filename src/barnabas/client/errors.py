@@ -26,6 +26,7 @@ __all__ = [
     "DisconnectedError",
     "ForkedClientError",
     "IllegalTransactionStateError",
+    "InvalidRecordError",
     "NoBrokersError",
     "OffsetOutOfRangeError",
     "ProducerFencedError",
@@ -40,6 +41,7 @@ __all__ = [
     "UnreachableBrokerError",
     "UnsendableRequestError",
     "UnsupportedVersionError",
+    "UnusableResponseError",
     "broker_error",
 ]
 
@@ -148,6 +150,18 @@ class UnsendableRequestError(ClientError, TypeError):
         super().__init__(
             f"{api_name} cannot be sent, an argument of the call has the wrong type: "
             f"{type(cause).__name__}: {cause}"
+        )
+        self.__cause__ = cause
+
+
+class UnusableResponseError(ClientError):
+    """A response has the protocol's form, yet the client can make nothing of what it says."""
+
+    def __init__(self, address: str, api_name: str, cause: Exception) -> None:
+        super().__init__(
+            f"{address}: its response to {api_name} cannot be used "
+            f"({type(cause).__name__}: {cause}). Check that a broker of Apache Kafka's protocol "
+            f"listens there; the log has a traceback"
         )
         self.__cause__ = cause
 
@@ -277,6 +291,13 @@ class RecordTooLargeError(ClientError, ValueError):
 
 class UnfitRecordError(ClientError, TypeError):
     """A record that no batch can hold, since a part of it has the wrong type."""
+
+    def __init__(self, topic: str, wrong: str, hint: str) -> None:
+        super().__init__(f"{topic}: the record cannot be sent: {wrong}; {hint}")
+
+
+class InvalidRecordError(ClientError, ValueError):
+    """A record that no topic can hold, since a part of it has an impossible value."""
 
     def __init__(self, topic: str, wrong: str, hint: str) -> None:
         super().__init__(f"{topic}: the record cannot be sent: {wrong}; {hint}")

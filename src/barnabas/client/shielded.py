@@ -1,4 +1,4 @@
-"""What stands around a call of a user's interceptor, of either client (KIP-42)."""
+"""Calls of the user's code whose errors must not end what the client is doing (KIP-42)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ _log = logging.getLogger(__name__)
 
 
 class Shielded:
-    """Logs what an interceptor raises, and goes on."""
+    """Logs what the user's code raises, and goes on.
 
-    __slots__ = ("_interceptor",)
+    Args:
+        code: the user's object that is called.
+        what: names its kind in the log.
+    """
 
-    def __init__(self, interceptor: object) -> None:
-        self._interceptor = interceptor
+    __slots__ = ("_code", "_what")
+
+    def __init__(self, code: object, what: str = "interceptor") -> None:
+        self._code = code
+        self._what = what
 
     def __enter__(self) -> None:
         pass
@@ -32,5 +38,5 @@ class Shielded:
     ) -> bool:
         if kind is None or not issubclass(kind, Exception):
             return False
-        _log.error("interceptor %r failed", self._interceptor, exc_info=error)
+        _log.error("%s %r failed", self._what, self._code, exc_info=error)
         return True

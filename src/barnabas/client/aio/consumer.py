@@ -176,7 +176,9 @@ class Consumer(AsyncWithBlock, ConsumerFace):
     async def seek_to_time(self, timestamp_ms: int, *partitions: Partitions) -> None:
         """Go on at the first record as late as that; at the end where there is none."""
         with self._calls as calls:
-            await calls.result(self._lookups.seek_to_time(timestamp_ms, partitions))
+            await calls.result(
+                self._lookups.seek_to_time(timestamp_ms, partitions), "seek to a time"
+            )
 
     # Commits
 
@@ -188,7 +190,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         """Commit; see `barnabas.Consumer.commit`."""
         with self._calls as calls:
             try:
-                await calls.result(self._lookups.commit(offsets, timeout))
+                await calls.result(self._lookups.commit(offsets, timeout), "commit", timeout)
             finally:
                 self._core.commits.run_callbacks()
 
@@ -199,7 +201,9 @@ class Consumer(AsyncWithBlock, ConsumerFace):
     ) -> dict[TopicPartition, CommittedOffset | None]:
         """What the group has committed for these partitions, None where it has nothing."""
         with self._calls as calls:
-            return await calls.result(self._lookups.committed(partitions, timeout))
+            return await calls.result(
+                self._lookups.committed(partitions, timeout), "committed offsets", timeout
+            )
 
     # Offsets and topics
 
@@ -210,7 +214,9 @@ class Consumer(AsyncWithBlock, ConsumerFace):
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
         with self._calls as calls:
-            return await calls.result(self._lookups.ends(partitions, EARLIEST, timeout))
+            return await calls.result(
+                self._lookups.ends(partitions, EARLIEST, timeout), "offsets", timeout
+            )
 
     async def end_offsets(
         self,
@@ -219,7 +225,9 @@ class Consumer(AsyncWithBlock, ConsumerFace):
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record of each, with read_committed behind the last stable."""
         with self._calls as calls:
-            return await calls.result(self._lookups.ends(partitions, LATEST, timeout))
+            return await calls.result(
+                self._lookups.ends(partitions, LATEST, timeout), "offsets", timeout
+            )
 
     async def offsets_for_times(
         self,
@@ -228,7 +236,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
     ) -> dict[TopicPartition, ListedOffset | None]:
         """For each partition the first record as late as a time in ms, None where there is none."""
         with self._calls as calls:
-            return await calls.result(self._lookups.times(timestamps, timeout))
+            return await calls.result(self._lookups.times(timestamps, timeout), "offsets", timeout)
 
     async def partitions_for(
         self,
@@ -241,7 +249,9 @@ class Consumer(AsyncWithBlock, ConsumerFace):
             UnknownTopicError: there is no such topic.
         """
         with self._calls as calls:
-            return await calls.result(self._lookups.partitions(topic, timeout))
+            return await calls.result(
+                self._lookups.partitions(topic, timeout), f"partitions of {topic}", timeout
+            )
 
     async def list_topics(
         self,
@@ -249,4 +259,4 @@ class Consumer(AsyncWithBlock, ConsumerFace):
     ) -> dict[str, list[PartitionInfo]]:
         """All topics that this user may see, with their partitions."""
         with self._calls as calls:
-            return await calls.result(self._lookups.topics(timeout))
+            return await calls.result(self._lookups.topics(timeout), "list of topics", timeout)

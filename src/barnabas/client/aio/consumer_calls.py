@@ -99,12 +99,18 @@ class AsyncCalls(ConsumerCalls):
             self._find_positions(begun)
             has_time = predicate() or await self.wait(deadline_ms)
 
-    async def result(self, start: Start[T]) -> T:
+    async def result(self, start: Start[T], what: str, timeout: float | None = None) -> T:
         """Start a call and await its end, or a wake-up.
+
+        Args:
+            start: starts the call.
+            what: names it in the message of a time-out.
+            timeout: seconds that the user gave; None for default.api.timeout.ms.
 
         Raises:
             ClientError: what it ended with.
             WakeupError: `wakeup` was called.
+            ClientTimeoutError: it did not end in time.
         """
         outcomes: list[tuple[T | None, ClientError | None]] = []
 
@@ -114,10 +120,14 @@ class AsyncCalls(ConsumerCalls):
 
         begun = self.closings
         start(on_done)
+        limit_ms = self._result_ms(timeout)
+        deadline_ms = self._clock.monotonic_ms() + limit_ms
         while not outcomes:
             self._check_going(begun)
-            self._news.clear()
-            await self._news.wait()
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                raise self._late(what, limit_ms)
+            await self._wait_for_news(left_ms)
         return outcome_of(outcomes[0])
 
     # The end

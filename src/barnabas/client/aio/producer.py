@@ -16,8 +16,9 @@ from barnabas.client.aio.with_block import AsyncWithBlock
 from barnabas.client.config import ClientConfig
 from barnabas.client.producer.delivery import DeliveryState
 from barnabas.client.producer.interceptors import ProducerRecord
-from barnabas.client.producer.producer_face import ProducerFace
+from barnabas.client.producer.producer_face import MS_PER_S, ProducerFace
 from barnabas.client.producer.producer_parts import take_parts
+from barnabas.client.producer.unfit_record import record_parts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
@@ -183,7 +184,8 @@ class Producer(AsyncWithBlock, ProducerFace):
         core = self._core
         if core.needs_preparation:
             records = core.prepare_all(topic, records)
-        for key, value, headers, timestamp in records:
+        for given in records:
+            key, value, headers, timestamp = record_parts(topic, given)
             options: SendOptions = {}
             if headers or timestamp is not None:
                 options = {"headers": headers, "timestamp_ms": timestamp}
@@ -296,7 +298,7 @@ class Producer(AsyncWithBlock, ProducerFace):
         def start(on_done: OnDone[bool]) -> None:
             self._core.learn(topic, partition, on_done)
 
-        await self._session.wait(start)
+        await self._session.wait(start, self._learning_ms(), f"metadata of {topic}")
         target = self._core.target(topic, partition)
         assert target is not None, "just learned"
         return target
@@ -308,7 +310,8 @@ class Producer(AsyncWithBlock, ProducerFace):
         entry = (predicate, self._session.loop.create_future())
         self._waiting.append(entry)
         try:
-            await asyncio.wait_for(entry[1], timeout)
+            limit_s = self._settling_ms() / MS_PER_S if timeout is None else timeout
+            await asyncio.wait_for(entry[1], limit_s)
         except TimeoutError:
             return predicate()
         finally:

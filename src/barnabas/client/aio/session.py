@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.coordinators import Coordinators
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, ClientTimeoutError
 from barnabas.client.lifetime import Lifetime
 from barnabas.runtime.loop import close_workers, system_runtime
 
@@ -26,6 +26,9 @@ __all__ = ["AsyncSession"]
 K = TypeVar("K")
 T = TypeVar("T")
 _WORKERS = 1
+_MS_PER_S = 1000.0
+# Beyond the time-out that a call keeps itself: time for its own error to arrive.
+_GRACE_MS = 5_000.0
 
 
 class AsyncSession:
@@ -65,11 +68,23 @@ class AsyncSession:
         if asyncio.get_running_loop() is not self.loop:
             raise ClientError(f"the {self._what} belongs to another event loop")
 
-    async def wait(self, start: Callable[[OnDone[T]], None]) -> T:
+    async def wait(
+        self,
+        start: Callable[[OnDone[T]], None],
+        limit_ms: float | None = None,
+        what: str = "the call",
+    ) -> T:
         """Start a call and await its end; a cancelled wait leaves the call to end by itself.
+
+        Args:
+            start: starts the call.
+            limit_ms: a limit for a call that does not end by itself, as every call has to; None
+                for default.api.timeout.ms and some seconds.
+            what: names the call in the message of a time-out.
 
         Raises:
             ClientError: what the call ended with.
+            ClientTimeoutError: it did not end.
         """
         self.check_usable()
         future: asyncio.Future[T] = self.loop.create_future()
@@ -84,14 +99,22 @@ class AsyncSession:
                 future.set_result(result)
 
         start(on_done)
-        return await future
+        if limit_ms is None:
+            limit_ms = self.config.default_api_timeout_ms + _GRACE_MS
+        try:
+            return await asyncio.wait_for(future, limit_ms / _MS_PER_S)
+        except ClientError:
+            raise
+        except TimeoutError:
+            raise ClientTimeoutError(f"{what} did not end within {limit_ms:.0f} ms") from None
 
     async def wait_all(
         self, starts: Mapping[K, Callable[[OnDone[T]], None]]
     ) -> dict[K, T | ClientError]:
         """Start calls at once and await all of them; each one's result or error."""
         outcomes = await asyncio.gather(
-            *(self.wait(start) for start in starts.values()), return_exceptions=True
+            *(self.wait(start, what=str(key)) for key, start in starts.items()),
+            return_exceptions=True,
         )
         found: dict[K, T | ClientError] = {}
         for key, outcome in zip(starts, outcomes, strict=True):

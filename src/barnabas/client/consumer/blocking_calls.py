@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.consumer.consumer_calls import ConsumerCalls, outcome_of
 from barnabas.client.consumer.errors import ConcurrentUseError
-from barnabas.client.errors import ClientError, ClientTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,13 +13,12 @@ if TYPE_CHECKING:
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.consumer.consumer_iterator import ConsumerIterator
     from barnabas.client.consumer.lookups import Start
+    from barnabas.client.errors import ClientError
     from barnabas.client.session import Session
 
 __all__ = ["BlockingCalls"]
 
 T = TypeVar("T")
-# Beyond the time-out that a call keeps itself: time for its own error to arrive.
-_GRACE_MS = 5_000.0
 
 
 class BlockingCalls(ConsumerCalls):
@@ -78,16 +76,22 @@ class BlockingCalls(ConsumerCalls):
             self._find_positions(begun)
             has_time = predicate() or self.wait(deadline_ms, begun)
 
-    def result(self, start: Start[T], what: str) -> T:
+    def result(self, start: Start[T], what: str, timeout: float | None = None) -> T:
         """Start a call and wait for its end, or a wake-up.
+
+        Args:
+            start: starts the call.
+            what: names it in the message of a time-out.
+            timeout: seconds that the user gave; None for default.api.timeout.ms.
 
         Raises:
             ClientError: what it ended with.
             WakeupError: `wakeup` was called.
+            ClientTimeoutError: it did not end in time.
         """
         outcomes: list[tuple[T | None, ClientError | None]] = []
         start(lambda result, error: outcomes.append((result, error)))
-        limit_ms = self._default_ms() + _GRACE_MS
+        limit_ms = self._result_ms(timeout)
         begun = self.closings
 
         def is_over() -> bool:
@@ -96,7 +100,7 @@ class BlockingCalls(ConsumerCalls):
         self._session.stepper.run_until(is_over, limit_ms)
         if not outcomes:
             self._check_going(begun)
-            raise ClientTimeoutError(f"{what} did not end within default.api.timeout.ms")
+            raise self._late(what, limit_ms)
         return outcome_of(outcomes[0])
 
     def wakeup(self) -> None:

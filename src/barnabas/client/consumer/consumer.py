@@ -201,7 +201,7 @@ class Consumer(WithBlock, ConsumerFace):
         """
         with self._calls as calls:
             try:
-                calls.result(self._lookups.commit(offsets, timeout), "commit")
+                calls.result(self._lookups.commit(offsets, timeout), "commit", timeout)
             finally:
                 self._core.commits.run_callbacks()
 
@@ -210,7 +210,9 @@ class Consumer(WithBlock, ConsumerFace):
     ) -> dict[TopicPartition, CommittedOffset | None]:
         """What the group has committed for these partitions, None where it has nothing."""
         with self._calls as calls:
-            return calls.result(self._lookups.committed(partitions, timeout), "committed offsets")
+            return calls.result(
+                self._lookups.committed(partitions, timeout), "committed offsets", timeout
+            )
 
     # Offsets and topics
 
@@ -219,21 +221,23 @@ class Consumer(WithBlock, ConsumerFace):
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
         with self._calls as calls:
-            return calls.result(self._lookups.ends(partitions, EARLIEST, timeout), "offsets")
+            return calls.result(
+                self._lookups.ends(partitions, EARLIEST, timeout), "offsets", timeout
+            )
 
     def end_offsets(
         self, partitions: Iterable[Partition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record of each, with read_committed behind the last stable."""
         with self._calls as calls:
-            return calls.result(self._lookups.ends(partitions, LATEST, timeout), "offsets")
+            return calls.result(self._lookups.ends(partitions, LATEST, timeout), "offsets", timeout)
 
     def offsets_for_times(
         self, timestamps: Mapping[K, int], timeout: float | None = None
     ) -> dict[TopicPartition, ListedOffset | None]:
         """For each partition the first record as late as a time in ms, None where there is none."""
         with self._calls as calls:
-            return calls.result(self._lookups.times(timestamps, timeout), "offsets")
+            return calls.result(self._lookups.times(timestamps, timeout), "offsets", timeout)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
         """The partitions of a topic, with leaders and replicas.
@@ -242,12 +246,14 @@ class Consumer(WithBlock, ConsumerFace):
             UnknownTopicError: there is no such topic.
         """
         with self._calls as calls:
-            return calls.result(self._lookups.partitions(topic, timeout), f"partitions of {topic}")
+            return calls.result(
+                self._lookups.partitions(topic, timeout), f"partitions of {topic}", timeout
+            )
 
     def list_topics(self, timeout: float | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics that this user may see, with their partitions."""
         with self._calls as calls:
-            return calls.result(self._lookups.topics(timeout), "list of topics")
+            return calls.result(self._lookups.topics(timeout), "list of topics", timeout)
 
 
 def _run_callback(call: Callable[[], object], on_done: OnHostDone) -> None:

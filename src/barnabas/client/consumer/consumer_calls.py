@@ -19,6 +19,8 @@ __all__ = ["ConsumerCalls", "outcome_of"]
 
 T = TypeVar("T")
 _MS_PER_S = 1000.0
+# Beyond the time-out that a call keeps itself: time for its own error to arrive.
+_GRACE_MS = 5_000.0
 # A wait is at least so long while the user's time is not over: whatever is due, nothing spins.
 _SHORTEST_MS = 1.0
 
@@ -86,6 +88,13 @@ class ConsumerCalls(ABC):
     def _limit_ms(self, timeout: float | None) -> float:
         """A time-out of the user's, in seconds, or the usual one."""
         return self._default_ms() if timeout is None else timeout * _MS_PER_S
+
+    def _result_ms(self, timeout: float | None) -> float:
+        """How long the end of a call is waited for.
+
+        A call bounds itself and says what it failed for, but one attempt may outlast its time.
+        """
+        return self._default_ms() + _GRACE_MS if timeout is None else timeout * _MS_PER_S
 
     def _wait_ms(self, left_ms: float) -> float:
         """How long to wait for news while the user has this much time left."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.client.errors import RecordTooLargeError
 from barnabas.client.producer.batch_split import split
 from barnabas.client.producer.producer_batch import ProducerBatch
-from barnabas.client.producer.unfit_record import raise_unfit
+from barnabas.client.producer.unfit_record import exact_timestamp, raise_unfit, record_parts
 from barnabas.record.compression import CODES
 from barnabas.runtime.memory import keep_freed_memory
 
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     # Key, value, headers, timestamp in ms (None: now).
     BatchRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int | None]
 
-__all__ = ["Accumulator", "PartitionQueue"]
+__all__ = ["REFUSALS", "Accumulator", "PartitionQueue"]
 
+# What the writer of batches, and the loops around it, raise for a record that cannot be.
+REFUSALS = (TypeError, ValueError, AttributeError, OverflowError, BufferError)
 # Upper bound of what encoding adds to key, value and headers: batch header, lengths, deltas.
 _OVERHEAD = 61 + 36
 _HEADER_OVERHEAD = 10
@@ -187,6 +189,8 @@ class Accumulator:
         key, value, headers, timestamp = record
         if timestamp is None:
             timestamp = now_ms
+        elif timestamp.__class__ is not int or timestamp < 0:
+            timestamp = exact_timestamp(tp.topic, timestamp)
         if headers.__class__ is not list:
             headers = list(headers)
         batch = queue.open
@@ -237,12 +241,14 @@ class Accumulator:
 
         Raises:
             RecordTooLargeError: a record is over max.request.size.
+            UnfitRecordError: a part of a record has the wrong type.
+            InvalidRecordError: a record's timestamp cannot be.
         """
         queue = self.queue(tp)
         opened = 0
         while True:
             if pending is not None:
-                if opened > _BATCHES_PER_TURN or self.append(tp, pending, now_ms, None) is None:
+                if opened > _BATCHES_PER_TURN or not self._append_pending(tp, pending, now_ms):
                     return pending
                 opened += 1
             batch = queue.open
@@ -254,6 +260,13 @@ class Accumulator:
             pending = _fill(batch, records, now_ms)
             if pending is None:
                 return None
+
+    def _append_pending(self, tp: TopicPartition, record: BatchRecord, now_ms: int) -> bool:
+        """Add the record that begins a batch; whether there was room."""
+        try:
+            return self.append(tp, record_parts(tp.topic, record), now_ms, None) is not None
+        except REFUSALS as error:
+            raise_unfit(tp.topic, record, error)
 
     def _open_next(self, queue: PartitionQueue, first: BatchRecord) -> ProducerBatch | None:
         """Close the open batch and open another for the record, if there is room for it."""
@@ -368,11 +381,15 @@ def _fill(batch: ProducerBatch, records: Iterator[BatchRecord], now_ms: int) -> 
             key, value, headers, timestamp = record
             if headers.__class__ is not list:
                 headers = list(headers)
-            when = now_ms if timestamp is None else timestamp
+            when = now_ms
+            if timestamp is not None:
+                when = timestamp
+                if timestamp.__class__ is not int or timestamp < 0:
+                    when = exact_timestamp(batch.tp.topic, timestamp)
             if append(count, when, key, value, headers) is None:
                 return record
             count += 1
-    except (TypeError, ValueError, AttributeError) as error:
+    except REFUSALS as error:
         raise_unfit(batch.tp.topic, record, error)
     finally:
         # Also if one of them does not fit in any batch: those before it are in this one.

@@ -84,6 +84,8 @@ class Delivery(DeliveryState, eq=False):
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record lies; waits, sending what is due, for up to `timeout` seconds.
 
+        None waits as long as delivery.timeout.ms lets the record live.
+
         Raises:
             ClientTimeoutError: neither delivered nor given up in time.
             ClientError: it was given up.
@@ -103,4 +105,5 @@ class Delivery(DeliveryState, eq=False):
     def _settled_within(self, timeout: float | None) -> None:
         if not self.done() and not self._wait(self.done, timeout):
             topic, partition = self._final().tp
-            raise ClientTimeoutError(f"{topic}-{partition}: not delivered after {timeout} s")
+            limit = "the time that it may live" if timeout is None else f"{timeout} s"
+            raise ClientTimeoutError(f"{topic}-{partition}: not delivered within {limit}")

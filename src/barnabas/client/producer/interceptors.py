@@ -54,7 +54,10 @@ class Interceptors:
         """The record as the last of them gives it."""
         for interceptor in self._chain:
             with Shielded(interceptor):
-                record = interceptor.on_send(record)
+                made = interceptor.on_send(record)
+                if not isinstance(made, ProducerRecord):
+                    raise TypeError(f"on_send returned {made!r} instead of a ProducerRecord")
+                record = made
         return record
 
     def telling(self, on_delivery: DeliveryCallback | None) -> DeliveryCallback:

@@ -115,6 +115,8 @@ class StickyPartitioner:
     def choose(self, key: bytes | None, value: bytes | None, /) -> int:
         """As in `TopicPartitioner`."""
         if key is not None and not self._ignore_keys:
+            if key.__class__ is not bytes:
+                key = bytes(memoryview(key))
             return (murmur2(key) & _POSITIVE) % self._count
         if self._current < 0 or self._bytes >= self._sticky_bytes:
             self._bytes = 0
@@ -189,6 +191,6 @@ class CallablePartitioner:
             ValueError: the function named no partition of the topic.
         """
         chosen = self._function(key, self._partitions, self._available)
-        if chosen not in self._partitions:
+        if isinstance(chosen, bool) or chosen not in self._partitions:
             raise ValueError(f"the partitioner chose {chosen!r}, not one of {self._partitions}")
-        return chosen
+        return int(chosen)

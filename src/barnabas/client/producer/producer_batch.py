@@ -10,6 +10,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from barnabas.client.shielded import Shielded
 from barnabas.record.batch import HEADER_SIZE, LOG_OVERHEAD, set_crc
 from barnabas.record.compiled import CompiledReader
 from barnabas.record.compression import NONE, compress
@@ -180,13 +181,17 @@ class ProducerBatch:
         self._builder = self.append = None
 
     def tell(self) -> None:
-        """Tell the senders that want to be told what became of the settled batch."""
+        """Tell the senders that want to be told what became of the settled batch.
+
+        What a callback raises is logged: other senders, and other batches, still have to be told.
+        """
         callbacks, self.callbacks = self.callbacks, []
         for index, timestamp, callback in callbacks:
-            if self.error is None:
-                callback(self.metadata(index, timestamp), None)
-            else:
-                callback(None, self.error)
+            with Shielded(callback, "delivery callback"):
+                if self.error is None:
+                    callback(self.metadata(index, timestamp), None)
+                else:
+                    callback(None, self.error)
 
     def metadata(self, index: int, timestamp: int) -> RecordMetadata:
         """Where a record of the delivered batch lies."""

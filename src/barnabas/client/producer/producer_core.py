@@ -10,10 +10,16 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from barnabas.client.errors import UnknownPartitionError
-from barnabas.client.producer.accumulator import Accumulator
+from barnabas.client.producer.accumulator import REFUSALS, Accumulator
 from barnabas.client.producer.interceptors import ProducerRecord
 from barnabas.client.producer.sender import Sender
-from barnabas.client.producer.unfit_record import raise_unfit
+from barnabas.client.producer.unfit_record import (
+    check_options,
+    exact_partition,
+    exact_topic,
+    raise_unfit,
+    record_parts,
+)
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.calls import TransactionCalls
@@ -143,7 +149,8 @@ class ProducerCore:
 
     def prepare_all(self, topic: str, records: Iterable[BatchRecord]) -> Iterable[BatchRecord]:
         """As `prepare`, for records of `send_batch`; interceptors see them without callbacks."""
-        for key, value, headers, timestamp in records:
+        for record in records:
+            key, value, headers, timestamp = record_parts(topic, record)
             given = ProducerRecord(topic, value, key, None, headers, timestamp)
             options: SendOptions = {"headers": headers, "timestamp_ms": timestamp}
             made, _options = self.prepare(given, options)
@@ -163,10 +170,13 @@ class ProducerCore:
         Raises:
             RecordTooLargeError: over max.request.size.
             UnfitRecordError: a part of it has the wrong type.
+            InvalidRecordError: a blank topic, or a timestamp that cannot be.
             IllegalTransactionStateError: records are for transactions only, and there is none.
         """
         if self.manager is not None:
             self.manager.check_sending()
+        if topic.__class__ is not str:
+            topic = exact_topic(topic)
         target = self._targets.get(topic)
         if target is None or target.generation != self._metadata.generation:
             target = self.target(topic)
@@ -176,15 +186,18 @@ class ProducerCore:
         queued: BatchRecord = (key, value, _NO_HEADERS, now_ms)
         on_delivery = None
         if options:
+            check_options(topic, options)
             queued = (key, value, options.get("headers", ()), options.get("timestamp_ms"))
             on_delivery = options.get("on_delivery")
         try:
             if partition is None:
                 partition = target.choose(key, value)
-            elif not 0 <= partition < target.count:
+            elif partition.__class__ is not int:
+                partition = exact_partition(topic, partition)
+            if not 0 <= partition < target.count:
                 return None
             return self._append(target.partitions[partition], queued, now_ms, on_delivery)
-        except (TypeError, ValueError, AttributeError) as error:
+        except REFUSALS as error:
             raise_unfit(topic, queued, error)
 
     def _on_settled(self, batch: ProducerBatch, error: ClientError | None) -> None:
@@ -258,10 +271,15 @@ class ProducerCore:
 
         Raises:
             UnknownPartitionError: a negative number.
+            UnfitRecordError: the topic is no string, or the partition no number.
+            InvalidRecordError: the topic is blank.
             IllegalTransactionStateError: records are for transactions only, and there is none.
         """
         if self.manager is not None:
             self.manager.check_sending()
+        topic = exact_topic(topic)
+        if partition is not None:
+            partition = exact_partition(topic, partition)
         target = self._targets.get(topic)
         if target is None or target.generation != self._metadata.generation:
             info = self._metadata.topics.get(topic)

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from barnabas.client.producer.producer_parts import ProducerParts
     from barnabas.client.transactions.calls import Outcome
 
-__all__ = ["FaceSession", "ProducerFace"]
+__all__ = ["MS_PER_S", "FaceSession", "ProducerFace"]
 
-_MS_PER_S = 1000
+MS_PER_S = 1000
+# Beyond the time that what is waited for has by itself: time for its own error to arrive.
+_GRACE_MS = 5_000.0
 
 
 class FaceSession(ProducerSession, Protocol):
@@ -74,7 +76,8 @@ class ProducerFace:
     def _end_flush(self, timeout: float | None, *, is_empty: bool) -> None:
         """A flush has waited: raise what it ends with."""
         if not is_empty:
-            raise ClientTimeoutError(f"flush: records still undelivered after {timeout} s")
+            seconds = self._settling_ms() / MS_PER_S if timeout is None else timeout
+            raise ClientTimeoutError(f"flush: records still undelivered after {seconds:g} s")
         untold = self._core.take_untold()
         if untold is not None:
             raise untold
@@ -99,9 +102,21 @@ class ProducerFace:
             f"all"
         )
 
+    def _settling_ms(self) -> float:
+        """By when every record that was sent is delivered or given up."""
+        return self._config.delivery_timeout_ms + self._config.request_timeout_ms + _GRACE_MS
+
+    def _learning_ms(self) -> float:
+        """By when a topic's metadata is known, or why it is not."""
+        return self._config.max_block_ms + _GRACE_MS
+
+    def _not_learned(self, topic: str) -> ClientTimeoutError:
+        limit = f"max.block.ms={self._config.max_block_ms}"
+        return ClientTimeoutError(f"metadata of {topic} was not to be had within {limit}")
+
     def _seconds_of(self, timeout: float | None) -> float:
         """How long a call of transactions waits."""
-        return self._config.max_block_ms / _MS_PER_S if timeout is None else timeout
+        return self._config.max_block_ms / MS_PER_S if timeout is None else timeout
 
     def _end_call(self, outcome: Outcome, seconds: float, *, is_done: bool) -> None:
         """A call of transactions has been waited for: raise what it ended with."""

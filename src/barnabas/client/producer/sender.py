@@ -242,9 +242,15 @@ class Sender:
             request.transactional_id = self._config.transactional_id
             return request
 
+        is_counted = False
+
         def on_done(response: Message | None, error: ClientError | None) -> None:
-            self._in_flight[node_id] -= 1
-            self._in_flight_total -= 1
+            nonlocal is_counted
+            # A response that cannot be used ends the request a second time, with an error.
+            if not is_counted:
+                is_counted = True
+                self._in_flight[node_id] -= 1
+                self._in_flight_total -= 1
             self.metrics.on_answered(sent_ms, clock.monotonic_ms())
             if self._closed:
                 return
@@ -275,7 +281,8 @@ class Sender:
         if error.retriable:
             self._cluster.request_update()
         for batch in batches:
-            self._on_batch_error(batch, error)
+            if batch in self.accumulator.queue(batch.tp).in_flight:
+                self._on_batch_error(batch, error)
 
     def _on_response(
         self, batches: list[ProducerBatch], names: dict[bytes, str], response: ProduceResponse

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from barnabas.client.producer.delivery import Delivery
 from barnabas.client.producer.interceptors import ProducerRecord
-from barnabas.client.producer.producer_face import ProducerFace
+from barnabas.client.producer.producer_face import MS_PER_S, ProducerFace
 from barnabas.client.producer.unfit_record import raise_unfit
 from barnabas.client.with_block import WithBlock
 
@@ -35,7 +35,6 @@ __all__ = ["SharedProducer"]
 
 # Records of `send_batch` without a partition that are sorted by partition at a time.
 _SORTED_AT_ONCE = 5_000
-_MS_PER_S = 1000
 
 
 class SharedProducer(WithBlock, ProducerFace):
@@ -114,7 +113,8 @@ class SharedProducer(WithBlock, ProducerFace):
         Raises:
             BufferFullError: no room within max.block.ms.
             RecordTooLargeError: over max.request.size.
-            UnfitRecordError: key, value, headers or timestamp have the wrong type.
+            UnfitRecordError: an argument has the wrong type.
+            InvalidRecordError: a blank topic, or a timestamp that cannot be.
             UnknownTopicError: no such topic or partition, even in metadata asked for just now.
         """
         if self._core.needs_preparation:
@@ -173,7 +173,7 @@ class SharedProducer(WithBlock, ProducerFace):
         for index, record in enumerate(records, 1):
             try:
                 chosen = choose(record[0], record[1])
-            except TypeError as error:
+            except (TypeError, ValueError, LookupError) as error:
                 raise_unfit(topic, record, error)
             buckets.setdefault(chosen, []).append(record)
             if index % _SORTED_AT_ONCE == 0:
@@ -225,7 +225,7 @@ class SharedProducer(WithBlock, ProducerFace):
         What is full or due leaves first: a sender lets some batches come together before it does.
         """
         self._send_due()
-        timeout_ms = None if timeout is None else timeout * _MS_PER_S
+        timeout_ms = self._settling_ms() if timeout is None else timeout * MS_PER_S
         return self._stepper.run_until(predicate, timeout_ms)
 
     def _step(self, now: int) -> None:
@@ -333,7 +333,8 @@ class SharedProducer(WithBlock, ProducerFace):
         self._check_open()
         outcome: list[ClientError | None] = []
         self._core.learn(topic, partition, lambda _found, error: outcome.append(error))
-        self._stepper.run_until(lambda: bool(outcome))
+        if not self._stepper.run_until(lambda: bool(outcome), self._learning_ms()):
+            raise self._not_learned(topic)
         if outcome[0] is not None:
             raise outcome[0]
         target = self._core.target(topic, partition)

@@ -1,44 +1,141 @@
-"""What to say of a record that no batch takes: which part of it has the wrong type."""
+"""Checks of what `send` is given, and what to say of a record that no batch takes."""
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, NoReturn
 
-from barnabas.client.errors import UnfitRecordError
+from barnabas.client.errors import InvalidRecordError, UnfitRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["raise_unfit"]
+    from barnabas.client.producer.accumulator import BatchRecord
+
+__all__ = [
+    "check_options",
+    "exact_partition",
+    "exact_timestamp",
+    "exact_topic",
+    "raise_unfit",
+    "record_parts",
+]
 
 _BYTES = (bytes, bytearray, memoryview)
+_OPTIONS = frozenset({"headers", "timestamp_ms", "on_delivery"})
+_TIMESTAMP_MAX = 2**63 - 1
+_RECORD_PARTS = 4
 
 
-def raise_unfit(topic: str, record: tuple[object, ...], error: Exception) -> NoReturn:
+def exact_topic(topic: object) -> str:
+    """Return the topic's name as a plain `str`.
+
+    Raises:
+        UnfitRecordError: it is no string.
+        InvalidRecordError: it is blank.
+    """
+    if not isinstance(topic, str):
+        raise UnfitRecordError("producer", f"the topic is {_kind(topic)}", "give its name as a str")
+    if not topic.strip():
+        raise InvalidRecordError("producer", f"the topic is {topic!r}", "give its name")
+    return str.__str__(topic)
+
+
+def exact_partition(topic: str, partition: object) -> int:
+    """Return the partition's number as a plain `int`; numpy's integers are taken too.
+
+    Raises:
+        UnfitRecordError: it is no integer.
+    """
+    if isinstance(partition, bool) or not hasattr(partition, "__index__"):
+        raise UnfitRecordError(
+            topic, f"its partition is {_kind(partition)}", "give a number as an int, or None"
+        )
+    return index(partition)
+
+
+def exact_timestamp(topic: str, timestamp: object) -> int:
+    """Return the timestamp in ms as a plain `int`; numpy's integers are taken too.
+
+    Raises:
+        UnfitRecordError: it is no integer.
+        InvalidRecordError: it is negative, or more than 64 bits hold.
+    """
+    hint = "give milliseconds since 1970 as an int"
+    if isinstance(timestamp, bool) or not hasattr(timestamp, "__index__"):
+        raise UnfitRecordError(topic, f"its timestamp is {_kind(timestamp)}", hint)
+    found = index(timestamp)
+    if not 0 <= found <= _TIMESTAMP_MAX:
+        raise InvalidRecordError(topic, f"its timestamp is {found}", hint)
+    return found
+
+
+def check_options(topic: str, options: Mapping[str, object]) -> None:
+    """Check the keyword arguments of `send` that are no part of the batch.
+
+    Raises:
+        UnfitRecordError: a name that `send` does not have, or a callback that cannot be called.
+    """
+    if not options.keys() <= _OPTIONS:
+        wrong = ", ".join(sorted(options.keys() - _OPTIONS))
+        raise UnfitRecordError(
+            topic, f"send has no argument {wrong}", f"it has {', '.join(sorted(_OPTIONS))}"
+        )
+    on_delivery = options.get("on_delivery")
+    if on_delivery is not None and not callable(on_delivery):
+        wrong = f"on_delivery is {_kind(on_delivery)}"
+        raise UnfitRecordError(topic, wrong, "give a function of (metadata, error)")
+
+
+def record_parts(topic: str, record: object) -> BatchRecord:
+    """Return the four parts of a record given to `send_batch`.
+
+    Raises:
+        UnfitRecordError: it does not have four parts.
+    """
+    if not isinstance(record, tuple | list) or len(record) != _RECORD_PARTS:
+        size = f" of {len(record)}" if isinstance(record, tuple | list) else ""
+        raise UnfitRecordError(
+            topic,
+            f"it is {_kind(record)}{size}",
+            "give (key, value, headers, timestamp in ms or None)",
+        )
+    key, value, headers, timestamp = record
+    return key, value, headers, timestamp
+
+
+def raise_unfit(topic: str, record: object, error: Exception) -> NoReturn:
     """A record (key, value, headers, timestamp) was refused with `error`: tell why.
 
     It is looked at only now, so that records that fit cost nothing.
 
     Raises:
         UnfitRecordError: a part of it has the wrong type.
+        InvalidRecordError: its timestamp cannot be.
         Exception: `error`, where it is fine.
     """
-    complaint = _complaint(record)
+    if isinstance(error, UnfitRecordError | InvalidRecordError):
+        raise error
+    complaint = _complaint(record_parts(topic, record))
     if complaint is None:
+        timestamp = record_parts(topic, record)[-1]
+        try:
+            if timestamp is not None:
+                exact_timestamp(topic, timestamp)
+        except (UnfitRecordError, InvalidRecordError) as wrong:
+            raise wrong from error
         raise error
     raise UnfitRecordError(topic, *complaint) from error
 
 
 def _complaint(record: tuple[object, ...]) -> tuple[str, str] | None:
     """What is wrong, and what to do about it."""
-    key, value, headers, timestamp = record
+    key, value, headers, _timestamp = record
     for what, data in (("key", key), ("value", value)):
         if data is not None and not isinstance(data, _BYTES):
             return f"its {what} is {_kind(data)}", f"give bytes, or set {what}_serializer"
     if (wrong := _wrong_header(headers)) is not None:
         return wrong, "give pairs of a name (str) and a value (bytes or None)"
-    if timestamp is not None and not isinstance(timestamp, int):
-        return f"its timestamp is {_kind(timestamp)}", "give milliseconds since 1970 as an int"
     return None
 
 
@@ -52,9 +149,19 @@ def _wrong_header(headers: object) -> str | None:
         name, content = entry
         if not isinstance(name, str):
             return f"the name of a header is {_kind(name)}"
+        if not _is_encodable(name):
+            return f"the name of a header cannot be encoded as UTF-8: {name!r}"
         if content is not None and not isinstance(content, _BYTES):
             return f"its header {name!r} is {_kind(content)}"
     return None
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _kind(data: object) -> str:
