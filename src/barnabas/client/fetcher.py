@@ -8,6 +8,7 @@ meanwhile is dropped.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.fetch import PartitionData
 
 __all__ = ["FetchFailure", "Fetcher", "ReaderOptions", "RecordSet"]
+
+_log = logging.getLogger(__name__)
 
 # The broker, or what we know of it, is out of date: look at metadata, then ask again.
 _STALE_METADATA = frozenset({
@@ -381,7 +384,7 @@ class Fetcher:
                 continue
             if info.leader_epoch != state.leader_epoch and self._must_validate(tp, state, info):
                 continue
-            node_id = info.leader if state.preferred < 0 else self._nearest(state, info)
+            node_id = info.leader if state.preferred < 0 else self._nearest(tp, state, info)
             wanted.setdefault(node_id, {})[tp] = FetchPosition(
                 state.position, info.leader_epoch, max_bytes, metadata.topic_id(tp.topic)
             )
@@ -400,10 +403,16 @@ class Fetcher:
         self._options.on_leader_changed(tp)
         return True
 
-    def _nearest(self, state: _Partition, info: PartitionInfo) -> int:
-        expired = self._clock.monotonic_ms() >= state.preferred_until_ms
-        if expired or state.preferred not in self._cluster.metadata.nodes:
+    def _nearest(self, tp: TopicPartition, state: _Partition, info: PartitionInfo) -> int:
+        """The preferred replica, while it holds: the leader names another, or the same, again."""
+        if self._clock.monotonic_ms() >= state.preferred_until_ms:
             state.preferred = -1
+            return info.leader
+        is_known = state.preferred in self._cluster.metadata.nodes
+        if not is_known or state.preferred in info.offline_replicas:
+            _log.info("preferred replica is offline: partition=%s broker=%d", tp, state.preferred)
+            state.preferred = -1
+            self._cluster.request_update()
             return info.leader
         return state.preferred
 
@@ -418,6 +427,18 @@ class Fetcher:
         for tp in partitions:
             self._fail(tp, error)
         self._on_output()
+
+    def on_unanswered(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """Ask the leaders in place of a preferred replica that does not answer."""
+        has_left = False
+        for tp in partitions:
+            state = self._partitions.get(tp)
+            if state is not None and state.preferred == node_id:
+                state.preferred = -1
+                has_left = True
+        if has_left:
+            _log.info("preferred replica does not answer: broker=%d", node_id)
+            self.send_fetches()
 
     def on_answered(self, elapsed_ms: float) -> None:
         """Ask for more; tell if something came."""
@@ -503,6 +524,8 @@ class Fetcher:
         if state.preferred >= 0:
             # Of the follower that it came from; the leader knows better.
             state.preferred = -1
+            if code in _STALE_METADATA:
+                self._cluster.request_update()
             self._note_failure(tp, state, code)
             return
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -56,6 +56,10 @@ class FetchOwner(Protocol):
         """The request failed for a reason that no retry mends."""
         ...
 
+    def on_unanswered(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """A node did not answer the request for these; it is asked again after a back-off."""
+        ...
+
     def on_node_free(self) -> None:
         """A node may be asked again: its back-off is over, or its session begins anew."""
         ...
@@ -132,6 +136,7 @@ class NodeFetches:
             if response is None:
                 assert error is not None
                 self._on_request_failed(node, error)
+                self._owner.on_unanswered(node_id, wanted)
             else:
                 assert isinstance(response, FetchResponse)
                 self._on_response(node, wanted, response, sent_ms)

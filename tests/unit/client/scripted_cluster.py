@@ -60,6 +60,8 @@ class ScriptedCluster:
         self.set_partitions(2)
         self.metadata.names = {TOPIC_ID: "t"}
         self.calls: list[Call] = []
+        # The node of each call, in the order of the calls; never taken from.
+        self.called: list[int] = []
         self.updates_requested = 0
         # What each refresh that is still to come does to the cluster.
         self.on_refresh: list[Callable[[], None]] = []
@@ -78,7 +80,8 @@ class ScriptedCluster:
             self.on_refresh.pop(0)()
         on_done(None, None)
 
-    def call(self, _node_id: int, call: Call) -> None:
+    def call(self, node_id: int, call: Call) -> None:
+        self.called.append(node_id)
         self.calls.append(call)
 
     def call_coordinator(self, node_id: int, call: Call) -> None:
