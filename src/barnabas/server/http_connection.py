@@ -1,13 +1,14 @@
 """One HTTP/1.1 connection of the metrics listener, by the h11 library.
 
 Answers are made piece by piece, a piece a turn, and only while the peer takes them: neither a large
-answer nor a slow reader holds up the loop or fills the memory.
+answer nor a slow reader holds up the loop or fills the memory. Nothing is read while an answer is
+being sent, so that requests which a peer sends ahead wait in the peer's own socket.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import h11
 import msgspec
@@ -37,6 +38,18 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     content_type: str = _TEXT
 
 
+class ConnectionOwner(Protocol):
+    """The listener, as far as its connections know it."""
+
+    def on_progress(self, connection: HttpConnection) -> None:
+        """A request has come, or the peer has taken a part of its answer."""
+        ...
+
+    def on_ended(self, connection: HttpConnection) -> None:
+        """The connection is closed."""
+        ...
+
+
 class HttpConnection:
     """A stream handler that serves requests one after another."""
 
@@ -45,22 +58,27 @@ class HttpConnection:
         timer: Timer,
         buffer: bytearray,
         answer: Callable[[str, str], HttpAnswer],
-        on_ended: Callable[[HttpConnection], None],
+        owner: ConnectionOwner,
     ) -> None:
         """`answer` gets method and target; `buffer` is shared with others of the loop."""
         self._timer = timer
         self._buffer = buffer
         self._answer = answer
-        self._on_ended = on_ended
-        # Set before it stands when there are too many.
-        self.is_refused = False
+        self._owner = owner
         self._stream: Stream | None = None
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         # What is being answered, and what is left of it.
         self._body: Iterator[bytes] | None = None
         self._writable = True
         self._pumping = False
+        # Whether the stream is read from; not while an answer is being sent.
+        self._reading = True
         self._deadline: Cancellable | None = None
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request has come whose answer has not been sent in full."""
+        return self._body is not None
 
     def abort(self) -> None:
         """Cut it."""
@@ -70,9 +88,6 @@ class HttpConnection:
     def on_connected(self, stream: Stream) -> None:
         """From the stream."""
         self._stream = stream
-        if self.is_refused:
-            stream.abort()
-            return
         self._deadline = self._timer.call_later(DEADLINE_MS, self.abort)
 
     def get_buffer(self, size_hint: int) -> bytearray:  # noqa: ARG002
@@ -91,6 +106,7 @@ class HttpConnection:
         """From the stream."""
         self._writable = writable
         if writable:
+            self._owner.on_progress(self)
             self._pump()
 
     def on_closed(self, error: Exception | None) -> None:  # noqa: ARG002
@@ -99,7 +115,7 @@ class HttpConnection:
         self._stream = None
         if self._deadline is not None:
             self._deadline.cancel()
-        self._on_ended(self)
+        self._owner.on_ended(self)
 
     def _take_events(self) -> None:
         while self._stream is not None:
@@ -118,6 +134,8 @@ class HttpConnection:
             h11.Response(status_code=answer.status, headers=[("Content-Type", answer.content_type)])
         )
         self._body = answer.body
+        self._owner.on_progress(self)
+        self._pause_reading()
         self._later()
 
     def _pump(self) -> None:
@@ -160,6 +178,17 @@ class HttpConnection:
         self._deadline = self._timer.call_later(DEADLINE_MS, self.abort)
         self._http.start_next_cycle()
         self._take_events()
+        self._maybe_resume_reading()
+
+    def _pause_reading(self) -> None:
+        if self._reading and self._stream is not None:
+            self._reading = False
+            self._stream.pause_reading()
+
+    def _maybe_resume_reading(self) -> None:
+        if not self._reading and self._body is None and self._stream is not None:
+            self._reading = True
+            self._stream.resume_reading()
 
     def _refuse(self, error: h11.RemoteProtocolError) -> None:
         """What came is not HTTP: say so if nothing was said yet, and close."""

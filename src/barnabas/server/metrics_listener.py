@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.sockets import Listening, Sockets
     from barnabas.runtime.timer import Timer
 
-# More at once than any number of scrapers needs; further ones are closed.
+# More at once than any number of scrapers needs; a further one takes the place of an idle one.
 CONNECTIONS_MAX = 16
 
 _PATHS = "/metrics, /healthz, /readyz"
@@ -48,7 +48,8 @@ class MetricsListener:
         self._buffer = bytearray(RECEIVE_BYTES)
         self._collector = ProcessCollector(registry=None)
         self._listening: Listening | None = None
-        self._connections: set[HttpConnection] = set()
+        # The one that has made no progress for the longest time comes first.
+        self._connections: dict[HttpConnection, None] = {}
 
     def bind(self, sockets: Sockets, host: str, port: int) -> str:
         """Listen; returns HOST:PORT with the real port.
@@ -69,12 +70,28 @@ class MetricsListener:
             connection.abort()
 
     def _accept(self) -> HttpConnection:
-        connection = HttpConnection(
-            self._timer, self._buffer, self._answer, self._connections.discard
-        )
-        connection.is_refused = len(self._connections) >= CONNECTIONS_MAX
-        self._connections.add(connection)
+        if len(self._connections) >= CONNECTIONS_MAX:
+            self._close_least_active()
+        connection = HttpConnection(self._timer, self._buffer, self._answer, self)
+        self._connections[connection] = None
         return connection
+
+    def on_progress(self, connection: HttpConnection) -> None:
+        """A request has come, or its peer has taken a part of the answer."""
+        if connection in self._connections:
+            del self._connections[connection]
+            self._connections[connection] = None
+
+    def on_ended(self, connection: HttpConnection) -> None:
+        """The connection is closed."""
+        self._connections.pop(connection, None)
+
+    def _close_least_active(self) -> None:
+        """Make room: silent connections must not keep a scraper out."""
+        connections = list(self._connections)
+        idle = next((each for each in connections if not each.is_answering), connections[0])
+        del self._connections[idle]
+        idle.abort()
 
     def _answer(self, method: str, target: str) -> HttpAnswer:
         path = target.partition("?")[0]

@@ -220,11 +220,46 @@ def test_who_asks_for_nothing_is_closed_in_time() -> None:
     assert client.closed
 
 
-def test_there_is_an_end_to_the_connections() -> None:
+def test_a_new_connection_takes_the_place_of_the_one_silent_for_the_longest_time() -> None:
     broker = observed()
-    clients = [HttpClient(broker) for _ in range(CONNECTIONS_MAX + 1)]
-    assert broker.world.run_until(lambda: clients[-1].closed)
+    clients = [HttpClient(broker) for _ in range(CONNECTIONS_MAX)]
     assert clients[0].ask("/healthz")[0] == 200
+    assert HttpClient(broker).ask("/healthz")[0] == 200
+    assert broker.world.run_until(lambda: clients[1].closed)
+    assert [client.closed for client in clients].count(True) == 1
+
+
+def test_silent_connections_do_not_keep_a_scraper_out() -> None:
+    broker = observed()
+    silent = [HttpClient(broker) for _ in range(CONNECTIONS_MAX * 3)]
+    assert HttpClient(broker).ask("/metrics")[0] == 200
+    assert broker.world.run_until(
+        lambda: sum(client.closed for client in silent) >= CONNECTIONS_MAX * 2
+    )
+
+
+def test_requests_sent_ahead_of_an_unread_answer_wait_in_the_socket_of_their_sender() -> None:
+    broker = observed()
+    listener = broker.node.observation._listener
+    assert listener is not None
+    asked: list[str] = []
+
+    def answer(_method: str, target: str) -> HttpAnswer:
+        asked.append(target)
+        return HttpAnswer(200, iter([bytes(4 << 20) if len(asked) == 1 else b"small"]))
+
+    listener._answer = answer  # type: ignore[method-assign]
+    client = HttpClient(broker, "greedy")
+    assert client.stream is not None
+    client.stream.pause_reading()
+    request = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+    count = 12_000
+    client.send(request * count)
+    broker.world.run_for(1_000)
+    assert len(asked) == 1
+    assert client.stream.buffered_bytes > 100_000
+    client.stream.resume_reading()
+    assert broker.world.run_until(lambda: len(asked) == count)
 
 
 def test_a_slow_reader_is_sent_no_more_than_it_takes() -> None:
