@@ -69,12 +69,23 @@ _CLOSING = 16
 _THROTTLED = 32
 # Requests that were put off have not been taken up again.
 _PUT_OFF = 64
+# Requests that wait are the reason; the connection's end would not be seen.
+_WAITING = _IN_FLIGHT | _HELD
+# Between two looks whether the peer of such a connection is still there.
+_PEER_CHECK_MS = 1_000.0
 
 
 class ResponseSlot:
     """The place of one response among the connection's; answered exactly once."""
 
-    __slots__ = ("_connection", "chunks", "held_since_ms", "is_answered", "on_released")
+    __slots__ = (
+        "_connection",
+        "_on_client_gone",
+        "chunks",
+        "held_since_ms",
+        "is_answered",
+        "on_released",
+    )
 
     # What earlier requests hold back, since when, and who wants to know for how long; set by the
     # connection.
@@ -86,6 +97,21 @@ class ResponseSlot:
         self._connection = connection
         # Whether `complete` or `skip` was called; never goes back.
         self.is_answered = False
+        # Called if the connection ends before the answer; None once there is one.
+        self._on_client_gone: Callable[[], object] | None = None
+
+    def on_client_gone(self, callback: Callable[[], object]) -> None:
+        """Call back if the connection ends before the answer; never called after the answer."""
+        if not self.is_answered:
+            self._on_client_gone = callback
+            if self._connection.stream is None:
+                self.abandon()
+
+    def abandon(self) -> None:
+        """The connection has ended: what works or waits for this answer may stop."""
+        callback, self._on_client_gone = self._on_client_gone, None
+        if callback is not None:
+            callback()
 
     def complete(
         self, chunks: Sequence[Chunk], on_released: Callable[[float], None] | None = None
@@ -98,6 +124,7 @@ class ResponseSlot:
         """
         assert not self.is_answered, "a request is answered once"
         self.is_answered = True
+        self._on_client_gone = None
         self._connection._on_answered(self, chunks, on_released)
 
     def skip(self) -> None:
@@ -115,6 +142,7 @@ class Connection(FramedHandler):
         "_on_closed",
         "_on_request",
         "_paused",
+        "_peer_check",
         "_put_off",
         "_slots",
         "_throttle_timer",
@@ -150,6 +178,8 @@ class Connection(FramedHandler):
         # Requests that came in one read with the one that made us pause; None for none.
         self._put_off: deque[memoryview] | None = None
         self._throttle_timer: Cancellable | None = None
+        # Set while a look at the peer is due, because of _WAITING.
+        self._peer_check: Cancellable | None = None
         self._throttled_until_ms = 0.0
         # When the request that is being handled, or the last one, came.
         self.last_activity_ms = doors.clock.monotonic_ms()
@@ -241,13 +271,16 @@ class Connection(FramedHandler):
             self._pause(_UNWRITABLE)
 
     def on_lost(self, error: Exception | None) -> None:
-        """Answers to come are dropped."""
-        self._slots.clear()
+        """Answers to come are dropped, and what waits to make them is canceled."""
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            slot.abandon()
         self._held_bytes = 0
         self._put_off = None
-        if self._throttle_timer is not None:
-            self._throttle_timer.cancel()
-            self._throttle_timer = None
+        for timer in (self._throttle_timer, self._peer_check):
+            if timer is not None:
+                timer.cancel()
+        self._throttle_timer = self._peer_check = None
         self._on_closed(self, error)
 
     def _on_answered(
@@ -319,6 +352,21 @@ class Connection(FramedHandler):
         self._paused |= reason
         if was_reading and self._stream is not None:
             self._stream.pause_reading()
+        if reason & _WAITING and self._peer_check is None:
+            self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
+
+    def _check_peer(self) -> None:
+        """Close a connection that waits for answers for which its peer no longer waits.
+
+        Nothing is read from it, so that the stream would not tell of its end.
+        """
+        self._peer_check = None
+        if not self._paused & _WAITING or self._stream is None:
+            return
+        if self._stream.has_peer_ended:
+            self.abort()
+        else:
+            self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
 
     def _resume(self, reason: int) -> None:
         if not self._paused & reason:

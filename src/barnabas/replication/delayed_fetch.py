@@ -189,10 +189,14 @@ class DelayedFetch(DelayedOperation):
         # Below zero while a new leader's high watermark lags behind the fetch offset.
         return max(0, min(end.bytes_since(position), waiting.data.max_bytes))
 
-    def on_complete(self) -> None:
-        """Read again what has changed, or had anything, and answer with what there is."""
+    def on_cancel(self) -> None:
+        """The session has no fetch that waits any more."""
         if self._quiet is not None and self._quiet.operation is self:
             self._quiet.operation = None
+
+    def on_complete(self) -> None:
+        """Read again what has changed, or had anything, and answer with what there is."""
+        self.on_cancel()
         results: list[tuple[TopicIdPartition, FetchResult] | None] = []
         asked: list[tuple[TopicIdPartition, FetchPartitionData]] = []
         for each in self._partitions:

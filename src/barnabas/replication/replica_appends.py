@@ -91,7 +91,7 @@ class ReplicaAppends:
         entries: dict[TopicPartition, memoryview],
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> None:
+    ) -> DelayedProduce | None:
         """Append each entry to its partition and answer when `required_acks` is fulfilled.
 
         Args:
@@ -102,6 +102,9 @@ class ReplicaAppends:
                 keeps the view after the call.
             origin: who appends.
             on_done: gets one result per entry; may be called before this returns.
+
+        Returns:
+            The operation that waits; None if it was answered at once.
         """
         if required_acks not in _VALID_ACKS:
             refused = dict.fromkeys(entries, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -110,7 +113,7 @@ class ReplicaAppends:
                 if key not in self._online and self._registry.why_missing(key) is unknown:
                     refused[key] = unknown
             on_done({key: ProduceResult(error) for key, error in refused.items()})
-            return
+            return None
         now_ms = self._clock.wall_ms()
         results: dict[TopicPartition, ProduceResult] = {}
         appended: list[tuple[Partition, AppendInfo]] = []
@@ -144,11 +147,11 @@ class ReplicaAppends:
                 pending.append(PendingAppend(key, info.last_offset + 1, result))
         if pending:
             self._after_append(appended)
-            self._park(timeout_ms, required_acks, pending, results, on_done)
-        else:
-            # The answer first: nobody who is woken has anything to do with it.
-            on_done(results)
-            self._after_append(appended)
+            return self._park(timeout_ms, required_acks, pending, results, on_done)
+        # The answer first: nobody who is woken has anything to do with it.
+        on_done(results)
+        self._after_append(appended)
+        return None
 
     def _after_append(self, appended: list[tuple[Partition, AppendInfo]]) -> None:
         """Count, begin the syncs that are due, and wake consumers and followers.
@@ -175,10 +178,11 @@ class ReplicaAppends:
         pending: list[PendingAppend],
         results: dict[TopicPartition, ProduceResult],
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> None:
+    ) -> DelayedProduce:
         needs_all = required_acks == ACKS_ALL
         operation = DelayedProduce(timeout_ms, needs_all, pending, results, self, on_done)
         self._produces.try_complete_else_watch(operation, operation.pending)
+        return operation
 
     def count_expired_produces(self, partitions: int) -> None:
         """So many partitions were not acknowledged in time."""

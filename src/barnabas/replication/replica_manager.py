@@ -472,11 +472,14 @@ class ReplicaManager:
         timeout_ms: int,
         offsets: dict[TopicPartition, int],
         on_done: Callable[[dict[TopicPartition, DeleteRecordsResult]], None],
-    ) -> None:
+    ) -> DelayedDeleteRecords:
         """Forget what lies below each offset (-1: the high watermark), here and on live followers.
 
         Args:
             on_done: gets one result per partition; may be called before this returns.
+
+        Returns:
+            The operation, which may be complete already.
         """
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         pending: list[PendingDelete] = []
@@ -496,3 +499,4 @@ class ReplicaManager:
         operation = DelayedDeleteRecords(timeout_ms, pending, results, self, on_done)
         keys = [each.topic_partition for each in pending]
         self._deletes.try_complete_else_watch(operation, keys)
+        return operation

@@ -87,7 +87,7 @@ class ReplicaReads:
         partitions: list[Asked],
         on_done: Callable[[list[Answered]], None],
         quiet: QuietSession | None = None,
-    ) -> None:
+    ) -> DelayedFetch | None:
         """Read the partitions in order; answer when there is enough or the wait is over.
 
         Args:
@@ -96,6 +96,9 @@ class ReplicaReads:
             on_done: gets one result per partition, in the same order; may be called before this
                 returns.
             quiet: partitions that are asked too, of which there is nothing to be said now.
+
+        Returns:
+            The operation that waits; None if it was answered at once.
         """
         topics = self._metrics.topics
         for where, _ in partitions:
@@ -108,10 +111,12 @@ class ReplicaReads:
         if params.max_wait_ms <= 0 or asks_nothing or _answers_at_once(params, results):
             self._wake_all(moved)
             on_done(results)
-            return
-        self._park(params, self._waiting(params, partitions, results), on_done, quiet)
+            return None
+        waiting = self._waiting(params, partitions, results)
+        operation = self._park(params, waiting, on_done, quiet)
         # Afterwards, since those who are woken may append to what was just read.
         self._wake_all(moved)
+        return operation
 
     def _waiting(
         self, params: FetchParams, partitions: list[Asked], results: list[Answered]
@@ -137,7 +142,7 @@ class ReplicaReads:
         waiting: list[WaitingPartition],
         on_done: Callable[[list[Answered]], None],
         quiet: QuietSession | None,
-    ) -> None:
+    ) -> DelayedFetch:
         operation = DelayedFetch(params, waiting, self, on_done, quiet)
         keys: list[Hashable] = [each.topic_partition for each in waiting]
         if quiet is not None:
@@ -147,6 +152,7 @@ class ReplicaReads:
             self._fetches.try_complete_else_watch(operation, keys)
         else:
             self._fetches.watch(operation, keys)
+        return operation
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
         """The partition if it is online here, else the error for the asker."""

@@ -40,7 +40,9 @@ class LoopSockets:
     ) -> Listening:
         """Bind now; connections that come before the loop runs wait in the backlog."""
         bound = _bind(host, port, options.backlog)
-        # Accepted connections inherit them.
+        # Accepted connections inherit these. Without keep-alive, the connection of a machine that
+        # lost its power would stay for as long as a request of it waits.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if options.send_buffer_bytes > 0:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
         if options.receive_buffer_bytes > 0:

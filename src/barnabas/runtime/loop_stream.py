@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -30,6 +31,7 @@ SENDFILE_MIN_BYTES = 16 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
 LOW_WATER_BYTES = 256 * 1024
 _IOV_MAX = 1024
+_PEER_ENDED = getattr(select, "POLLRDHUP", 0)
 # A tuple, since a union written in place is built anew at each look.
 _IN_MEMORY = (bytes, bytearray, memoryview)
 
@@ -91,6 +93,19 @@ class LoopStream(asyncio.BufferedProtocol):
     def buffered_bytes(self) -> int:
         """Written here and not yet taken by the kernel."""
         return self._queued_bytes
+
+    @property
+    def has_peer_ended(self) -> bool:
+        """Whether the peer has closed, or the connection is broken.
+
+        A paused transport does not look at its descriptor, so that the kernel is asked. Where it
+        cannot tell (no POLLRDHUP), only broken connections are seen.
+        """
+        if self._fd < 0:
+            return True
+        poller = select.poll()
+        poller.register(self._fd, _PEER_ENDED)
+        return bool(poller.poll(0))
 
     def write(self, chunks: Sequence[Chunk]) -> None:
         """Send in order; what the kernel does not take now waits in the queue."""

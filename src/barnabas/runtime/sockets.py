@@ -66,6 +66,11 @@ class Stream(Protocol):
         """Whether it is closed or about to be; writes are then dropped."""
         ...
 
+    @property
+    def has_peer_ended(self) -> bool:
+        """Whether the peer will send no more; known also while reading is paused."""
+        ...
+
     def write(self, chunks: Sequence[Chunk]) -> None:
         """Send in order, one system call where it can. The chunks must not change afterwards."""
         ...

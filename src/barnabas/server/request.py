@@ -155,6 +155,10 @@ class RequestContext:
             self._count_parked()
         self._slot.skip()
 
+    def on_client_gone(self, callback: Callable[[], object]) -> None:
+        """Call back if the connection ends before the answer: nothing need be kept for it then."""
+        self._slot.on_client_gone(callback)
+
     def close_connection(self) -> None:
         """The only way to tell a producer that asked for no answers that something failed."""
         self._slot.skip()

@@ -97,6 +97,11 @@ class SimStream:
         """Beyond what the kernels hold."""
         return max(0, self._unread_bytes - WINDOW_BYTES)
 
+    @property
+    def has_peer_ended(self) -> bool:
+        """Whether the other end has closed or is gone."""
+        return self._end is not None or self._ended
+
     def write(self, chunks: Sequence[Chunk]) -> None:
         """Send; slices are read now."""
         if self.is_closing:

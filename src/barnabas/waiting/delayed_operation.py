@@ -24,7 +24,10 @@ class Watcher(Protocol):
 
 
 class DelayedOperation(ABC):
-    """Base class: a subclass says when it is complete and what happens then."""
+    """Base class: a subclass says when it is complete and what happens then.
+
+    An operation whose client is gone is canceled instead.
+    """
 
     __slots__ = ("_completed", "_entry", "_keys", "_purgatory", "delay_ms")
 
@@ -39,7 +42,7 @@ class DelayedOperation(ABC):
 
     @property
     def is_completed(self) -> bool:
-        """Whether `on_complete` has been called, or is being called."""
+        """Whether it was completed or canceled, or is being completed."""
         return self._completed
 
     @abstractmethod
@@ -58,18 +61,35 @@ class DelayedOperation(ABC):
         """Called after `on_complete` when the time was over: count it."""
         return
 
+    def on_cancel(self) -> None:
+        """Called instead of `on_complete` when the operation is canceled: release what it holds."""
+        return
+
+    def cancel(self) -> bool:
+        """Give up without an answer, since the client is gone; returns whether this call did it."""
+        if self._completed:
+            return False
+        self._completed = True
+        self._leave()
+        self.on_cancel()
+        return True
+
     def force_complete(self) -> bool:
         """Complete now; returns whether this call did it."""
         if self._completed:
             return False
         self._completed = True
+        self._leave()
+        self.on_complete()
+        return True
+
+    def _leave(self) -> None:
+        """Leave the wheel and the purgatory."""
         if self._entry is not None:
             self._entry.cancel()
             self._entry = None
         if self._purgatory is not None:
             self._purgatory.forget(self)
-        self.on_complete()
-        return True
 
     def expire(self) -> None:
         """The time is over (called by the wheel)."""

@@ -148,6 +148,16 @@ def test_a_peer_that_does_not_read_is_felt_and_released(place: Place) -> None:
     place.until(lambda: pair.client.writable == [False, True])
 
 
+def test_the_end_of_a_peer_is_known_while_reading_is_paused(place: Place) -> None:
+    pair = Pair(place)
+    pair.far.pause_reading()
+    pair.near.write([b"unread"])
+    place.settle()
+    assert not pair.far.has_peer_ended
+    pair.near.close()
+    place.until(lambda: pair.far.has_peer_ended)
+
+
 def test_nobody_listening_is_a_failure(place: Place) -> None:
     listening = place.runtime.sockets.listen("127.0.0.1", 0, Recorder)
     listening.close()

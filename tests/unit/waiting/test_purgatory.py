@@ -52,6 +52,20 @@ def test_an_operation_is_tried_again_once_it_is_watched() -> None:
     assert (operation.completed, purgatory.watched(), wheel.waiting_count) == (1, 0, 0)
 
 
+def test_a_canceled_operation_leaves_all_keys_and_is_never_completed() -> None:
+    world, wheel, purgatory = purgatory_in_world()
+    operation = Operation()
+    purgatory.try_complete_else_watch(operation, ["a", "b"])
+    assert operation.cancel()
+    assert (purgatory.watched(), purgatory.delayed, wheel.waiting_count) == (0, 0, 0)
+    operation.ready = True
+    purgatory.check_and_complete("a")
+    world.run_for(1_000)
+    assert not operation.cancel()
+    assert not operation.force_complete()
+    assert (operation.completed, operation.expired) == (0, 0)
+
+
 def test_a_check_of_any_key_completes_and_leaves_all_keys() -> None:
     _, wheel, purgatory = purgatory_in_world()
     operation = Operation()

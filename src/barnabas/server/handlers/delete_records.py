@@ -52,7 +52,8 @@ class DeleteRecordsHandler:
         def respond(done: dict[TopicPartition, DeleteRecordsResult]) -> None:
             context.respond(_response(request, {**results, **done}))
 
-        self._replicas.delete_records(request.timeout_ms, offsets, respond)
+        operation = self._replicas.delete_records(request.timeout_ms, offsets, respond)
+        context.on_client_gone(operation.cancel)
 
 
 def _response(

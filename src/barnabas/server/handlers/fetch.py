@@ -95,7 +95,9 @@ class FetchHandler:
         if readable or session.quiet:
             if request.isolation_level not in ISOLATION_LEVELS:
                 return _refused(context.version, request)
-            self._replicas.fetch(params, readable, pending.on_fetched, session.quiet)
+            operation = self._replicas.fetch(params, readable, pending.on_fetched, session.quiet)
+            if operation is not None:
+                context.on_client_gone(operation.cancel)
         else:
             pending.on_fetched([])
         return None

@@ -101,9 +101,11 @@ class ProduceHandler:
         entries: dict[TopicPartition, memoryview],
     ) -> None:
         if entries:
-            self._replicas.append_records(
+            operation = self._replicas.append_records(
                 request.timeout_ms, request.acks, entries, _CLIENT, pending.on_appended
             )
+            if operation is not None:
+                pending.context.on_client_gone(operation.cancel)
         else:
             pending.on_appended({})
 
