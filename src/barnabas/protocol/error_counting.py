@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.compiling import compile_function
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import Array, Struct
 
 if TYPE_CHECKING:
@@ -17,10 +18,15 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
 _FIELD = "error_code"
+# The largest code that has a count of its own.
+_LAST = int(max(ErrorCode))
 
 
 def error_counter(response: type[Message]) -> Callable[[Message, list[int]], None]:
-    """A function that adds one to `counts[code]` for each error code, NONE included."""
+    """A function that adds one to `counts[code]` for each error code, NONE included.
+
+    The last count is that of -1, and of codes that this version does not know.
+    """
     body = _lines(response, "response", 1) or ["    return"]
     source = "\n".join(["def count_errors(response, counts):", *body, ""])
     return compile_function(source, "count_errors", f"{response.__name__} errors", {})
@@ -32,7 +38,10 @@ def _lines(struct: type[Struct], variable: str, depth: int) -> list[str]:
     for each in struct.__fields__:
         kind = each.kind
         if each.name == _FIELD:
-            lines.append(f"{indent}counts[{variable}.{_FIELD}] += 1")
+            lines += [
+                f"{indent}code = {variable}.{_FIELD}",
+                f"{indent}counts[code if 0 <= code <= {_LAST} else -1] += 1",
+            ]
         elif isinstance(kind, Array) and isinstance(kind.element, type):
             inner = _lines(kind.element, f"each_{depth}", depth + 1)
             if inner:

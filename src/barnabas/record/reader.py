@@ -144,27 +144,41 @@ def records_of(
 ) -> list[Record]:
     """The same as `records`, with the header already read."""
     payload = records_payload(buffer, position, header, max_bytes)
+    return list(_decoded(payload, header))
+
+
+def first_record(
+    buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> Record:
+    """The first record of the v2 batch at `position`; those behind it are not looked at.
+
+    Raises:
+        CorruptBatchError: no record, or a malformed one. The CRC is not checked here.
+    """
+    payload = records_payload(buffer, position, header, max_bytes)
+    for record in _decoded(payload, header):
+        return record
+    raise CorruptBatchError("the batch has no record")
+
+
+def _decoded(payload: memoryview, header: BatchHeader) -> Iterator[Record]:
     timestamp_type = header.timestamp_type
     append_time = header.max_timestamp if header.has_log_append_time else None
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    result: list[Record] = []
     for layout in layouts(payload, header.record_count):
         delta, offset_delta, key, key_end, value, value_end, headers, end = layout
         timestamp = base_timestamp + delta if append_time is None else append_time
         offset = base_offset + offset_delta
         if not (_INT64_MIN <= timestamp <= _INT64_MAX and _INT64_MIN <= offset <= _INT64_MAX):
             raise CorruptBatchError("offset or timestamp of a record overflows")
-        result.append(
-            Record(
-                offset,
-                timestamp,
-                timestamp_type,
-                bytes(payload[key:key_end]) if key >= 0 else None,
-                bytes(payload[value:value_end]) if value >= 0 else None,
-                read_headers(payload, headers, end),
-            )
+        yield Record(
+            offset,
+            timestamp,
+            timestamp_type,
+            bytes(payload[key:key_end]) if key >= 0 else None,
+            bytes(payload[value:value_end]) if value >= 0 else None,
+            read_headers(payload, headers, end),
         )
-    return result
 
 
 def read_batches(

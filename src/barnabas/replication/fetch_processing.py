@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.record.batch import HEADER_SIZE, read_header
+from barnabas.record.batch import HEADER_SIZE, CorruptBatchError, read_header
 from barnabas.replication.fetch_state import FetchPhase
 from barnabas.replication.follower_side import Fetched, OffsetMismatchError
 from barnabas.replication.results import UNKNOWN_EPOCH, EpochEndOffset
@@ -92,13 +92,18 @@ class FetchProcessing:
                 continue
             self._states.touch(key)
             if data.error_code:
-                self._take_error(key, state, question, ErrorCode(data.error_code))
+                self._take_error(key, state, question, ErrorCode.of(data.error_code))
             elif data.diverging_epoch.epoch != UNKNOWN_EPOCH:
                 # Its watermarks wait for the fetch after the cut.
                 end = data.diverging_epoch
                 processed.diverging[key] = EpochEndOffset(end.epoch, end.end_offset)
             else:
-                self._take_records(key, state, data, processed)
+                try:
+                    self._take_records(key, state, data, processed)
+                except AssertionError:
+                    raise
+                except Exception:  # noqa: BLE001 - the other partitions go on
+                    self._states.fail_unexpectedly(key, "its records were appended")
         return Processed(
             processed.diverging, processed.to_sync, processed.moved, processed.bytes_appended
         )
@@ -144,7 +149,11 @@ class FetchProcessing:
     def _warn_if_oversized(self, key: TopicPartition, records: memoryview | bytes) -> None:
         """Leaders send the first batch whole, however large."""
         if len(records) > self._max_bytes and len(records) >= HEADER_SIZE:
-            size = read_header(records).size
+            try:
+                size = read_header(records).size
+            except CorruptBatchError:
+                # The append refuses it, and says why.
+                return
             if size > self._max_bytes:
                 _log.warning(
                     "%s has a batch of %d bytes, more than replica.fetch.max.bytes", key, size

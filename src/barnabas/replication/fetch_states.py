@@ -125,6 +125,17 @@ class FetchStates:
         self._states.pop(key, None)
         self._failed.add(key)
 
+    def fail_unexpectedly(self, key: TopicPartition, occasion: str) -> None:
+        """Give a partition up because of the exception that is being handled, and log it.
+
+        Args:
+            occasion: what was done when it was raised.
+        """
+        _log.exception(
+            "%s: unexpected error while %s; it is fetched no more by this leadership", key, occasion
+        )
+        self.fail(key)
+
     def fence(self, key: TopicPartition, request_epoch: int) -> None:
         """The leader says that an epoch is over: failed if it is ours still, else delayed."""
         state = self._states.get(key)

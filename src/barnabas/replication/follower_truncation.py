@@ -9,7 +9,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetch_state import FetchPhase
 from barnabas.replication.leader_endpoint import EpochQuestion
 from barnabas.replication.log_truncation import OffsetTruncation, truncation_offset
-from barnabas.replication.results import UNKNOWN_EPOCH
+from barnabas.replication.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -84,6 +84,15 @@ class FollowerTruncation:
     def _cut_to(
         self, key: TopicPartition, state: FetchState, end: EpochEndOffset, *, finds_divergence: bool
     ) -> None:
+        if end.epoch < UNKNOWN_EPOCH or end.end_offset < UNKNOWN_OFFSET:
+            _log.error(
+                "%s: the leader answers an impossible end of an epoch: epoch=%d end_offset=%d",
+                key,
+                end.epoch,
+                end.end_offset,
+            )
+            self._states.delay([key])
+            return
         partition = self._local.find(key)
         if partition is None:
             _log.warning("%s is fetched no more by this leadership: it is offline", key)
@@ -108,6 +117,11 @@ class FollowerTruncation:
         except StorageError as error:
             _log.error("%s is fetched no more by this leadership: cannot be cut: %s", key, error)
             self._states.fail(key)
+            return
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the other partitions go on
+            self._states.fail_unexpectedly(key, "its log was cut")
             return
         before = (state.fetch_offset, state.last_fetched_epoch, state.phase)
         # A batch is cut as a whole: the log may end below what was asked for.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import (
     FetchPartition,
@@ -28,7 +30,6 @@ from barnabas.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.network.network_error import NetworkError
     from barnabas.protocol.messages.fetch import FetchResponse
     from barnabas.protocol.schema import Message
     from barnabas.replication.fetcher_settings import FetcherSettings
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     OnOffsets: TypeAlias = Callable[
         [dict[TopicPartition, "ListedOffset"] | None, NetworkError | None], None
     ]
+
+_log = logging.getLogger(__name__)
 
 # The last version of Fetch that names topics.
 _LAST_WITH_NAMES = 12
@@ -142,7 +145,7 @@ class LeaderEndpoint:
         def read(response: Any) -> dict[TopicPartition, EpochEndOffset]:
             return {
                 TopicPartition(topic.topic, each.partition): EpochEndOffset(
-                    each.leader_epoch, each.end_offset, ErrorCode(each.error_code)
+                    each.leader_epoch, each.end_offset, ErrorCode.of(each.error_code)
                 )
                 for topic in response.topics
                 for each in topic.partitions
@@ -179,7 +182,7 @@ class LeaderEndpoint:
         def read(response: Any) -> dict[TopicPartition, ListedOffset]:
             return {
                 TopicPartition(topic.name, each.partition_index): ListedOffset(
-                    ErrorCode(each.error_code), each.offset
+                    ErrorCode.of(each.error_code), each.offset
                 )
                 for topic in response.topics
                 for each in topic.partitions
@@ -197,7 +200,14 @@ class LeaderEndpoint:
         """Send one of the rarer questions; `read` makes the answer from the response."""
 
         def answered(response: Any, error: NetworkError | None) -> None:
-            on_answer(None if error is not None else read(response), error)
+            answer = None
+            if error is None:
+                try:
+                    answer = read(response)
+                except Exception as unreadable:  # noqa: BLE001 - the request fails, and is repeated
+                    _log.exception("Unexpected error in the response of broker %d", self.broker_id)
+                    error = NetworkError(NetworkErrorKind.MALFORMED, repr(unreadable))
+            on_answer(answer, error)
 
         timeout_ms = self._settings.config.replica_socket_timeout_ms
         self._channel.send(request, version, answered, timeout_ms)

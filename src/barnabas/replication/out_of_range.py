@@ -59,6 +59,10 @@ class OutOfRange:
                     self._leader_ends[key] = leader_end
             except StorageError as error:
                 self._give_up(key, error)
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the other partitions go on
+                self._states.fail_unexpectedly(key, "its log was cut to the leader's end")
         return {key: asked[key] for key in self._leader_ends}
 
     def take_starts(
@@ -73,6 +77,10 @@ class OutOfRange:
                 self._go_on(key, state, self._leader_ends[key])
             except StorageError as error:
                 self._give_up(key, error)
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the other partitions go on
+                self._states.fail_unexpectedly(key, "its log was begun anew")
 
     def on_failed(self, asked: Mapping[TopicPartition, int]) -> None:
         """The leader cannot be asked: the next fetch tells whether it is still so."""
@@ -94,10 +102,10 @@ class OutOfRange:
             ):
                 continue
             answer = answers.get(key)
-            if answer is not None and answer.error is ErrorCode.NONE:
+            if answer is not None and answer.error is ErrorCode.NONE and answer.offset >= 0:
                 yield key, state, answer.offset
                 continue
-            name = "nothing" if answer is None else answer.error.name
+            name = "nothing" if answer is None else f"{answer.error.name}, {answer.offset}"
             _log.info("%s is out of range, and the leader's offsets are unknown: %s", key, name)
             state.phase = FetchPhase.FETCHING
             if answer is not None and answer.error is ErrorCode.FENCED_LEADER_EPOCH:

@@ -381,7 +381,7 @@ class ReplicaFetcher:
             name = topic.topic or self._session.topic_name(topic.topic_id)
             for each in topic.partitions:
                 answered[TopicPartition(name or "", each.partition_index)] = each
-        code = ErrorCode(response.error_code)
+        code = ErrorCode.of(response.error_code)
         if not self._session.take_answer(code, response.session_id, answered):
             self._on_session_error(asked, code)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from barnabas.replication.alter_partition import AlterPartitionProposal
     from barnabas.runtime.timer import Timer
     from barnabas.server.controller_access import ControllerAccess
+
+_log = logging.getLogger(__name__)
 
 
 class ForwardedAlterPartition:
@@ -42,7 +45,7 @@ class ForwardedAlterPartition:
         """Send it in the next turn."""
 
         def answer(response: AlterPartitionResponse) -> None:
-            on_done(_answer(response))
+            on_done(_answer(proposal, response))
 
         request = self._request(proposal)
         self._timer.call_soon(lambda: self._forwarding.send(request, answer))
@@ -73,15 +76,29 @@ class ForwardedAlterPartition:
         )
 
 
-def _answer(response: AlterPartitionResponse) -> AlterPartitionAnswer:
+def _answer(
+    proposal: AlterPartitionProposal, response: AlterPartitionResponse
+) -> AlterPartitionAnswer:
+    """Return what the response says of the proposal's partition.
+
+    A response without that partition is an unexpected error, after which the proposal is sent
+    again.
+    """
     if response.error_code:
-        return AlterPartitionAnswer(ErrorCode(response.error_code))
-    partition = response.topics[0].partitions[0]
-    return AlterPartitionAnswer(
-        ErrorCode(partition.error_code),
-        partition.leader_id,
-        partition.leader_epoch,
-        tuple(partition.isr),
-        partition.partition_epoch,
-        partition.leader_recovery_state,
-    )
+        return AlterPartitionAnswer(ErrorCode.of(response.error_code))
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if (
+                topic.topic_id == proposal.topic_id
+                and partition.partition_index == proposal.topic_partition.partition
+            ):
+                return AlterPartitionAnswer(
+                    ErrorCode.of(partition.error_code),
+                    partition.leader_id,
+                    partition.leader_epoch,
+                    tuple(partition.isr),
+                    partition.partition_epoch,
+                    partition.leader_recovery_state,
+                )
+    _log.error("%s: the AlterPartition response lacks it", proposal.topic_partition)
+    return AlterPartitionAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -73,7 +73,7 @@ class AutoTopics:
                     _log.warning(
                         "Topic %s could not be created: %s %s",
                         topic.name,
-                        ErrorCode(topic.error_code).name,
+                        ErrorCode.of(topic.error_code).name,
                         topic.error_message or "",
                     )
 

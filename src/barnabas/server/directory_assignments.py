@@ -127,7 +127,7 @@ class DirectoryAssignments:
     def _on_answer(self, response: AssignReplicasToDirsResponse) -> None:
         wishes, self._in_flight = self._in_flight, []
         if response.error_code:
-            error = ErrorCode(response.error_code).name
+            error = ErrorCode.of(response.error_code).name
             _log.warning("The controller does not take the directories of replicas: %s", error)
             for wish in wishes:
                 self._waiting.setdefault(wish.where, wish)

@@ -220,7 +220,7 @@ class Forwarding:
         if answer.error_code == ErrorCode.NOT_CONTROLLER:
             self._try_again(attempt)
         elif answer.error_code != ErrorCode.NONE or answer.response_data is None:
-            error = ErrorCode(answer.error_code)
+            error = ErrorCode.of(answer.error_code)
             _log.warning("The controller does not open an envelope: %s", error.name)
             self._refuse(attempt, error, error.message)
         else:

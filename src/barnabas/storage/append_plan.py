@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.record.batch import LOG_OVERHEAD, NO_PRODUCER_ID, set_offset_and_epoch
 from barnabas.storage.append_info import AppendInfo, AppendOrigin
+from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -45,12 +46,11 @@ def assign(
         StorageError: what ProducerState says against it.
     """
     placed: list[PlacedBatch] = []
-    changes: list[Change] = []
+    staging = _Staging(producers, origin)
     next_offset = info.first_offset
     for position, header in found:
         if header.producer_id != NO_PRODUCER_ID:
-            batch = records[position : position + header.size]
-            _stage(changes, batch, header, next_offset, (origin, producers))
+            staging.add(records[position : position + header.size], header, next_offset)
         if origin is _RAFT and header.base_offset != next_offset:
             raise InvalidRecordError(
                 f"batch of offset {header.base_offset}, the log ends at {next_offset}"
@@ -59,28 +59,51 @@ def assign(
         placed.append(place(info, position, header, next_offset))
         next_offset = info.last_offset + 1
     info.last_leader_epoch = leader_epoch
-    return placed, changes
+    return placed, staging.changes
 
 
-def _stage(
-    changes: list[Change],
-    batch: memoryview,
-    header: BatchHeader,
-    offset: int,
-    context: tuple[AppendOrigin, ProducerState],
-) -> None:
-    """Add what becomes of a batch's producer."""
-    origin, producers = context
-    before = None
-    for entry, _ in changes:
-        if entry.producer_id == header.producer_id:
-            before = entry
-    if not header.is_control:
-        changes.append((producers.stage(header, offset, origin, before), None))
-        return
-    marker = read_end_marker(batch, header)
-    if marker is not None:
-        changes.append(producers.stage_marker(header, marker, offset, (origin, before)))
+def stage_followed(
+    records: memoryview | bytes, found: Batches, producers: ProducerState
+) -> list[Change]:
+    """Stage the producers' states after batches of the leader, which keep their offsets.
+
+    Raises:
+        CorruptRecordError: a transaction's marker cannot be read.
+        InvalidTxnStateError: a batch does not belong to its producer's open transaction.
+    """
+    staging = _Staging(producers, AppendOrigin.REPLICATION)
+    for position, header in found:
+        if header.producer_id > NO_PRODUCER_ID:
+            batch = records[position : position + header.size]
+            staging.add(batch, header, header.base_offset)
+    return staging.changes
+
+
+class _Staging:
+    """The producers' states after an append, batch by batch, before anything is written."""
+
+    __slots__ = ("_latest", "_origin", "_producers", "changes")
+
+    def __init__(self, producers: ProducerState, origin: AppendOrigin) -> None:
+        self._producers = producers
+        self._origin = origin
+        # By producer id, the state after its last batch of this append.
+        self._latest: dict[int, ProducerEntry] = {}
+        # In the order of the batches.
+        self.changes: list[Change] = []
+
+    def add(self, batch: memoryview | bytes, header: BatchHeader, offset: int) -> None:
+        """Stage one batch of a producer, which is to lie at `offset`."""
+        before = self._latest.get(header.producer_id)
+        if header.is_control:
+            marker = read_end_marker(batch, header)
+            if marker is None:
+                return
+            change = self._producers.stage_marker(header, marker, offset, (self._origin, before))
+        else:
+            change = self._producers.stage(header, offset, self._origin, before), None
+        self._latest[header.producer_id] = change[0]
+        self.changes.append(change)
 
 
 def place(info: AppendInfo, position: int, header: BatchHeader, base_offset: int) -> PlacedBatch:
@@ -99,16 +122,20 @@ def check_offsets(found: Batches, log_end_offset: int) -> None:
 
     Raises:
         UnexpectedAppendOffsetError: they begin below the log end.
-        CorruptRecordError: their offsets do not grow.
+        CorruptRecordError: their offsets are negative, do not grow, or exceed 63 bits.
     """
     first = found[0][1].base_offset
-    if first < log_end_offset:
-        raise UnexpectedAppendOffsetError(first, found[-1][1].last_offset, log_end_offset)
+    if first < 0:
+        raise CorruptRecordError(f"the first offset is {first}")
     expected = first
     for _, header in found:
         if header.base_offset < expected or header.last_offset_delta < 0:
             raise CorruptRecordError(f"offset {header.base_offset} follows {expected - 1}")
         expected = header.next_offset
+    if expected > LONG_MAX:
+        raise CorruptRecordError(f"the last offset is {expected - 1}, above {LONG_MAX - 1}")
+    if first < log_end_offset:
+        raise UnexpectedAppendOffsetError(first, expected - 1, log_end_offset)
 
 
 def note_duplicate(found: Batches, producers: ProducerState, info: AppendInfo) -> bool:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from barnabas.record.batch import UnsupportedMagicError
 from barnabas.storage.append_info import AppendInfo, AppendOrigin
-from barnabas.storage.append_plan import assign, check_offsets, note_duplicate, place
+from barnabas.storage.append_plan import (
+    assign,
+    check_offsets,
+    note_duplicate,
+    place,
+    stage_followed,
+)
 from barnabas.storage.errors import (
     InconsistentTopicIdError,
     KafkaStorageError,
@@ -34,6 +40,7 @@ from barnabas.storage.validator import read_followed_batches, validate
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.storage.append_plan import Change
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.producer_state import CompletedTxn
@@ -155,11 +162,8 @@ class Log(ReadableLog):
         if config.has_log_append_time:
             info.log_append_time = now_ms
         self._write(records, info, placed, now_ms)
-        self.leader_epochs.assign(leader_epoch, info.first_offset)
-        for entry, completed in changes:
-            producers.commit(entry, completed)
-            self._on_completed(completed)
-        producers.map_end_offset = self.log_end_offset
+        self._assign_epoch(leader_epoch, info.first_offset)
+        self._take_over(changes)
         info.needs_flush = self.is_flush_due
         return info
 
@@ -173,7 +177,8 @@ class Log(ReadableLog):
 
         Raises:
             UnexpectedAppendOffsetError: the bytes begin below the log end.
-            CorruptRecordError: damaged batches, or offsets that do not grow.
+            CorruptRecordError: damaged batches or markers, or offsets that do not grow.
+            InvalidTxnStateError: a batch does not belong to its producer's open transaction.
         """
         if self._guard.has_failed or self._is_closed:
             raise KafkaStorageError(f"{self.directory} is offline")
@@ -187,16 +192,15 @@ class Log(ReadableLog):
         if end < len(records):
             records = records[:end]
         check_offsets(found, self.log_end_offset)
+        changes = stage_followed(records, found, self.producer_state)
         info.first_offset = found[0][1].base_offset
         placed = [place(info, position, header, header.base_offset) for position, header in found]
         info.last_leader_epoch = found[-1][1].partition_leader_epoch
         self._write(records, info, placed, self._doors.clock.wall_ms())
-        for position, header in found:
+        for _, header in found:
             if header.partition_leader_epoch >= 0:
-                self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
-            batch = records[position : position + header.size]
-            self._on_completed(self.producer_state.replay(batch, header))
-        self.producer_state.map_end_offset = self.log_end_offset
+                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+        self._take_over(changes)
         info.needs_flush = self.is_flush_due
         return info
 
@@ -216,6 +220,20 @@ class Log(ReadableLog):
             raise self._guard.failure(error) from error
         self._is_changed = True
         self.log_end_offset = self._local.log_end_offset = last_offset + 1
+
+    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+        try:
+            self.leader_epochs.assign(epoch, start_offset)
+        except OSError as error:
+            raise self._guard.failure(error) from error
+
+    def _take_over(self, changes: list[Change]) -> None:
+        """The batches are in the file: what was staged of their producers holds from now on."""
+        producers = self.producer_state
+        for entry, completed in changes:
+            producers.commit(entry, completed)
+            self._on_completed(completed)
+        producers.map_end_offset = self.log_end_offset
 
     def _on_completed(self, completed: CompletedTxn | None) -> None:
         """A transaction has ended; consumers are told of an aborted one from its index."""

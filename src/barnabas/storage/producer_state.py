@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.record.batch import SEQUENCE_MAX
 from barnabas.record.control import ControlType, parse_control_key, parse_end_marker
-from barnabas.record.reader import records_of
+from barnabas.record.errors import CorruptBatchError
+from barnabas.record.reader import first_record
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.errors import (
+    CorruptRecordError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.runtime.disk import Disk
+
+# A compressed control batch may decompress to so many bytes; a marker has about twenty.
+_MARKER_BYTES_MAX = 1 << 16
 
 
 class CompletedTxn(NamedTuple):
@@ -52,14 +57,23 @@ class EndMarker(NamedTuple):
 
 
 def read_end_marker(batch: Buffer, header: BatchHeader) -> EndMarker | None:
-    """The marker in a control batch; None for control records of another kind, or if empty."""
+    """Return the marker in a control batch; None for another kind of control record, or if empty.
+
+    Raises:
+        CorruptRecordError: the record, its key or its value cannot be read.
+    """
     if not header.record_count:
         return None
-    record = records_of(batch, 0, header)[0]
-    control_type = parse_control_key(record.key)
-    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
-        return None
-    return EndMarker(control_type, parse_end_marker(record.value), record.timestamp)
+    try:
+        record = first_record(batch, 0, header, _MARKER_BYTES_MAX)
+        control_type = parse_control_key(record.key)
+        if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+            return None
+        return EndMarker(control_type, parse_end_marker(record.value), record.timestamp)
+    except CorruptBatchError as error:
+        raise CorruptRecordError(
+            f"the control batch of offset {header.base_offset} cannot be read: {error}"
+        ) from None
 
 
 class ProducerState:
@@ -191,6 +205,10 @@ class ProducerState:
 
         Args:
             batch: the whole batch, at position 0.
+
+        Raises:
+            CorruptRecordError: a transaction's marker cannot be read.
+            InvalidTxnStateError: the batch does not belong to its producer's open transaction.
         """
         completed = None
         if header.has_producer_id:

@@ -14,7 +14,11 @@ import msgspec
 
 from barnabas.storage.batch_scan import headers, valid_batches
 from barnabas.storage.config import LONG_MAX
-from barnabas.storage.errors import CorruptRecordError, InconsistentTopicIdError
+from barnabas.storage.errors import (
+    CorruptRecordError,
+    InconsistentTopicIdError,
+    StorageError,
+)
 from barnabas.storage.file_names import (
     DELETED_FILE_SUFFIX,
     INDEX_SUFFIX,
@@ -324,12 +328,18 @@ class LogLoader:
                 segment.seal()
                 segment.cut_at(position)
                 return end, True
+            try:
+                completed = self._producers.replay(batch, header)
+            except StorageError as error:
+                # As Kafka: a marker that cannot be read ends the log as a wrong CRC does.
+                _log.warning("%s: %s", self._directory, error)
+                break
             epoch = header.partition_leader_epoch
             segment.ensure_offset_fits(header.last_offset)
             segment.index_batch(at, header)
             if header.partition_leader_epoch >= 0:
                 self._note_epoch(header)
-            _note_aborted(segment, self._producers, self._producers.replay(batch, header))
+            _note_aborted(segment, self._producers, completed)
             position, end = at + header.size, header.next_offset
             if position >= pause_at:
                 pause_at = position + _SLICE_BYTES
@@ -370,8 +380,16 @@ class LogLoader:
                 first = segment.position_of(position) if segment.size else 0
                 for _, header, batch in valid_batches(segment.file, first, segment.size):
                     if header.base_offset >= position:
-                        state.replay(batch, header)
+                        _replay_or_skip(state, batch, header)
         state.map_end_offset = end
+
+
+def _replay_or_skip(state: ProducerState, batch: memoryview, header: BatchHeader) -> None:
+    """Bring the state past one batch of a log that is not recovered, and so not cut either."""
+    try:
+        state.replay(batch, header)
+    except StorageError as error:
+        _log.error("The state of producers leaves out one batch: %s", error)
 
 
 def _note_aborted(segment: Segment, state: ProducerState, completed: CompletedTxn | None) -> None:

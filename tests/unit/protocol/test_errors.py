@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 
+from barnabas.protocol.error_counting import error_counter
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_partition import AlterPartitionResponse
 
 
 def test_codes_names_and_retriability_are_kafkas() -> None:
@@ -27,3 +29,13 @@ def test_every_error_has_words_of_its_own() -> None:
 def test_a_code_from_the_future_counts_as_unexpected() -> None:
     assert ErrorCode.of(3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ErrorCode.of(12345) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_codes_that_are_unknown_are_counted_as_unexpected_ones() -> None:
+    """A newer controller's response is forwarded, and counted, whatever codes it has."""
+    counts = [0] * (max(ErrorCode) + 2)
+    count = error_counter(AlterPartitionResponse)
+    for code in (0, 136, -1, 137, 32_767, -2, -32_768):
+        count(AlterPartitionResponse(error_code=code, topics=[]), counts)
+    assert (counts[0], counts[136], counts[-1]) == (1, 1, 5)
+    assert sum(counts) == 7

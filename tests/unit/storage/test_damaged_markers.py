@@ -1,0 +1,149 @@
+"""Control batches with a good CRC whose key, value or record cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.record.batch import set_crc, set_offset_and_epoch
+from barnabas.record.builder import BatchBuilder
+from barnabas.record.compression import GZIP
+from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
+from barnabas.storage.errors import CorruptRecordError, InvalidTxnStateError
+from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch, marker, read
+
+COMMIT = encode_control_key(ControlType.COMMIT)
+VALUE = encode_end_marker(0)
+
+
+def control_batch(
+    key: bytes | None, value: bytes | None, offset: int = 0, compression: int = 0
+) -> bytearray:
+    builder = BatchBuilder(
+        producer_id=1,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+        compression=compression,
+    )
+    builder.append(NOW_MS, key, value)
+    made = builder.build()
+    set_offset_and_epoch(made, 0, offset, 3)
+    return made
+
+
+def torn_record() -> bytearray:
+    """The length of the record says more than the batch holds; the CRC is right."""
+    made = control_batch(COMMIT, VALUE)
+    made[61] = 0x7E
+    set_crc(made, 0, len(made))
+    return made
+
+
+DAMAGED = {
+    "no key": control_batch(None, VALUE),
+    "short key": control_batch(COMMIT[:3], VALUE),
+    "negative key version": control_batch(b"\xff\xff\x00\x01", VALUE),
+    "no value": control_batch(COMMIT, None),
+    "short value": control_batch(COMMIT, VALUE[:5]),
+    "negative value version": control_batch(COMMIT, b"\xff\xff" + VALUE[2:]),
+    "torn record": torn_record(),
+    "decompresses to a mebibyte": control_batch(COMMIT, bytes(1 << 20), compression=GZIP),
+}
+
+
+def open_transaction(**fields: object) -> bytearray:
+    return batch(
+        [b"a"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True, **fields
+    )
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_follower_checks_markers_before_it_writes_anything(name: str) -> None:
+    bench = Bench()
+    made = bytearray(DAMAGED[name])
+    set_offset_and_epoch(made, 0, 1, 3)
+    before = batch([b"before"])
+    with pytest.raises(CorruptRecordError):
+        bench.log.append_as_follower(bytes(before + made))
+    assert (bench.log.log_end_offset, bench.log.size) == (0, 0)
+    assert bench.log.producer_state.entries == {}
+    assert bench.log.append_as_follower(bytes(before)).last_offset == 0
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_leader_refuses_a_coordinators_damaged_marker(name: str) -> None:
+    bench = Bench()
+    with pytest.raises(CorruptRecordError):
+        bench.coordinate(DAMAGED[name])
+    assert (bench.log.log_end_offset, bench.log.size) == (0, 0)
+
+
+def test_a_follower_refuses_a_batch_outside_of_its_producers_open_transaction() -> None:
+    """As Kafka: InvalidTxnStateException, before the batch is written."""
+    bench = Bench()
+    bench.append(open_transaction())
+    plain = batch([b"b"], producer_id=1, producer_epoch=0, base_sequence=1)
+    set_offset_and_epoch(plain, 0, 1, 3)
+    size = bench.log.size
+    with pytest.raises(InvalidTxnStateError):
+        bench.log.append_as_follower(bytes(plain))
+    assert (bench.log.log_end_offset, bench.log.size) == (1, size)
+
+
+def test_a_follower_takes_several_transactions_of_a_producer_in_one_fetch() -> None:
+    """Each batch is judged by the state after the one before it."""
+    leader, follower = Bench(), Bench()
+    leader.append(open_transaction())
+    leader.coordinate(marker(ControlType.ABORT, 1))
+    again = batch([b"b"], producer_id=1, producer_epoch=0, base_sequence=1, transactional=True)
+    leader.append(again)
+    leader.coordinate(marker(ControlType.COMMIT, 1))
+    leader.append(batch([b"c"], producer_id=1, producer_epoch=0, base_sequence=2))
+    follower.log.append_as_follower(read(leader.log).records.read())
+    for bench in (leader, follower):
+        assert len(bench.log.segments.active.txn_index.entries()) == 1
+        assert not bench.log.producer_state._ongoing
+    assert follower.log.producer_state.entries == leader.log.producer_state.entries
+
+
+def test_a_batch_whose_last_offset_is_no_int64_is_refused() -> None:
+    bench = Bench()
+    made = batch([b"a", b"b"])
+    set_offset_and_epoch(made, 0, (1 << 63) - 1, 3)
+    with pytest.raises(CorruptRecordError):
+        bench.log.append_as_follower(bytes(made))
+    assert bench.log.size == 0
+
+
+def write_behind_the_back(bench: Bench, name: str) -> int:
+    """One good batch through the log, and a damaged marker straight into the file."""
+    bench.append(open_transaction())
+    size = bench.log.size
+    damaged = bytearray(DAMAGED[name])
+    set_offset_and_epoch(damaged, 0, 1, 3)
+    bench.log.segments.active.file.append(bytes(damaged))
+    return size
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_recovery_cuts_the_log_at_a_marker_that_cannot_be_read(name: str) -> None:
+    """As Kafka's recovery: like a batch whose CRC is wrong."""
+    bench = Bench()
+    size = write_behind_the_back(bench, name)
+    bench.kill_and_reopen(recovery_point=0)
+    assert (bench.log.log_end_offset, bench.log.size) == (1, size)
+    assert bench.coordinate(marker(ControlType.COMMIT, 1)).first_offset == 1
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_log_that_was_closed_cleanly_opens_past_a_damaged_marker(name: str, caplog) -> None:
+    """Nothing is cut; only the state of producers lacks it, which the log tells."""
+    bench = Bench()
+    write_behind_the_back(bench, name)
+    bench.disk.kill()
+    bench.open(clean_shutdown=True, recovery_point=2)
+    assert bench.log.log_end_offset == 2
+    assert bench.log.producer_state.entries[1].txn_first_offset == 0
+    assert "control batch of offset 1" in caplog.text
+    if name != "torn record":
+        assert [each.offset for each in all_records(bench.log)] == [0, 1]
