@@ -51,7 +51,7 @@ class StateLog(Protocol):
         entries: dict[TopicPartition, memoryview],
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> None:
+    ) -> object:
         """Append, and call back once committed or failed; maybe before returning."""
         ...
 

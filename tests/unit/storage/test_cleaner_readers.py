@@ -84,7 +84,7 @@ def test_a_coordinator_loads_them() -> None:
         def __init__(self) -> None:
             self.records: list[tuple[int, bytes, bytes | None]] = []
 
-        def replay(self, offset: int, key: bytes, value: bytes | None) -> None:
+        def replay(self, offset: int, key: bytes, value: bytes | None, _producer_id: int) -> None:
             self.records.append((offset, key, value))
 
     bench = cleaned(NONE)
