@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from barnabas.client.admin.topics import NewTopic
@@ -73,11 +74,56 @@ def test_progress_is_shown_in_a_group(
         fill(topic, 0, numbered(40))
         stream.run(topic, maxOffsetsPerTrigger=10, **{"kafka.group.id": group})
         found = client.committed(group).get((topic, 0))
-        # Spark tells the source of a batch when it plans the next, so the last one may be missing.
-        return found is not None and found.offset >= 30
+        (end,) = client.list_offsets({(topic, 0): "latest"}).values()
+        return found is not None and found.offset == end.offset
 
     # A query leaves the group alone when its coordinator does not answer soon.
     eventually(is_shown)
+
+
+def test_a_deleted_topic_does_not_end_a_query_that_allows_data_loss(
+    spark: SparkSession, bootstrap: str, fill: Fill, client: Client, topic: str, tmp_path: Path
+) -> None:
+    gone = f"{topic}-gone"
+    client.create_topic(gone, 1, 1, {"retention.ms": "-1"})
+    fill(gone, 0, numbered(5))
+    fill(topic, 0, numbered(5))
+    query = (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", f"{topic},{gone}")
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "false")
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        client.delete_topics([gone])
+        eventually(lambda: gone not in client.topics())
+        fill(topic, 0, numbered(7))
+        query.processAllAvailable()
+        assert sum(p["numInputRows"] for p in query.recentProgress) == 17
+        end = json.loads(query.recentProgress[-1]["sources"][0]["endOffset"])
+        assert end == {topic: {"0": 12, "1": 0, "2": 0}}
+    finally:
+        query.stop()
+
+
+def test_a_wrong_option_of_a_stream_is_the_error_that_the_user_sees(
+    spark: SparkSession, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    source = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+    with pytest.raises(AnalysisException, match="OptionError: startingOffsets='bogus'"):
+        source.option("subscribe", topic).option("startingOffsets", "bogus").load()
+    frame = source.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+    with pytest.raises(StreamingQueryException) as failure:
+        query.start().awaitTermination(TIMEOUT_S)
+    assert "OptionError: endingOffsets is for spark.read" in str(failure.value)
+    assert "UnboundLocalError" not in str(failure.value)
 
 
 def test_a_query_starts_at_the_end_by_default(stream: Stream, fill: Fill, topic: str) -> None:

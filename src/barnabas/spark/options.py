@@ -7,11 +7,14 @@ goes to the client.
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import ClientConfigError
 from barnabas.spark.errors import OptionError
 from barnabas.spark.offsets import EARLIEST, Offsets, parse_offsets, parse_partitions
 
@@ -20,19 +23,28 @@ if TYPE_CHECKING:
 
     from barnabas.client.topic_partition import TopicPartition
 
+logger = logging.getLogger(__name__)
+
 _SELECTIONS = ("subscribe", "subscribepattern", "assign")
 # Lower-cased names as Spark gives them -> as users write them.
-NAMES = {
+_SOURCE_NAMES = {
     name.lower(): name
     for name in (
         "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
         "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
         "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
         "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
-        "maxTriggerDelay", "includeHeaders", "groupIdPrefix", "mirrorOffsets", "topic",
+        "maxTriggerDelay", "includeHeaders", "groupIdPrefix", "mirrorOffsets",
         "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     )
 }  # fmt: skip
+_SINK_NAMES = {name.lower(): name for name in ("topic", "includeHeaders")}
+NAMES = _SOURCE_NAMES | _SINK_NAMES
+# Options of Spark's connector that change nothing here, and why.
+_WITHOUT_EFFECT = {
+    "fetchoffset.numretries": "the client retries for kafka.default.api.timeout.ms",
+    "fetchoffset.retryintervalms": "the client waits kafka.retry.backoff.ms between attempts",
+}
 # The source sets these itself, with what to use in their place.
 _REFUSED_CLIENT_KEYS = {
     "auto.offset.reset": "use startingOffsets",
@@ -42,6 +54,7 @@ _REFUSED_CLIENT_KEYS = {
     "key.serializer": "keys are strings or bytes; use DataFrame operations",
     "value.serializer": "values are strings or bytes; use DataFrame operations",
     "interceptor.classes": "interceptors are not supported",
+    "transactional.id": "the sink writes at least once, without transactions",
 }
 _DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)?")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -108,6 +121,8 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
+    # How long a task waits for records that do not come; None for the client's limit.
+    poll_timeout_ms: int | None = None
 
 
 def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -116,7 +131,8 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
     Raises:
         OptionError: names the option, its value, and what would do.
     """
-    options = _checked_names(given)
+    options = _checked_names(given, _SOURCE_NAMES, "read")
+    _warn_without_effect(options)
     selection = _selection(options)
     starting = _bound(options, "starting", BoundKind.LATEST if streaming else BoundKind.EARLIEST)
     ending = _bound(options, "ending", BoundKind.LATEST)
@@ -147,6 +163,7 @@ def parse_source_options(given: Mapping[str, str], *, streaming: bool) -> Source
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
         max_trigger_delay_ms=_duration(options, "maxtriggerdelay", 15 * 60_000),
+        poll_timeout_ms=_number(options, "kafkaconsumer.polltimeoutms"),
     )
 
 
@@ -157,7 +174,6 @@ class SinkOptions:
     client: dict[str, str]
     # For all rows; None to take each row's `topic` column.
     topic: str | None
-    include_headers: bool = False
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -168,23 +184,38 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """
     # Spark puts paths and checkpoint locations among the options of a stream's sink.
     own = ("path", "checkpointlocation", "queryname")
-    options = _checked_names({k: v for k, v in given.items() if k.lower() not in own})
+    chosen = {key: value for key, value in given.items() if key.lower() not in own}
+    options = _checked_names(chosen, _SINK_NAMES, "write")
+    # As with Spark's connector: a column `headers` is written in either case.
+    _boolean(options, "includeheaders", default=False)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise OptionError("topic is empty: give the topic to write to")
-    return SinkOptions(
-        client=_client_options(options),
-        topic=topic,
-        include_headers=_boolean(options, "includeheaders", default=False),
-    )
+    return SinkOptions(client=_client_options(options), topic=topic)
 
 
-def _checked_names(given: Mapping[str, str]) -> dict[str, str]:
+def _checked_names(
+    given: Mapping[str, str], names: Mapping[str, str], purpose: str
+) -> dict[str, str]:
+    """Return the options under their lower-cased names.
+
+    Args:
+        names: the options that are allowed beside those of the client.
+        purpose: "read" or "write", for the error.
+
+    Raises:
+        OptionError: an option is unknown, or is for the other purpose.
+    """
     options = {key.lower(): str(value) for key, value in given.items()}
     for key in options:
-        if key in NAMES or key.startswith("kafka."):
+        if key in names or key.startswith("kafka."):
             continue
-        close = difflib.get_close_matches(key, NAMES, n=1)
+        if key in NAMES:
+            other = "writing" if purpose == "read" else "reading"
+            raise OptionError(
+                f"option {NAMES[key]} is for {other}; it has no meaning in a {purpose}"
+            )
+        close = difflib.get_close_matches(key, names, n=1)
         hint = f"; did you mean {NAMES[close[0]]}?" if close else ""
         if not close and not key.startswith("kafka"):
             hint = "; options of the client start with 'kafka.'"
@@ -206,7 +237,19 @@ def _client_options(options: Mapping[str, str]) -> dict[str, str]:
         raise OptionError(
             "kafka.bootstrap.servers is missing: give HOST:PORT[,HOST:PORT...] of the brokers"
         )
+    try:
+        ClientConfig.parse(client)
+    except ClientConfigError as error:
+        raise OptionError(f"an option kafka.*: {error}") from None
     return client
+
+
+def _warn_without_effect(options: Mapping[str, str]) -> None:
+    for key, reason in _WITHOUT_EFFECT.items():
+        if key in options:
+            logger.warning("Option %s has no effect: %s", NAMES[key], reason)
+    if "groupidprefix" in options and "kafka.group.id" in options:
+        logger.warning("Option groupIdPrefix has no effect: kafka.group.id names the group")
 
 
 def _selection(options: Mapping[str, str]) -> Selection:

@@ -11,9 +11,10 @@ from barnabas.spark.offsets import EARLIEST, LATEST, Offsets
 from barnabas.spark.options import BoundKind, OffsetBound, SourceOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from barnabas.client.facade import Client
+    from barnabas.client.metadata_cache import TopicInfo
 
 
 class Planner:
@@ -25,12 +26,17 @@ class Planner:
         # The id of each topic as it was last seen: a topic made anew under its name has another.
         self._ids: dict[str, bytes] = {}
         self._recreated: set[str] = set()
+        # Whether topics did not exist at the last look: asking for them by name takes a second.
+        self._are_gone = False
 
-    def partitions(self) -> list[TopicPartition]:
-        """All partitions selected now, sorted; a pattern may match new topics each time.
+    def partitions(self, may_be_gone: Container[str] = ()) -> list[TopicPartition]:
+        """Return all partitions selected now, sorted; a pattern may match new topics each time.
+
+        Args:
+            may_be_gone: topics whose partitions are left out if they do not exist.
 
         Raises:
-            UnknownTopicError: a topic or partition that was named does not exist.
+            UnknownTopicError: another topic or partition that was named does not exist.
         """
         selection = self._options.selection
         topics: Iterable[str] = selection.topics
@@ -40,23 +46,40 @@ class Planner:
             topics = {tp.topic for tp in selection.partitions}
         found = {
             TopicPartition(topic, partition)
-            for topic, partitions in self._described(topics).items()
+            for topic, partitions in self._described(list(topics), may_be_gone).items()
             for partition in partitions
         }
         if not selection.partitions:
             return sorted(found)
         for tp in selection.partitions:
-            if tp not in found:
+            if tp not in found and tp.topic not in may_be_gone:
                 raise UnknownTopicError(f"partition {tp} of option assign")
-        return list(selection.partitions)
+        return [tp for tp in selection.partitions if tp in found]
 
-    def _described(self, topics: Iterable[str]) -> dict[str, Iterable[int]]:
-        infos = self._client.describe_topics(topics)
+    def _described(
+        self, topics: list[str], may_be_gone: Container[str]
+    ) -> dict[str, Iterable[int]]:
+        infos = self._existing(topics, may_be_gone)
         for name, info in infos.items():
             if self._ids.setdefault(name, info.topic_id) != info.topic_id:
                 self._ids[name] = info.topic_id
                 self._recreated.add(name)
         return {name: info.partitions for name, info in infos.items()}
+
+    def _existing(self, topics: list[str], may_be_gone: Container[str]) -> dict[str, TopicInfo]:
+        if not self._are_gone:
+            try:
+                return self._client.describe_topics(topics)
+            except UnknownTopicError:
+                if not any(topic in may_be_gone for topic in topics):
+                    raise
+        every = self._client.describe_topics()
+        missing = [topic for topic in topics if topic not in every]
+        self._are_gone = bool(missing)
+        for topic in missing:
+            if topic not in may_be_gone:
+                raise UnknownTopicError(topic)
+        return {topic: every[topic] for topic in topics if topic in every}
 
     def recreated(self) -> list[str]:
         """Topics that were deleted and created again since they were first seen; told once."""

@@ -15,6 +15,7 @@ from barnabas.spark.errors import OptionError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from barnabas.spark.misconfigured_stream_reader import MisconfiguredStreamReader
     from barnabas.spark.reader import TopicReader
     from barnabas.spark.stream_reader import TopicStreamReader
     from barnabas.spark.writer import TopicStreamWriter, TopicWriter
@@ -40,7 +41,18 @@ class BarnabasSource(DataSource):
         return "barnabas"
 
     def schema(self) -> str:
-        """The columns of a read."""
+        """Return the columns of a read.
+
+        Raises:
+            OptionError: an option is wrong, whether for `spark.read` or for `spark.readStream`.
+                Spark asks for the schema in `load()`, which is the earliest time to say so.
+        """
+        from barnabas.spark.options import parse_source_options
+
+        try:
+            parse_source_options(self.options, streaming=True)
+        except OptionError:
+            parse_source_options(self.options, streaming=False)
         return ", ".join(f"{name} {kind}" for name, kind in self._columns())
 
     def _columns(self) -> tuple[tuple[str, str], ...]:
@@ -56,14 +68,20 @@ class BarnabasSource(DataSource):
         self._check_schema(schema)
         return TopicReader(options, schema)
 
-    def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802
+    def streamReader(  # noqa: N802
+        self, schema: StructType
+    ) -> TopicStreamReader | MisconfiguredStreamReader:
         """For `spark.readStream`."""
         from barnabas.runtime.clock import SystemClock
+        from barnabas.spark.misconfigured_stream_reader import MisconfiguredStreamReader
         from barnabas.spark.options import parse_source_options
         from barnabas.spark.stream_reader import TopicStreamReader
 
-        options = parse_source_options(self.options, streaming=True)
-        self._check_schema(schema)
+        try:
+            options = parse_source_options(self.options, streaming=True)
+            self._check_schema(schema)
+        except OptionError as error:
+            return MisconfiguredStreamReader(error)
         return TopicStreamReader(options, schema, SystemClock())
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:

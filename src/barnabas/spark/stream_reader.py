@@ -17,17 +17,19 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from barnabas.client.errors import UnknownTopicError
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.offsets import Offsets, from_json, to_json
 from barnabas.spark.ranges import OffsetRange, limit_offsets, ranges_between, split_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
-    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.client.facade import Client
     from barnabas.runtime.clock import Clock
     from barnabas.spark.options import SourceOptions
     from barnabas.spark.planner import Planner
@@ -57,6 +59,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # When records were last taken, for maxTriggerDelay.
         self._triggered_ms: float | None = None
         self._mirror_paused_until_ms = 0.0
+        # What the group was last told; None before. A group that has something else then is
+        # shared with another query.
+        self._mirrored: Offsets | None = None
+        self._is_group_shared = False
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_planner": None}
@@ -84,7 +90,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLossError: a partition went away or became shorter, and failOnDataLoss is on.
         """
         begin = from_json(start)
-        latest = dict(self._target) if self._target is not None else self._latest()
+        # Spark asks once the batch that ended at `start` is finished, the last one before a pause
+        # too; `commit` would come with the next batch only.
+        self._maybe_mirror(begin)
+        if self._target is not None:
+            latest = dict(self._target)
+        else:
+            may_be_gone = {tp.topic for tp in begin}
+            if not self._options.fail_on_data_loss:
+                may_be_gone |= self._selected_topics()
+            latest = self._latest(may_be_gone)
         latest = self._checked(begin, latest)
         if isinstance(limit, ReadMaxRows):
             begin |= self._planning().earliest(tp for tp in latest if tp not in begin)
@@ -97,15 +112,30 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Json:  # noqa: N802
         """The end of each partition, from which Spark's progress shows the lag."""
-        return to_json(self._latest())
+        return to_json(self._latest(self._selected_topics()))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix where the query ends."""
-        self._target = self._latest()
+        self._target = self._latest(self._selected_topics())
 
-    def _latest(self) -> Offsets:
+    def _latest(self, may_be_gone: AbstractSet[str]) -> Offsets:
+        """Return the end of each partition.
+
+        Args:
+            may_be_gone: topics that are left out if they do not exist. `_checked` reports those
+                that the query was reading.
+        """
         planner = self._planning()
-        return planner.latest(planner.partitions())
+        try:
+            return planner.latest(planner.partitions(may_be_gone))
+        except UnknownTopicError:
+            # A topic may be deleted between the two questions.
+            return planner.latest(planner.partitions(may_be_gone))
+
+    def _selected_topics(self) -> set[str]:
+        """Return the topics that the options name."""
+        selection = self._options.selection
+        return {*selection.topics, *(tp.topic for tp in selection.partitions)}
 
     def _should_wait(self, begin: Offsets, latest: Offsets) -> bool:
         """Whether there is less than minOffsetsPerTrigger, and maxTriggerDelay is not over."""
@@ -160,24 +190,50 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Progress
 
-    def commit(self, end: Json) -> None:
-        """Show how far the query is in a consumer group; its truth stays in the checkpoint."""
-        if (
-            self._options.mirror_offsets
-            and self._clock.monotonic_ms() >= self._mirror_paused_until_ms
-        ):
-            self._mirror(from_json(end))
+    def _maybe_mirror(self, offsets: Offsets) -> bool:
+        """Show in a consumer group how far the query is; return whether it was committed.
 
-    def _mirror(self, offsets: dict[TopicPartition, int]) -> None:
+        The checkpoint alone decides where the query goes on.
+        """
+        if (
+            not self._options.mirror_offsets
+            or offsets == self._mirrored
+            or self._clock.monotonic_ms() < self._mirror_paused_until_ms
+        ):
+            return False
         from barnabas.client.errors import ClientError
         from barnabas.spark.clients import mirroring_client
 
+        group = self._options.group_id
         try:
             client = mirroring_client(self._options.client)
-            client.commit_offsets(self._options.group_id, {**offsets})
+            self._warn_if_shared(client)
+            client.commit_offsets(group, {**offsets})
         except ClientError as problem:
             self._mirror_paused_until_ms = self._clock.monotonic_ms() + _MIRROR_PAUSE_MS
-            logger.warning("progress is not shown in group %s: %s", self._options.group_id, problem)
+            logger.warning("Progress is not shown in group %s: %s", group, problem)
+            return False
+        self._mirrored = offsets
+        return True
+
+    def _warn_if_shared(self, client: Client) -> None:
+        """Warn once if the group has other offsets than those that this query committed last."""
+        if self._mirrored is None or self._is_group_shared:
+            return
+        group = self._options.group_id
+        found = client.committed(group, self._mirrored)
+        for tp, offset in self._mirrored.items():
+            if tp in found and found[tp].offset != offset:
+                self._is_group_shared = True
+                logger.warning(
+                    "Group %s shows the progress of another query too: %s was committed at %d,"
+                    " then at %d. Set the option groupIdPrefix or kafka.group.id for each query.",
+                    group,
+                    tp,
+                    offset,
+                    found[tp].offset,
+                )
+                return
 
     def stop(self) -> None:
         """The query ended; the process, and its client, end with it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.client.errors import OffsetOutOfRangeError, RangeStalledError
+from barnabas.client.errors import OffsetOutOfRangeError, RangeStalledError, UnknownTopicError
 from barnabas.spark.clients import reading_client
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.rows import RowBatches
@@ -35,7 +35,7 @@ def read_range(
     Raises:
         DataLossError: records of the range are gone, and failOnDataLoss is on.
     """
-    client = reading_client(options.client)
+    client = reading_client(options.client | _poll_timeout(options))
     rows = RowBatches(wanted.topic, wanted.partition, schema)
     tp = wanted.topic_partition
     position: int | None = wanted.start
@@ -44,7 +44,7 @@ def read_range(
             for part in client.fetch_range({tp: (position, wanted.end)}):
                 yield from rows.add(part.data, part.first_offset, part.end_offset, part.aborted)
                 position = part.end_offset
-        except (OffsetOutOfRangeError, RangeStalledError) as problem:
+        except (OffsetOutOfRangeError, RangeStalledError, UnknownTopicError) as problem:
             if options.fail_on_data_loss:
                 raise DataLossError(
                     f"Offsets {position} to {wanted.end} of {tp} cannot be read: {problem}."
@@ -53,9 +53,18 @@ def read_range(
     yield from rows.rest()
 
 
+def _poll_timeout(options: SourceOptions) -> dict[str, str]:
+    """Return the client's limit for a range that stalls, if kafkaConsumer.pollTimeoutMs is set."""
+    timeout_ms = options.poll_timeout_ms
+    return {} if timeout_ms is None else {"default.api.timeout.ms": str(timeout_ms)}
+
+
 def _after_gap(client: Client, tp: TopicPartition, position: int, end: int) -> int | None:
     """Where reading goes on after lost records; None if nothing of the range is left."""
-    earliest = client.list_offsets({tp: "earliest"})[tp].offset
+    try:
+        earliest = client.list_offsets({tp: "earliest"})[tp].offset
+    except UnknownTopicError:
+        earliest = end
     if position < earliest < end:
         logger.warning("%s: records from %d to %d are lost and left out", tp, position, earliest)
         return earliest

@@ -133,3 +133,47 @@ def test_a_sink_takes_a_topic_and_what_spark_adds() -> None:
     assert options.topic == "out"
     with pytest.raises(OptionError, match="topic is empty"):
         parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": ""})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"topic": "t"}, "option topic is for writing"),
+        ({"kafka.transactional.id": "a"}, "kafka.transactional.id cannot be set"),
+        ({"kafka.fetch.min.byte": "1"}, "unknown configuration key fetch.min.byte"),
+        ({"kafka.fetch.min.bytes": "many"}, "fetch.min.bytes=many is not a whole number"),
+        ({"kafkaconsumer.polltimeoutms": "0"}, "kafkaConsumer.pollTimeoutMs='0'"),
+    ],
+)
+def test_a_wrong_option_of_a_read_is_refused_early(options: dict[str, str], words: str) -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"} | options
+    with pytest.raises(OptionError, match=words):
+        parse_source_options(given, streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": "t"}, "option subscribe is for reading"),
+        ({"kafka.transactional.id": "a"}, "kafka.transactional.id cannot be set"),
+        ({"kafka.acks": "7"}, "acks=7 is not one of"),
+    ],
+)
+def test_a_wrong_option_of_a_write_is_refused_early(options: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"} | options)
+
+
+def test_options_without_effect_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "fetchOffset.numRetries": "3"}
+    parse_source_options(given, streaming=True)
+    assert "fetchOffset.numRetries has no effect" in caplog.text
+
+
+def test_the_poll_timeout_limits_how_long_a_task_waits() -> None:
+    given = {
+        "kafka.bootstrap.servers": "h:1",
+        "subscribe": "t",
+        "kafkaConsumer.pollTimeoutMs": "1234",
+    }
+    assert parse_source_options(given, streaming=False).poll_timeout_ms == 1234

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from barnabas.client.errors import UnknownTopicError
+from barnabas.client.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.offsets import Offsets
 from barnabas.spark.options import parse_source_options
 from barnabas.spark.stream_reader import TopicStreamReader
 
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+A, B, U = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
 class FixedPlanner:
@@ -25,9 +27,14 @@ class FixedPlanner:
         self.ends = ends
         self.starts: Offsets = {}
         self.made_anew: list[str] = []
+        # Topics that do not exist, though they are selected.
+        self.gone: set[str] = set()
 
-    def partitions(self) -> list[TopicPartition]:
-        return sorted(self.ends)
+    def partitions(self, may_be_gone: Container[str] = ()) -> list[TopicPartition]:
+        for topic in self.gone:
+            if topic not in may_be_gone:
+                raise UnknownTopicError(topic)
+        return sorted(tp for tp in self.ends if tp.topic not in self.gone)
 
     def recreated(self) -> list[str]:
         return self.made_anew
@@ -55,7 +62,7 @@ class HandClock:
 
 
 def reader(ends: Offsets, **options: str) -> tuple[TopicStreamReader, FixedPlanner, HandClock]:
-    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"} | options
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "mirroroffsets": "false"} | options
     clock, planner = HandClock(), FixedPlanner(ends)
     made = TopicStreamReader(parse_source_options(given, streaming=True), StructType(), clock)
     made._planner = planner  # type: ignore[assignment]
@@ -133,6 +140,68 @@ def test_a_topic_made_anew_fails_the_query_however_long_it_is() -> None:
     planner.made_anew = ["t"]
     with pytest.raises(DataLossError, match="Topic t was deleted and created again"):
         stream.latestOffset({"t": {"0": 4}}, ReadAllAvailable())
+
+
+def test_a_deleted_topic_fails_the_query_unless_data_loss_is_allowed() -> None:
+    stream, planner, _ = reader({A: 10, U: 5}, subscribe="t,u")
+    planner.gone = {"u"}
+    with pytest.raises(DataLossError, match="gone: u-0"):
+        stream.latestOffset({"t": {"0": 4}, "u": {"0": 5}}, ReadAllAvailable())
+    lenient, planner, _ = reader({A: 10, U: 5}, subscribe="t,u", failondataloss="false")
+    planner.gone = {"u"}
+    after = lenient.latestOffset({"t": {"0": 4}, "u": {"0": 5}}, ReadAllAvailable())
+    assert after == {"t": {"0": 10}}
+    assert lenient.latestOffset(after, ReadAllAvailable()) == after
+
+
+def test_a_topic_that_was_never_there_fails_the_query() -> None:
+    stream, planner, _ = reader({A: 10}, subscribe="t,u")
+    planner.gone = {"u"}
+    with pytest.raises(UnknownTopicError):
+        stream.latestOffset({"t": {"0": 4}}, ReadAllAvailable())
+
+
+class Group:
+    """A client whose group is a dictionary."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.offsets: dict[TopicPartition, CommittedOffset] = {}
+        self.commits = 0
+        monkeypatch.setattr("barnabas.spark.clients.mirroring_client", lambda _: self)
+
+    def commit_offsets(self, _group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.commits += 1
+        self.offsets |= {tp: CommittedOffset(offset) for tp, offset in offsets.items()}
+
+    def committed(
+        self, _group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
+
+
+def test_the_group_shows_a_finished_batch_once_and_without_waiting_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = Group(monkeypatch)
+    stream, _, _ = reader({A: 10}, mirroroffsets="true")
+    end = stream.latestOffset({"t": {"0": 4}}, ReadAllAvailable())
+    assert group.offsets[A].offset == 4
+    stream.commit({"t": {"0": 4}})
+    assert stream.latestOffset(end, ReadAllAvailable()) == end
+    assert stream.latestOffset(end, ReadAllAvailable()) == end
+    assert (group.offsets[A].offset, group.commits) == (10, 2)
+
+
+def test_a_group_that_another_query_commits_to_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = Group(monkeypatch)
+    stream, _, _ = reader({A: 10}, mirroroffsets="true")
+    for offset in range(5):
+        stream.latestOffset({"t": {"0": offset}}, ReadAllAvailable())
+        group.offsets[A] = CommittedOffset(99)
+    assert len(caplog.records) == 1
+    assert "t-0 was committed at 0, then at 99" in caplog.text
 
 
 def test_the_same_offsets_give_the_same_ranges() -> None:

@@ -1,0 +1,37 @@
+"""A stream reader that only raises the error of its options.
+
+If `DataSource.streamReader` itself raises, PySpark 4.2 reports an `UnboundLocalError` of its own
+above the error that the user has to see.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader
+
+if TYPE_CHECKING:
+    from barnabas.spark.errors import OptionError
+
+
+class MisconfiguredStreamReader(DataSourceStreamReader):
+    """Raises the error in each call by which Spark may begin or resume a query."""
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802
+        """Raise the error: the first call of a query without a checkpoint."""
+        raise self._error
+
+    def latestOffset(self, *_: object) -> NoReturn:  # noqa: N802
+        """Raise the error: the first call of a query with a checkpoint."""
+        raise self._error
+
+    def partitions(self, *_: object) -> NoReturn:
+        """Raise the error: the first call of a query whose last batch is repeated."""
+        raise self._error
+
+    def read(self, *_: object) -> NoReturn:
+        """Raise the error."""
+        raise self._error
