@@ -33,6 +33,11 @@ KNOWN: dict[str, dict[str, str]] = {
     "registration_right_after_a_controlled_shutdown": {
         "step 5 BrokerRegistration *": "who was let go need not wait for its session to end"
     },
+    "registration_in_a_version_that_cannot_say_how_the_former_life_ended": {
+        "step * BrokerRegistration * PartitionChangeRecord.last_known_elr: *": (
+            "a replica that has restarted uncleanly is known behind the last leader"
+        )
+    },
     "a_move_that_leaves_out_who_was_to_be_added": {
         "step 15 AlterPartitionReassignments *": "Kafka goes on adding whom it removes, for ever"
     },

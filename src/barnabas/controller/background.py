@@ -109,6 +109,12 @@ class Background:
         self._fence()
         self.watch_sessions()
 
+    def broker_doubted(self, broker_id: int, broker_epoch: int) -> None:
+        """The connection of a broker is gone; it may make another one."""
+        view = self._state.view()
+        if view is not None:
+            self._brokers.note_doubt(view.image, broker_id, broker_epoch)
+
     def broker_lost(self, broker_id: int, broker_epoch: int) -> None:
         """The connection of a broker is gone and no other came: fence it."""
         view = self._state.view()

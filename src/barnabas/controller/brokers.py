@@ -108,7 +108,11 @@ class BrokerControl:
         if after is BrokerState.UNFENCED and before is not after and offline:
             # First its directories: it must not be elected for what lies in them.
             after = before
-        records = self._transition(image, broker, before, after)
+        if before is after is BrokerState.UNFENCED and broker.id in self._sessions.doubtful:
+            # It lives after all, and may be the one that partitions without a leader wait for.
+            records = self._elections.on_returning(image, broker.id)
+        else:
+            records = self._transition(image, broker, before, after)
         is_leaving = before is not after
         records += self._directories.take_offline(
             image, broker, offline, without_elections=is_leaving
@@ -218,9 +222,20 @@ class BrokerControl:
 
     def note_silent(self, now_ms: float) -> None:
         """Brokers whose sessions are over are to be fenced."""
-        for broker_id in self._sessions.expired(now_ms):
+        expired = self._sessions.expired(now_ms)
+        for broker_id in expired:
             self._sessions.end(broker_id)
+            self._sessions.doubt(broker_id)
             self._dead[broker_id] = "its session is over"
+        if expired:
+            self._sessions.doubt_silent(now_ms)
+
+    def note_doubt(self, image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
+        """A broker's connection is gone; it may make another one."""
+        broker = image.brokers.get(broker_id)
+        is_same = broker is not None and broker.epoch == broker_epoch and not broker.fenced
+        if is_same and not self._sessions.is_own(broker_id):
+            self._sessions.doubt(broker_id)
 
     def note_lost(self, image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
         """A broker whose connection is gone is to be fenced.
@@ -232,6 +247,7 @@ class BrokerControl:
             return
         # Another process with its id need not wait for the time-out.
         self._sessions.end(broker_id)
+        self._sessions.doubt(broker_id)
         self._dead[broker_id] = "its connection is gone"
 
     @property
@@ -249,7 +265,7 @@ class BrokerControl:
         if broker is None or broker.fenced:
             del self._dead[broker_id]
             return []
-        records = self._elections.on_leaving(view.image, broker_id, _PARTITIONS_AT_ONCE)
+        records = self._elections.on_death(view.image, broker_id, _PARTITIONS_AT_ONCE)
         if len(records) < _PARTITIONS_AT_ONCE:
             _log.warning("Broker %d is fenced: %s", broker_id, why)
             del self._dead[broker_id]

@@ -9,17 +9,19 @@ from barnabas.metadata.partition_registration import DIRECTORY_MIGRATING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.partition_registration import PartitionRegistration
 
 NOBODY = -1
+_NONE: frozenset[int] = frozenset()
 
 
 class Candidates:
     """The live brokers of one moment; made once for an event, however many partitions it is for."""
 
-    __slots__ = ("_brokers", "_live")
+    __slots__ = ("_brokers", "_doubtful", "_live")
 
     def __init__(
         self,
@@ -27,14 +29,18 @@ class Candidates:
         *,
         leaving: int = NOBODY,
         returning: int = NOBODY,
+        doubtful: AbstractSet[int] = _NONE,
     ) -> None:
         """Args:
         leaving: a broker that is being fenced, and counts as gone although the image has it live.
         returning: a broker that is being unfenced, and counts as live although it is not yet.
+        doubtful: brokers that may be dead: none of them is elected.
         """
         self._brokers = brokers
         live = {broker.id for broker in brokers.values() if is_live(broker)}
         live.discard(leaving)
+        self._doubtful = live.intersection(doubtful) - {returning}
+        live -= self._doubtful
         if returning in brokers:
             live.add(returning)
         self._live = live
@@ -44,6 +50,10 @@ class Candidates:
         if replica not in self._live or replica not in partition.replicas:
             return False
         return self._brokers[replica].has_online(partition.directory_of(replica))
+
+    def is_doubtful(self, replica: int) -> bool:
+        """Whether that broker is not elected only because it may be dead."""
+        return replica in self._doubtful
 
     def directory_on(self, replica: int) -> bytes:
         """The directory that a broker keeps a new replica in, as far as that is known."""

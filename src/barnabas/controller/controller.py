@@ -144,8 +144,8 @@ class Controller:
         self._awaiting: list[Callable[[], None]] = []
         topic_configs = TopicConfigs(config)
         placer = StripedPlacer(parts.rng)
-        elections = Elections(topic_configs)
         sessions = BrokerSessions(config.broker_session_timeout_ms, config.node_id)
+        elections = Elections(topic_configs, sessions.doubtful)
         self._topics = TopicControl(config, topic_configs, placer, parts.rng)
         self._partitions = PartitionControl(placer)
         self._configs = ConfigControl(config, topic_configs)
@@ -264,6 +264,13 @@ class Controller:
         self._state.serve(self._brokers.heartbeat, refuse_heartbeat, request, on_done)
         self._background.watch_sessions()
         self._background.go_on()
+
+    def on_broker_doubted(self, broker_id: int, broker_epoch: int) -> None:
+        """The connection that a broker's heartbeats came on is gone; it may make another one.
+
+        Until its next heartbeat it is not elected in place of a broker that has died.
+        """
+        self._background.broker_doubted(broker_id, broker_epoch)
 
     def on_broker_lost(self, broker_id: int, broker_epoch: int) -> None:
         """Fence a broker now, rather than when its session ends.

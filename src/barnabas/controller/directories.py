@@ -9,8 +9,16 @@ from barnabas.controller.candidates import Candidates
 from barnabas.controller.elections import all_partitions
 from barnabas.controller.partition_change import Election, changed_partition
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.metadata_version import partition_change_record_version
-from barnabas.metadata.partition_registration import NO_LEADER
+from barnabas.metadata.metadata_version import (
+    has_directories,
+    partition_change_record_version,
+)
+from barnabas.metadata.partition_registration import (
+    DIRECTORY_LOST,
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    NO_LEADER,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -36,6 +44,8 @@ if TYPE_CHECKING:
 
 # The first version of the record that has directories.
 _CHANGE_WITH_DIRECTORIES = 2
+# The broker has not said which directory it is.
+_UNKNOWN = (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING)
 
 
 class DirectoryControl:
@@ -67,7 +77,7 @@ class DirectoryControl:
                     index, error = each.partition_index, ErrorCode.NONE
                     try:
                         found, before = _replica(topic, index, broker.id)
-                        records += self._assign(image, broker.id, directory.id, found, index)
+                        records += self._assign(image, broker, directory.id, found, index)
                         if not is_online:
                             unusable.append((found, index, before))
                     except Refusal as refusal:
@@ -83,23 +93,37 @@ class DirectoryControl:
     def _assign(
         self,
         image: ClusterImage,
-        broker_id: int,
+        broker: BrokerRegistration,
         directory: bytes,
         topic: TopicImage,
         partition: int,
     ) -> list[VersionedRecord]:
+        """Note where a replica lies.
+
+        A move goes between directories that are online both, and the replica has all that it had.
+        One that comes from a directory that is gone begins anew: it leaves ISR, ELR and the last
+        known leaders, so that it is not elected before it has copied what others have. The only
+        replica of a partition leads nevertheless: there is nothing to copy.
+        """
         before = topic.partitions[partition]
-        if before.directory_of(broker_id) == directory:
+        former = before.directory_of(broker.id)
+        if former == directory:
             return []
+        is_replaced = not broker.has_online(former) and broker.has_online(directory)
         directories = [
-            directory if replica == broker_id else known
+            directory if replica == broker.id else known
             for replica, known in zip(before.replicas, before.directories, strict=True)
         ]
         record = PartitionChangeRecord(partition_id=partition, topic_id=topic.id)
         record.directories = directories
         version = partition_change_record_version(image.features.metadata_version)
-        if before.leader == NO_LEADER:
-            # Its directory was offline; in this one it may lead.
+        if is_replaced and len(before.replicas) > 1:
+            change = self._elections.on_directory_replaced(image, topic, partition, broker.id)
+            if change is not None:
+                record, version = change
+                record.directories = directories
+        elif before.leader == NO_LEADER:
+            # Its directory was offline or not known; in this one it may lead.
             after = before.merge(record)
             rules = self._elections.strict_rules(
                 image, topic.name, Candidates(image.brokers), Election.ONLINE
@@ -145,6 +169,26 @@ class DirectoryControl:
             )
             records = self._elections.on_directories_lost(image, broker.id, lost)
         return [*records, (change, _CHANGE_WITH_DIRECTORIES)]
+
+
+def note_missing_directories(image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
+    """Directories that a broker had are missing: a replica in an unknown one may be lost with them.
+
+    Its directory is noted as lost until the broker says where the replica is.
+    """
+    if not has_directories(image.features.metadata_version):
+        return []
+    records: list[VersionedRecord] = []
+    for topic, partition, before in all_partitions(image):
+        if broker_id not in before.replicas or before.directory_of(broker_id) not in _UNKNOWN:
+            continue
+        record = PartitionChangeRecord(partition_id=partition, topic_id=topic.id)
+        record.directories = [
+            DIRECTORY_LOST if replica == broker_id else known
+            for replica, known in zip(before.replicas, before.directories, strict=True)
+        ]
+        records.append((record, partition_change_record_version(image.features.metadata_version)))
+    return records
 
 
 def _replica(

@@ -5,18 +5,22 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from barnabas.controller.candidates import NOBODY, Candidates
 from barnabas.controller.partition_change import Election, ElectionRules, changed_partition
 from barnabas.metadata.partition_registration import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from barnabas.controller.result import VersionedRecord
     from barnabas.controller.topic_configs import TopicConfigs
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
+    from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 
     Located = tuple[TopicImage, int, PartitionRegistration]
 
@@ -26,13 +30,17 @@ _NONE: frozenset[int] = frozenset()
 class Elections:
     """Makes the records; walks over all partitions, which broker events are rare enough for."""
 
-    def __init__(self, topic_configs: TopicConfigs) -> None:
+    def __init__(self, topic_configs: TopicConfigs, doubtful: AbstractSet[int] = _NONE) -> None:
+        """Args:
+        doubtful: brokers that may be dead; the controller changes this set as it hears of them.
+        """
         self._topic_configs = topic_configs
+        self._doubtful = doubtful
 
     def on_leaving(
         self, image: ClusterImage, broker_id: int, limit: int | None = None
     ) -> list[VersionedRecord]:
-        """The broker is fenced or shuts down: it leaves every ISR, others lead.
+        """The broker shuts down, or asks to be fenced: it leaves every ISR, others lead.
 
         Args:
             image: where the broker may still count as live.
@@ -47,13 +55,35 @@ class Elections:
             limit=limit,
         )
 
+    def on_death(
+        self, image: ClusterImage, broker_id: int, limit: int | None = None
+    ) -> list[VersionedRecord]:
+        """A life of the broker has ended: it leaves every ISR, others lead.
+
+        Brokers that may have died with it are not elected. If each of several brokers that died
+        together became leader in turn, the last of them would be left as the only replica that
+        counts as in sync, although the others have the same records.
+
+        Args:
+            image: where the broker may still count as live.
+            broker_id: the broker whose life has ended.
+            limit: how many records at most; None for all.
+        """
+        return self._without(
+            image,
+            broker_id,
+            _in_use(image, broker_id),
+            Candidates(image.brokers, leaving=broker_id, doubtful=self._doubtful),
+            limit=limit,
+        )
+
     def on_unclean_shutdown(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
         """The broker may have lost data (KIP-966): neither in sync nor eligible any more."""
         return self._without(
             image,
             broker_id,
             _in_use(image, broker_id, or_eligible=True),
-            Candidates(image.brokers, leaving=broker_id),
+            Candidates(image.brokers, leaving=broker_id, doubtful=self._doubtful),
             unclean_shutdown=frozenset({broker_id}),
         )
 
@@ -67,10 +97,10 @@ class Elections:
         )
 
     def on_returning(self, image: ClusterImage, broker_id: int) -> list[VersionedRecord]:
-        """The broker is unfenced: it leads what has no leader and it may lead.
+        """The broker is unfenced, or lives after all: it leads what has no leader if it may.
 
         Args:
-            image: where the broker counts as fenced still.
+            image: where the broker may count as fenced still.
             broker_id: who returns.
         """
         leaderless = (
@@ -78,7 +108,7 @@ class Elections:
             for located in all_partitions(image)
             if located[2].leader == NO_LEADER and broker_id in located[2].replicas
         )
-        candidates = Candidates(image.brokers, returning=broker_id)
+        candidates = Candidates(image.brokers, returning=broker_id, doubtful=self._doubtful)
         return self._without(image, NOBODY, leaderless, candidates)
 
     def on_directories_lost(
@@ -87,6 +117,27 @@ class Elections:
         """The broker's replicas of these partitions cannot be used: they leave the ISR."""
         candidates = Candidates(image.brokers, leaving=broker_id)
         return self._without(image, broker_id, partitions, candidates)
+
+    def on_directory_replaced(
+        self,
+        image: ClusterImage,
+        topic: TopicImage,
+        partition: int,
+        broker_id: int,
+    ) -> tuple[PartitionChangeRecord, int] | None:
+        """The directory of a replica is gone and the replica begins anew in another, empty.
+
+        Returns:
+            The record that takes it out of all that says where the partition's data is; None if it
+            is in nothing of that.
+        """
+        before = topic.partitions[partition]
+        candidates = Candidates(image.brokers, leaving=broker_id, doubtful=self._doubtful)
+        rules = replace(
+            self._rules(image, topic.name, candidates, _NONE), emptied=frozenset({broker_id})
+        )
+        target = tuple(replica for replica in before.isr if replica != broker_id)
+        return changed_partition(partition, topic.id, before, target, rules)
 
     def rules(self, image: ClusterImage, topic: str, candidates: Candidates) -> ElectionRules:
         """What an election of that topic's partitions goes by: as far as its configs allow."""

@@ -136,6 +136,10 @@ def _check(
         epoch = epochs.get(replica, _ANY_EPOCH)
         if not is_live(broker) or (broker is not None and epoch not in (_ANY_EPOCH, broker.epoch)):
             raise Refusal(ErrorCode.INELIGIBLE_REPLICA)
+        is_new = replica not in before.isr
+        if is_new and broker is not None and not broker.has_online(before.directory_of(replica)):
+            # Its directory is gone, and it has not said yet where it begins anew.
+            raise Refusal(ErrorCode.INELIGIBLE_REPLICA)
 
 
 def _proposed(proposal: PartitionDataRequest) -> list[int]:

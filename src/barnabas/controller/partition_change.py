@@ -3,6 +3,12 @@
 A leader comes from the ISR or the eligible leader replicas, in the order of the replicas; then,
 uncleanly, it is the last known leader or, where the topic allows it, any live replica. A
 reassignment is over as soon as all replicas that it adds are in the ISR (KIP-455).
+
+While a partition has no leader nothing is committed. So every replica that was in sync or eligible
+when the last leader went keeps all that is committed, and is kept as eligible. When one of them
+loses its eligibility by an unclean shutdown, it stays known behind the last known leader: it may
+lead, uncleanly, if the last known leader's data is gone. A replica that begins anew in an empty
+directory is in none of these lists.
 """
 
 from __future__ import annotations
@@ -54,6 +60,8 @@ class ElectionRules(msgspec.Struct, frozen=True):
     election: Election = Election.ONLINE
     # Replicas that may have lost data: no longer eligible, and not to be elected.
     unclean_shutdown: frozenset[int] = frozenset()
+    # Replicas that have begun anew in an empty directory: they have nothing, and are not elected.
+    emptied: frozenset[int] = frozenset()
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -102,12 +110,15 @@ def changed_partition(
         None if nothing changes.
     """
     assignment, target_isr = (target or Assignment.of(before)).after(target_isr)
-    elr = _target_elr(before, target_isr, rules, assignment.replicas)
-    outcome = _elect(before, target_isr, elr, rules, assignment.replicas)
+    complete = _complete(before, rules, assignment.replicas)
+    eligible = (
+        tuple(each for each in complete if each not in target_isr) if rules.elr_enabled else ()
+    )
+    last_known = _last_known(before, rules, assignment.replicas)
+    outcome = _elect(before, target_isr, eligible, last_known, rules, assignment.replicas)
     isr = outcome.isr
-    if not isr and not rules.elr_enabled:
-        # Without ELR the last member stays in the ISR: it alone is known to have everything.
-        isr = before.isr
+    if outcome.leader == NO_LEADER and not rules.elr_enabled:
+        isr = _isr_without_elr(before, isr, rules, assignment.replicas)
     record = PartitionChangeRecord(partition_id=partition, topic_id=topic_id)
     if isr != before.isr:
         record.isr = list(isr)
@@ -117,7 +128,8 @@ def changed_partition(
         record.leader_recovery_state = RECOVERING
     if outcome.elr != before.elr:
         record.eligible_leader_replicas = list(outcome.elr)
-    _note_last_known_leader(record, before, rules)
+    if rules.elr_enabled:
+        _note_last_known(record, before, outcome, last_known)
     _note_assignment(record, before, assignment, rules)
     if (
         record.leader == NO_LEADER_CHANGE
@@ -133,32 +145,27 @@ def changed_partition(
 def _elect(
     before: PartitionRegistration,
     isr: tuple[int, ...],
-    elr: tuple[int, ...],
+    eligible: tuple[int, ...],
+    last_known: tuple[int, ...],
     rules: ElectionRules,
     replicas: tuple[int, ...],
 ) -> _Outcome:
-    leader = _clean_leader(before, (*isr, *elr), rules, replicas)
+    leader = _clean_leader(before, (*isr, *eligible), rules, replicas)
     if leader in isr:
-        return _Outcome(leader, isr, elr)
+        return _Outcome(leader, isr, _elr_beside(isr, eligible, rules, replicas))
     if leader != NO_LEADER:
-        # It had all that was committed; of the others in the ISR that cannot be said any more.
-        return _Outcome(leader, (leader,), tuple(each for each in elr if each != leader))
-    may_lead = rules.candidates.may_lead
-    last = before.last_known_elr
-    if (
-        rules.elr_enabled
-        and not isr
-        and not elr
-        and len(last) == 1
-        and last[0] not in rules.unclean_shutdown
-        and may_lead(before, last[0])
-    ):
-        return _Outcome(last[0], last, (), unclean=True)
-    if rules.election is Election.UNCLEAN:
-        for replica in replicas:
-            if replica not in rules.unclean_shutdown and may_lead(before, replica):
-                return _Outcome(replica, (replica,), (), unclean=True)
-    return _Outcome(NO_LEADER, isr, elr)
+        # The others in the ISR have all that is committed so far, but may miss what the leader has.
+        others = tuple(sorted({*isr, *eligible} - {leader}))
+        return _Outcome(leader, (leader,), _elr_beside((leader,), others, rules, replicas))
+    candidates = rules.candidates
+    may_lose = [*last_known] if rules.elr_enabled and not isr and not eligible else []
+    if rules.election is Election.UNCLEAN and not any(map(candidates.is_doubtful, isr)):
+        may_lose += [*last_known, *replicas]
+    for replica in may_lose:
+        is_excluded = replica in rules.unclean_shutdown or replica in rules.emptied
+        if replica in replicas and not is_excluded and candidates.may_lead(before, replica):
+            return _Outcome(replica, (replica,), (), unclean=True)
+    return _Outcome(NO_LEADER, isr, eligible)
 
 
 def _clean_leader(
@@ -181,37 +188,80 @@ def _clean_leader(
     return NO_LEADER
 
 
-def _target_elr(
+def _complete(
+    before: PartitionRegistration, rules: ElectionRules, replicas: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Replicas that have all that is committed up to this change, and have it safely."""
+    # Kafka keeps those too that are no replicas any more; nobody could ever use them.
+    return tuple(
+        replica
+        for replica in sorted(_had_all(before, rules, replicas).intersection(replicas))
+        if replica not in rules.unclean_shutdown and replica not in rules.emptied
+    )
+
+
+def _had_all(
+    before: PartitionRegistration, rules: ElectionRules, replicas: tuple[int, ...]
+) -> set[int]:
+    """The ISR and the eligible replicas before this change.
+
+    Without the eligible ones if a leader could commit records that they do not have: its ISR is
+    large enough by itself, for instance since min.insync.replicas is smaller now.
+    """
+    has_leader = before.leader != NO_LEADER
+    if has_leader and _is_large_enough(before.isr, rules, replicas):
+        return {*before.isr}
+    return {*before.isr, *before.elr}
+
+
+def _isr_without_elr(
     before: PartitionRegistration,
     isr: tuple[int, ...],
     rules: ElectionRules,
     replicas: tuple[int, ...],
 ) -> tuple[int, ...]:
-    """Replicas out of the ISR that have all that is committed: kept while it is too small."""
-    if not rules.elr_enabled or len(isr) >= min(rules.min_isr, len(replicas)):
-        return ()
-    # Kafka keeps those too that are no replicas any more; nobody could ever use them.
-    return tuple(
-        replica
-        for replica in sorted({*before.elr, *before.isr}.intersection(replicas))
-        if replica not in isr and replica not in rules.unclean_shutdown
-    )
+    """The ISR of a partition that has no leader: without ELR it alone says who has everything."""
+    kept = [each for each in before.isr if each in replicas and each not in rules.emptied]
+    return (*kept, *(each for each in isr if each not in kept))
 
 
-def _note_last_known_leader(
-    record: PartitionChangeRecord, before: PartitionRegistration, rules: ElectionRules
+def _elr_beside(
+    isr: tuple[int, ...],
+    eligible: tuple[int, ...],
+    rules: ElectionRules,
+    replicas: tuple[int, ...],
+) -> tuple[int, ...]:
+    """Replicas that stay eligible under a leader: while the ISR is too small to commit anything."""
+    return () if _is_large_enough(isr, rules, replicas) else eligible
+
+
+def _is_large_enough(isr: tuple[int, ...], rules: ElectionRules, replicas: tuple[int, ...]) -> bool:
+    return len(isr) >= min(rules.min_isr, len(replicas))
+
+
+def _last_known(
+    before: PartitionRegistration, rules: ElectionRules, replicas: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The last known leader first, then those that lost their eligibility while nobody led.
+
+    What is remembered if nobody leads after this change.
+    """
+    known = before.last_known_elr if before.leader == NO_LEADER else (before.leader,)
+    lost = _had_all(before, rules, replicas).intersection(rules.unclean_shutdown)
+    known = (*known, *(each for each in sorted(lost) if each not in known))
+    return tuple(each for each in known if each not in rules.emptied)
+
+
+def _note_last_known(
+    record: PartitionChangeRecord,
+    before: PartitionRegistration,
+    outcome: _Outcome,
+    last_known: tuple[int, ...],
 ) -> None:
-    """Remember who led last when nobody can lead any more, and forget it when somebody does."""
-    if not rules.elr_enabled:
-        return
-    last = before.last_known_elr
-    if record.leader == NO_LEADER:
-        if last != (before.leader,):
-            record.last_known_elr = [before.leader]
-        return
-    leads = before.leader if record.leader == NO_LEADER_CHANGE else record.leader
-    if last and leads != NO_LEADER:
-        record.last_known_elr = []
+    """Remember who may lead uncleanly when nobody can lead, and forget it when somebody does."""
+    wanted = last_known if outcome.leader == NO_LEADER else ()
+    if wanted != before.last_known_elr:
+        record.last_known_elr = list(wanted)
 
 
 def _note_assignment(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from barnabas.controller.directories import note_missing_directories
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.broker_registration import (
     BrokerRegistration,
@@ -95,8 +96,12 @@ class RegistrationControl:
     ) -> list[VersionedRecord]:
         is_clean = known is not None and request.previous_broker_epoch == known.epoch
         if image.features.is_elr_enabled and not is_clean:
-            return self._elections.on_unclean_shutdown(image, request.broker_id)
-        return self._elections.on_leaving(image, request.broker_id)
+            records = self._elections.on_unclean_shutdown(image, request.broker_id)
+        else:
+            records = self._elections.on_death(image, request.broker_id)
+        if known is not None and not set(known.directories).issubset(request.log_dirs):
+            records += note_missing_directories(image, request.broker_id)
+        return records
 
     def _check(self, view: ControllerView, request: BrokerRegistrationRequest) -> None:
         if request.cluster_id != self._config.cluster_id:

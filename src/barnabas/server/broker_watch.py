@@ -46,6 +46,10 @@ class LossListener(Protocol):
         """The cluster; None unless this is the active controller."""
         ...
 
+    def on_broker_doubted(self, broker_id: int, broker_epoch: int) -> None:
+        """This life of the broker may have ended."""
+        ...
+
     def on_broker_lost(self, broker_id: int, broker_epoch: int) -> None:
         """This life of the broker has ended."""
         ...
@@ -97,6 +101,7 @@ class BrokerWatch:
             return
         del self._connections[broker_id]
         epoch = known[1]
+        self._listener.on_broker_doubted(broker_id, epoch)
         self._timer.call_later(_GRACE_MS, lambda: self._check(broker_id, epoch))
 
     def on_duplicate(self, broker_id: int) -> None:

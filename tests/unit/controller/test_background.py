@@ -300,9 +300,10 @@ def test_one_request_may_not_make_more_records_than_a_batch_has() -> None:
             name, partitions=-1, factor=-1, assignments={each: [2, 3] for each in range(6000)}
         )
         assert cluster.ask("create_topics", creation(wanted)).topics[0].error_code == 0
-    cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
-    cluster.node.controller.on_broker_lost(3, cluster.epochs[3])
     brokers = cluster.node.publisher
+    cluster.node.controller.on_broker_lost(2, cluster.epochs[2])
+    assert cluster.world.run_until(lambda: brokers.image.brokers[2].fenced)
+    cluster.node.controller.on_broker_lost(3, cluster.epochs[3])
     assert cluster.world.run_until(lambda: all(b.fenced for b in brokers.image.brokers.values()))
     # 3 was the last in sync, and stays away.
     cluster.beat(2)

@@ -7,20 +7,27 @@ import pytest
 from barnabas.controller.broker_sessions import BrokerSessions
 from barnabas.controller.brokers import BrokerControl
 from barnabas.controller.directories import DirectoryControl
+from barnabas.controller.elections import Elections
 from barnabas.controller.registrations import RegistrationControl
+from barnabas.controller.topic_configs import TopicConfigs
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.partition_registration import (
+    DIRECTORY_LOST,
+    DIRECTORY_UNASSIGNED,
+    PartitionRegistration,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from unit.controller.parts import (
     applied,
     config_of,
-    elections_of,
     heartbeat,
     kinds,
     registration,
     view_of,
 )
 from unit.metadata.clusters import (
+    directory,
     feature,
     image_of,
     partition,
@@ -34,9 +41,9 @@ class Cluster:
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
-        elections = elections_of()
         config = config_of()
         self.sessions = BrokerSessions(config.broker_session_timeout_ms, config.node_id)
+        elections = Elections(TopicConfigs(config), self.sessions.doubtful)
         self.control = BrokerControl(elections, DirectoryControl(elections), self.sessions)
         self.registrations = RegistrationControl(config, elections, self.sessions, self.control)
         self.now_ms = 0.0
@@ -229,3 +236,89 @@ def test_cordoned_directories_are_written_once() -> None:
     assert kinds(result.records)[-1] == ("BrokerRegistrationChangeRecord", 3)
     image = applied(cluster.image, result.records)
     assert cluster.control.heartbeat(view_of(image), request).records == []
+
+
+def three_replicas() -> Cluster:
+    """A controller that has just become active, and has heard of no broker."""
+    return Cluster(three_brokers(topic("a", 1), partition(1, 0, (1, 2, 3))))
+
+
+def shared(cluster: Cluster) -> PartitionRegistration:
+    found = cluster.image.topics.partition("a", 0)
+    assert found is not None
+    return found
+
+
+def test_a_broker_that_a_new_controller_has_not_heard_of_is_not_elected_for_a_dead_one() -> None:
+    cluster = three_replicas()
+    cluster.register(broker_id=1, incarnation=7)
+    found = shared(cluster)
+    assert (found.leader, found.isr, found.last_known_elr) == (-1, (2, 3), (1,))
+
+
+def test_it_is_elected_as_soon_as_it_is_heard_of() -> None:
+    cluster = three_replicas()
+    cluster.register(broker_id=1, incarnation=7)
+    assert cluster.beat(5, broker_id=3)[1] == [("PartitionChangeRecord", 2)]
+    assert (shared(cluster).leader, shared(cluster).isr) == (3, (2, 3))
+    assert cluster.beat(5, broker_id=3)[1] == []
+
+
+def test_brokers_that_die_together_all_stay_eligible() -> None:
+    cluster = three_replicas()
+    cluster.register(broker_id=1, incarnation=7)
+    cluster.now_ms = 9000
+    cluster.fence_dead()
+    found = shared(cluster)
+    assert (found.leader, found.isr, found.elr) == (-1, (), (2, 3))
+
+
+def test_a_silent_broker_is_not_elected_when_the_session_of_another_ends() -> None:
+    cluster = three_replicas()
+    for broker_id in (1, 2, 3):
+        cluster.beat(5, broker_id=broker_id)
+    cluster.now_ms = 1000
+    cluster.beat(5, broker_id=3)
+    cluster.now_ms = 9000
+    cluster.fence_dead()
+    found = shared(cluster)
+    assert (found.leader, found.isr) == (1, (1, 3))
+    cluster = three_replicas()
+    cluster.register(broker_id=1, incarnation=7)
+    cluster.now_ms = 1000
+    cluster.beat(5, broker_id=3)
+    assert shared(cluster).leader == 3
+    cluster.now_ms = 9000
+    cluster.fence_dead()
+    assert (shared(cluster).leader, shared(cluster).isr) == (-1, (3,))
+
+
+def test_a_broker_without_its_connection_is_not_elected_until_its_next_heartbeat() -> None:
+    cluster = three_replicas()
+    for broker_id in (1, 2, 3):
+        cluster.beat(5, broker_id=broker_id)
+    cluster.control.note_doubt(cluster.image, 3, 5)
+    # Another life of broker 2 is not this one.
+    cluster.control.note_doubt(cluster.image, 2, 4)
+    cluster.register(broker_id=1, incarnation=7)
+    assert shared(cluster).leader == 2
+    cluster.control.note_lost(cluster.image, 2, 5)
+    while cluster.control.has_dead:
+        made = cluster.control.fence_some(view_of(cluster.image, cluster.now_ms))
+        cluster.image = applied(cluster.image, made)
+    assert (shared(cluster).leader, shared(cluster).elr) == (-1, (2,))
+    cluster.beat(5, broker_id=3)
+    assert shared(cluster).leader == 3
+
+
+def test_a_registration_without_a_directory_that_was_there_notes_what_may_be_lost() -> None:
+    record = partition(1, 0, (1, 2))
+    record.directories = [DIRECTORY_UNASSIGNED, directory(2)]
+    cluster = Cluster(three_brokers(topic("a", 1), record))
+    for broker_id in (1, 2, 3):
+        cluster.beat(5, broker_id=broker_id)
+    request = registration(broker_id=1, incarnation=7)
+    request.log_dirs = [directory(11)]
+    result = cluster.registrations.register(view_of(cluster.image), request)
+    cluster.image = applied(cluster.image, result.records)
+    assert shared(cluster).directories == (DIRECTORY_LOST, directory(2))

@@ -32,9 +32,9 @@ def partition(
     )
 
 
-def rules(*live: int, min_isr: int = 1) -> ElectionRules:
+def rules(*live: int, min_isr: int = 1, doubtful: tuple[int, ...] = ()) -> ElectionRules:
     brokers = {each: BrokerRegistration(each, 5, bytes(16), {}, {}, fenced=False) for each in live}
-    return ElectionRules(33, True, min_isr, Candidates(brokers))
+    return ElectionRules(33, True, min_isr, Candidates(brokers, doubtful={*doubtful}))
 
 
 def change(
@@ -105,6 +105,74 @@ def test_an_unclean_shutdown_costs_eligibility() -> None:
     by = replace(rules(), unclean_shutdown=frozenset({1}))
     after = change(partition((1,)), (), by)
     assert (after.isr, after.elr, after.last_known_elr) == ((), (), (1,))
+
+
+def test_all_that_die_together_stay_eligible() -> None:
+    after = change(partition(), (2, 3), rules(2, 3, doubtful=(2, 3)))
+    assert (after.leader, after.isr, after.elr) == (-1, (2, 3), (1,))
+    after = change(after, (3,), rules(3, doubtful=(3,)))
+    after = change(after, (), rules())
+    assert (after.leader, after.isr, after.elr, after.last_known_elr) == (-1, (), (1, 2, 3), (1,))
+
+
+def test_a_doubtful_leader_does_not_go_on_leading_when_another_replica_dies() -> None:
+    after = change(partition(leader=3), (1, 3), rules(1, 3, doubtful=(3,)))
+    assert (after.leader, after.isr) == (1, (1, 3))
+
+
+def test_nobody_leads_uncleanly_while_a_replica_of_the_isr_is_only_doubtful() -> None:
+    unclean = replace(rules(2, 3, doubtful=(3,)), election=Election.UNCLEAN)
+    before = partition(isr=(1, 3))
+    assert change(before, (3,), unclean).leader == -1
+    # It is dead: now any live replica may.
+    assert change(before, (3,), replace(rules(2), election=Election.UNCLEAN)).leader == 2
+
+
+def test_under_a_leader_that_can_commit_alone_the_others_are_eligible_no_more() -> None:
+    before = partition(isr=(), leader=-1, elr=(1, 2, 3), last_known_elr=(1,))
+    after = change(before, (), rules(2))
+    assert (after.leader, after.isr, after.elr) == (2, (2,), ())
+    after = change(before, (), rules(2, min_isr=2))
+    assert (after.leader, after.isr, after.elr) == (2, (2,), (1, 3))
+
+
+def test_who_restarts_uncleanly_while_nobody_leads_is_known_behind_the_last_leader() -> None:
+    before = partition(isr=(), leader=-1, elr=(2, 3), last_known_elr=(1,))
+    after = change(before, (), replace(rules(), unclean_shutdown=frozenset({3})))
+    assert (after.elr, after.last_known_elr) == ((2,), (1, 3))
+    after = change(after, (), replace(rules(3), unclean_shutdown=frozenset({2})))
+    assert (after.leader, after.isr, after.leader_recovery_state) == (3, (3,), 1)
+
+
+@pytest.mark.parametrize("elr_enabled", [True, False])
+def test_a_replica_in_an_empty_directory_is_in_nothing_that_says_where_the_data_is(
+    elr_enabled: bool,
+) -> None:
+    before = partition(isr=(3,), leader=-1, elr=(), last_known_elr=(3, 2))
+    emptied = replace(rules(3), emptied=frozenset({3}), elr_enabled=elr_enabled)
+    after = change(before, (), emptied)
+    assert (after.leader, after.isr, after.elr) == (-1, (), ())
+    if elr_enabled:
+        assert after.last_known_elr == (2,)
+        assert change(after, (), rules(2, 3)).leader == 2
+
+
+def test_the_next_known_leader_leads_when_the_last_ones_directory_is_empty() -> None:
+    before = partition(isr=(), leader=-1, last_known_elr=(3, 2))
+    after = change(before, (), replace(rules(2, 3), emptied=frozenset({3})))
+    assert (after.leader, after.isr, after.leader_recovery_state) == (2, (2,), 1)
+
+
+def test_an_unclean_election_prefers_replicas_that_once_had_all() -> None:
+    before = partition(isr=(1,), leader=-1, last_known_elr=(3,))
+    after = change(before, (1,), replace(rules(2, 3), election=Election.UNCLEAN))
+    assert after.leader == 3
+
+
+def test_without_eligible_replicas_all_that_die_together_stay_in_the_isr() -> None:
+    by = replace(rules(2, 3, doubtful=(2, 3)), elr_enabled=False)
+    after = change(partition(), (2, 3), by)
+    assert (after.leader, after.isr) == (-1, (1, 2, 3))
 
 
 def test_anybody_leads_where_the_topic_allows_it() -> None:

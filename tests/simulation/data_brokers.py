@@ -1,0 +1,400 @@
+"""Brokers as a model: which directories each has, and which records lie in them.
+
+They speak to real controllers. A leader appends and its followers copy. A record is acknowledged
+once the whole ISR has it, and the ISR is large enough. A directory that is wiped is another one
+afterwards, without records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+from barnabas.metadata.partition_registration import NO_LEADER
+from barnabas.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    DirectoryDataRequest,
+)
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    PartitionDataRequest as AssignedPartition,
+)
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    TopicDataRequest as AssignedTopic,
+)
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from barnabas.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from simulation.controller_hosts import FEATURES, ControllerHosts
+from simulation.quorum_hosts import CLUSTER_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.partition_registration import PartitionRegistration
+
+BROKERS = (101, 102, 103)
+_TICK_MS = 50
+_BEAT_MS = 300
+
+# Topic name and partition index.
+Key = tuple[str, int]
+
+
+@dataclass
+class DataBroker:
+    """A process with its disks, which outlive it."""
+
+    id: int
+    directories: list[bytes]
+    # Where each replica lies: its directory, and its records in their order.
+    logs: dict[Key, tuple[bytes, list[int]]] = field(default_factory=dict)
+    is_alive: bool = True
+    life: int = 1
+    epoch: int = -1
+    # Epoch of the last clean stop; -1 after any other end.
+    clean_epoch: int = -1
+    is_asking: bool = False
+    beat_at: float = 0.0
+    # Replicas that are about to join the ISR: the leader waits for them too.
+    joining: dict[Key, set[int]] = field(default_factory=dict)
+    assigning: set[Key] = field(default_factory=set)
+
+    def records(self, key: Key) -> list[int]:
+        """What the replica has; nothing if there is none."""
+        return self.logs[key][1] if key in self.logs else []
+
+
+class DataBrokers:
+    """Three brokers, and topics whose replicas are placed in every order.
+
+    Args:
+        min_isr: min.insync.replicas of all topics.
+        directories: how many data directories each broker has.
+    """
+
+    def __init__(self, seed: int, min_isr: int = 1, directories: int = 1) -> None:
+        self.hosts = ControllerHosts(seed)
+        self._min_isr = min_isr
+        self._made = 0
+        self.brokers = {
+            each: DataBroker(each, [self._new_directory() for _ in range(directories)])
+            for each in BROKERS
+        }
+        # The newest committed image that a controller has shown.
+        self.image: ClusterImage | None = None
+        # The leader epoch, and the life of its leader, that was looked at last.
+        self._led: dict[Key, tuple[int, int]] = {}
+        self.acknowledged: dict[Key, list[int]] = {}
+        self._records = 0
+        self.hosts.await_active()
+        self.live_until(lambda: self._unfenced() == set(BROKERS))
+        self._create_topics()
+
+    def _new_directory(self) -> bytes:
+        self._made += 1
+        return bytes(12) + b"dir" + bytes([self._made])
+
+    def _create_topics(self) -> None:
+        """`all` on every broker, in every order of replicas; `alone` once on each."""
+        for name, placed in (
+            ("all", list(permutations(BROKERS))),
+            ("alone", [(each,) for each in BROKERS]),
+        ):
+            topic = CreatableTopic(
+                name=name,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+                    for index, replicas in enumerate(placed)
+                ],
+                configs=[
+                    CreatableTopicConfig(name="min.insync.replicas", value=str(self._min_isr))
+                ],
+            )
+            answer = self.hosts.ask("create_topics", CreateTopicsRequest(topics=[topic]))
+            assert answer.topics[0].error_code == 0, answer
+        self.live(500)
+        assert all(self.acknowledged[key] for key in self._partitions())
+
+    # -- what a test does -------------------------------------------------------------------------
+
+    def kill(self, broker_id: int, *, is_noticed: bool = True) -> None:
+        """kill -9; with `is_noticed` the controller sees that its connection is gone."""
+        broker = self.brokers[broker_id]
+        epoch = broker.epoch
+        broker.is_alive, broker.epoch, broker.clean_epoch = False, -1, -1
+        broker.is_asking = False
+        broker.joining.clear()
+        broker.assigning.clear()
+        active = self.hosts.active()
+        if active is not None and is_noticed:
+            controller = active.controller
+            controller.on_broker_doubted(broker_id, epoch)
+            timer = active.driver.doors.timer
+            timer.call_later(200, lambda: controller.on_broker_lost(broker_id, epoch))
+
+    def wipe(self, broker_id: int, directory: int | None = None) -> None:
+        """The disk of one directory, or of all, is another one now."""
+        broker = self.brokers[broker_id]
+        assert not broker.is_alive
+        for index, former in enumerate(broker.directories):
+            if directory in (None, index):
+                broker.directories[index] = self._new_directory()
+                gone = [key for key, (lies_in, _) in broker.logs.items() if lies_in == former]
+                for key in gone:
+                    del broker.logs[key]
+
+    def start(self, broker_id: int) -> None:
+        """A new process."""
+        broker = self.brokers[broker_id]
+        assert not broker.is_alive
+        broker.is_alive, broker.life = True, broker.life + 1
+
+    def live(self, duration_ms: float) -> None:
+        """Time passes."""
+        end = self.hosts.world.scheduler.now_ms + duration_ms
+        while self.hosts.world.scheduler.now_ms < end:
+            self._tick()
+
+    def live_until(self, condition: Callable[[], bool], limit_ms: float = 30_000) -> None:
+        """Time passes until it holds."""
+        end = self.hosts.world.scheduler.now_ms + limit_ms
+        while not condition():
+            assert self.hosts.world.scheduler.now_ms < end, self.describe()
+            self._tick()
+
+    def leaderless(self) -> set[Key]:
+        """Partitions that nobody leads."""
+        return {key for key, each in self._partitions().items() if each.leader == NO_LEADER}
+
+    def whole_copies(self, key: Key) -> list[int]:
+        """Brokers whose disks have all that was acknowledged."""
+        wanted = set(self.acknowledged[key])
+        return [each.id for each in self.brokers.values() if wanted <= set(each.records(key))]
+
+    def describe(self) -> str:
+        lines = [f"{key}: {each}" for key, each in self._partitions().items()]
+        lines += [f"{each}" for each in self.brokers.values()]
+        return "\n".join(lines)
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        for broker in self.brokers.values():
+            if broker.is_alive:
+                self._speak(broker)
+        self.hosts.run_for(_TICK_MS)
+        for replica in self.hosts.running():
+            image = replica.publisher.image
+            if self.image is None or image.provenance.offset > self.image.provenance.offset:
+                self.image = image
+        self._check_leaders()
+        for key, partition in self._partitions().items():
+            self._replicate(key, partition)
+
+    def _partitions(self) -> dict[Key, PartitionRegistration]:
+        topics = () if self.image is None else self.image.topics
+        return {
+            (topic.name, index): each
+            for topic in topics
+            for index, each in topic.partitions.items()
+        }
+
+    def _check_leaders(self) -> None:
+        """A process that is to lead has all that was acknowledged."""
+        for key, partition in self._partitions().items():
+            leader = self.brokers.get(partition.leader)
+            if leader is None or len(partition.replicas) == 1 or not self._is_registered(leader):
+                # A process that is dead, and leads until that is noticed, does nothing.
+                continue
+            now = partition.leader_epoch, leader.life
+            if self._led.get(key) == now or key not in self.acknowledged:
+                continue
+            self._led[key] = now
+            whole = self.whole_copies(key)
+            assert leader.id in whole, (
+                f"CommittedNeverLost: {leader.id} is to lead {key}, and what is acknowledged is "
+                f"on {whole}: {partition}\n{self.describe()}"
+            )
+
+    # -- what brokers do --------------------------------------------------------------------------
+
+    def _is_registered(self, broker: DataBroker) -> bool:
+        """Whether the broker has seen its registration: its logs are open then."""
+        known = None if self.image is None else self.image.brokers.get(broker.id)
+        return broker.is_alive and known is not None and known.epoch == broker.epoch
+
+    def _unfenced(self) -> set[int]:
+        brokers = () if self.image is None else self.image.brokers.values()
+        return {each.id for each in brokers if not each.fenced}
+
+    def _speak(self, broker: DataBroker) -> None:
+        now_ms = self.hosts.world.scheduler.now_ms
+        if broker.is_asking or now_ms < broker.beat_at:
+            return
+        broker.is_asking, broker.beat_at = True, now_ms + _BEAT_MS
+        if broker.epoch < 0:
+            self._register(broker)
+            return
+        request = BrokerHeartbeatRequest(
+            broker_id=broker.id,
+            broker_epoch=broker.epoch,
+            current_metadata_offset=-1 if self.image is None else self.image.provenance.offset,
+            want_fence=False,
+            want_shut_down=False,
+        )
+        self._ask(broker, "broker_heartbeat", request, lambda _: None)
+
+    def _register(self, broker: DataBroker) -> None:
+        def on_done(answer: Any) -> None:
+            if not answer.error_code:
+                broker.epoch, broker.beat_at = answer.broker_epoch, 0.0
+
+        request = BrokerRegistrationRequest(
+            broker_id=broker.id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=broker.id.to_bytes(8, "big") + broker.life.to_bytes(8, "big"),
+            listeners=[Listener(name="PLAINTEXT", host="h", port=9092, security_protocol=0)],
+            features=[
+                Feature(name=name, min_supported_version=0, max_supported_version=level)
+                for name, level in FEATURES.items()
+            ],
+            rack=None,
+            log_dirs=broker.directories,
+            previous_broker_epoch=broker.clean_epoch,
+        )
+        self._ask(broker, "register_broker", request, on_done)
+
+    def _ask(
+        self, broker: DataBroker, method: str, request: Any, on_done: Callable[[Any], None]
+    ) -> None:
+        active, life = self.hosts.active(), broker.life
+        if active is None:
+            broker.is_asking = False
+            return
+
+        def answered(answer: Any) -> None:
+            if broker.life == life and broker.is_alive:
+                broker.is_asking = False
+                on_done(answer)
+
+        getattr(active.controller, method)(request, answered)
+
+    def _replicate(self, key: Key, partition: PartitionRegistration) -> None:
+        """Replicas tell where they lie; the leader appends, the others copy."""
+        open_ones = [
+            self.brokers[each]
+            for each in partition.replicas
+            if self._is_registered(self.brokers[each])
+        ]
+        for broker in open_ones:
+            lies_in = broker.logs.setdefault(key, (self._placed(broker, key, partition), []))[0]
+            if partition.directory_of(broker.id) != lies_in:
+                self._assign(broker, key, lies_in)
+        leader = self.brokers.get(partition.leader)
+        if leader is None or leader not in open_ones or leader.id not in self._unfenced():
+            return
+        self._records += 1
+        records = leader.records(key)
+        records.append(self._records)
+        for follower in open_ones:
+            if follower is not leader:
+                follower.logs[key] = follower.logs[key][0], list(records)
+        waited_for = {*partition.isr, *leader.joining.get(key, ())}
+        has_all = all(self._records in self.brokers[each].records(key) for each in waited_for)
+        if has_all and len(partition.isr) >= min(self._min_isr, len(partition.replicas)):
+            self.acknowledged.setdefault(key, []).append(self._records)
+        self._propose(leader, key, partition, open_ones)
+
+    def _placed(self, broker: DataBroker, key: Key, partition: PartitionRegistration) -> bytes:
+        """Where a replica is made that is not there: as the metadata says, if that is possible."""
+        wanted = partition.directory_of(broker.id)
+        if wanted in broker.directories:
+            return wanted
+        return broker.directories[key[1] % len(broker.directories)]
+
+    def _propose(
+        self,
+        leader: DataBroker,
+        key: Key,
+        partition: PartitionRegistration,
+        open_ones: Iterable[DataBroker],
+    ) -> None:
+        """Have those that copied all join the ISR."""
+        assert self.image is not None
+        unfenced = self._unfenced()
+        isr = [*partition.isr]
+        isr += [each.id for each in open_ones if each.id not in isr and each.id in unfenced]
+        is_settled = len(isr) == len(partition.isr) and not partition.leader_recovery_state
+        if is_settled or key in leader.joining:
+            return
+        leader.joining[key] = set(isr)
+        topic = self.image.topics.by_name(key[0])
+        assert topic is not None
+        proposal = PartitionDataRequest(
+            partition_index=key[1],
+            leader_epoch=partition.leader_epoch,
+            new_isr_with_epochs=[
+                BrokerState(broker_id=each, broker_epoch=self.image.brokers[each].epoch)
+                for each in isr
+            ],
+            partition_epoch=partition.partition_epoch,
+        )
+        request = AlterPartitionRequest(
+            broker_id=leader.id,
+            broker_epoch=leader.epoch,
+            topics=[TopicDataRequest(topic_id=topic.id, partitions=[proposal])],
+        )
+        self._ask_beside(leader, "alter_partition", request, lambda: leader.joining.pop(key, None))
+
+    def _assign(self, broker: DataBroker, key: Key, directory: bytes) -> None:
+        """Tell where a replica lies."""
+        assert self.image is not None
+        topic = self.image.topics.by_name(key[0])
+        if topic is None or key in broker.assigning:
+            return
+        broker.assigning.add(key)
+        where = AssignedTopic(
+            topic_id=topic.id, partitions=[AssignedPartition(partition_index=key[1])]
+        )
+        request = AssignReplicasToDirsRequest(
+            broker_id=broker.id,
+            broker_epoch=broker.epoch,
+            directories=[DirectoryDataRequest(id=directory, topics=[where])],
+        )
+        self._ask_beside(
+            broker, "assign_replicas_to_dirs", request, lambda: broker.assigning.discard(key)
+        )
+
+    def _ask_beside(
+        self, broker: DataBroker, method: str, request: Any, on_done: Callable[[], object]
+    ) -> None:
+        """Ask beside heartbeats; without a controller try again in the next tick."""
+        active, life = self.hosts.active(), broker.life
+        if active is None:
+            on_done()
+            return
+
+        def answered(_: Any) -> None:
+            if broker.life == life and broker.is_alive:
+                on_done()
+
+        getattr(active.controller, method)(request, answered)

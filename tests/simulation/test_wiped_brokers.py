@@ -1,0 +1,111 @@
+"""Brokers die together or one by one, lose their disks and start again, in every order.
+
+Whatever happens, a broker that is elected has all that was acknowledged. If all died at once, and
+one of them kept its disk, every partition is led again.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations, product
+from typing import NamedTuple
+
+import pytest
+
+from simulation.data_brokers import BROKERS, DataBrokers
+
+# Every set of brokers that lose their disks.
+WIPED = [each for size in range(4) for each in combinations(BROKERS, size)]
+# Between deaths: at once, within the time that a broker has to connect again, after it, and longer
+# than a session. As long as the first two, all are dead before the first is given up.
+DEATH_GAPS_MS = (0, 50, 500, 4_000)
+TOGETHER_MS = 50
+START_GAPS_MS = (0, 100, 3_000)
+
+
+class Order(NamedTuple):
+    """What happens; the order of deaths is always the same, and replicas lie in every order."""
+
+    starts: tuple[int, ...]
+    wiped: tuple[int, ...]
+    death_gap_ms: int
+    start_gap_ms: int
+    # Whether the controller sees that connections are gone; else sessions run out.
+    is_noticed: bool
+    # Whether another controller takes over while they are down.
+    has_new_controller: bool
+    min_isr: int
+
+
+ORDERS = [
+    Order(*each)
+    for each in product(
+        permutations(BROKERS),
+        WIPED,
+        DEATH_GAPS_MS,
+        START_GAPS_MS,
+        (True, False),
+        (False, True),
+        (1, 2),
+    )
+]
+# A fixed sample; `python -m simulation.wiped_orders`, from `tests`, plays all of them.
+SAMPLE = ORDERS[::61]
+
+
+def play(order: Order, directories: int = 1) -> DataBrokers:
+    """Play one order, and look at the end.
+
+    Args:
+        directories: how many each broker has; the first of them is wiped.
+    """
+    world = DataBrokers(1, order.min_isr, directories)
+    for broker_id in BROKERS:
+        world.kill(broker_id, is_noticed=order.is_noticed)
+        world.live(order.death_gap_ms)
+    if order.has_new_controller:
+        former = world.hosts.await_active().config.node_id
+        world.hosts.kill(former)
+        world.hosts.await_active()
+        world.hosts.start(former)
+    for broker_id in order.wiped:
+        world.wipe(broker_id, 0)
+    for broker_id in order.starts:
+        world.start(broker_id)
+        world.live(order.start_gap_ms)
+    world.live(6_000)
+    if order.death_gap_ms <= TOGETHER_MS:
+        for key in world.leaderless():
+            assert not world.whole_copies(key), f"{key} is led by nobody\n{world.describe()}"
+    return world
+
+
+@pytest.mark.parametrize("order", SAMPLE, ids=str)
+def test_no_broker_leads_without_what_was_acknowledged(order: Order) -> None:
+    play(order)
+
+
+@pytest.mark.parametrize("order", ORDERS[7::211], ids=str)
+def test_it_is_the_same_when_one_of_two_directories_is_wiped(order: Order) -> None:
+    play(order, directories=2)
+
+
+def test_a_disk_that_is_put_back_has_its_records_again() -> None:
+    world = DataBrokers(1)
+    for broker_id in BROKERS[:2]:
+        world.kill(broker_id)
+    world.live(1_000)
+    last = world.brokers[BROKERS[2]]
+    world.kill(last.id)
+    disk = list(last.directories), dict(last.logs)
+    world.wipe(last.id)
+    for broker_id in BROKERS[:2]:
+        world.start(broker_id)
+    world.live(5_000)
+    # The only whole copies are on a disk that is not there.
+    assert {key for key in world.leaderless() if key[0] == "all"}
+    last.directories, last.logs = disk
+    world.start(last.id)
+    world.live(5_000)
+    assert not world.leaderless()
+    shared = [key for key in world.acknowledged if key[0] == "all"]
+    assert all(last.id in world.whole_copies(key) for key in shared)
