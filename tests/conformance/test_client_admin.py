@@ -16,7 +16,12 @@ from barnabas.client.admin.group_members import MemberToRemove
 from barnabas.client.admin.groups import GroupDescription, GroupMember
 from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.admin.topics import NewPartitions, NewTopic
-from barnabas.client.errors import BrokerError, UnknownTopicError, UnsendableRequestError
+from barnabas.client.errors import (
+    AdminResultsError,
+    BrokerError,
+    UnknownTopicError,
+    UnsendableRequestError,
+)
 from barnabas.client.facade import Client
 from barnabas.client.group_offsets import CommittedOffset
 from barnabas.client.list_offsets import ListedOffset
@@ -67,10 +72,10 @@ def test_arguments_that_no_request_can_be_made_of_are_told_at_once(client: Clien
 
 def test_each_partition_has_its_own_result(client: Client, partition: TopicPartition) -> None:
     absent = TopicPartition(f"{partition.topic}-not-there", 0)
-    found = client.admin.delete_records({partition: 4, absent: 1})
+    found = client.admin.delete_records({partition: 4, absent: 1}, raise_errors=False)
     assert found[partition] == 4
     assert isinstance(found[absent], UnknownTopicError)
-    beyond = client.admin.delete_records({partition: 1_000})[partition]
+    beyond = client.admin.delete_records({partition: 1_000}, raise_errors=False)[partition]
     assert isinstance(beyond, BrokerError)
     assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -85,7 +90,7 @@ def test_partitions_may_be_plain_tuples(client: Client, partition: TopicPartitio
     assert len(admin.describe_producers([plain])[partition]) == 1
     assert list(admin.elect_leaders(ElectionType.PREFERRED, [plain])) == [partition]
     assert admin.list_reassignments([plain]) == {}
-    assert list(admin.alter_reassignments({plain: None})) == [partition]
+    assert list(admin.alter_reassignments({plain: None}, raise_errors=False)) == [partition]
     (node,) = admin.describe_cluster().brokers
     (found,) = admin.describe_replica_log_dirs([(node.id, plain)])
     assert found == (node.id, partition)
@@ -132,7 +137,7 @@ def test_many_groups_are_asked_at_once(client: Client, partition: TopicPartition
     listed = {group.group_id for group in client.admin.list_groups(["empty"])}
     assert set(names) <= listed
     assert not set(names) & {group.group_id for group in client.admin.list_groups(["Stable"])}
-    deleted = client.admin.delete_groups([*names, "not-there"])
+    deleted = client.admin.delete_groups([*names, "not-there"], raise_errors=False)
     assert all(deleted[name] is True for name in names)
     error = deleted["not-there"]
     assert isinstance(error, BrokerError)
@@ -173,7 +178,7 @@ def test_one_partition_that_is_refused_does_not_hide_the_others(
 ) -> None:
     group = f"{partition.topic}-some"
     nowhere = TopicPartition(f"no-{partition.topic}", 0)
-    found = client.admin.alter_group_offsets(group, {nowhere: 1, partition: 2})
+    found = client.admin.alter_group_offsets(group, {nowhere: 1, partition: 2}, raise_errors=False)
     error = found.pop(nowhere)
     assert error is not None
     assert error.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -199,7 +204,7 @@ def test_members_are_removed_from_a_group(client: Client, partition: TopicPartit
         eventually(has_joined)
         (member,) = members(client, group)
         absent = MemberToRemove(instance_id="nobody")
-        refused = client.admin.remove_members(group, [absent])[absent]
+        refused = client.admin.remove_members(group, [absent], raise_errors=False)[absent]
         assert isinstance(refused, BrokerError)
         assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
         removed = client.admin.remove_members(group)
@@ -257,7 +262,25 @@ def test_partitions_are_added_where_they_are_to_lie(
     assert client.partitions_for([partition.topic]) == {partition.topic: [0]}
     assert client.admin.create_partitions(wider) == {partition.topic: None}
     nowhere = {partition.topic: NewPartitions(4, [[99]])}
-    assert client.admin.create_partitions(nowhere)[partition.topic] is not None
+    with pytest.raises(AdminResultsError):
+        client.admin.create_partitions(nowhere)
+
+
+def test_topics_are_listed_and_described(client: Client, partition: TopicPartition) -> None:
+    name = partition.topic
+    client.commit_offsets(f"g-{name}", {partition: 1})
+    listed = client.admin.list_topics()
+    described = client.admin.describe_topics([name])
+    assert list(described) == [name]
+    assert listed[name].topic_id == described[name].topic_id != bytes(16)
+    assert [(each.number, each.leader) for each in described[name].partitions.values()] == [(0, 1)]
+    assert "__consumer_offsets" not in listed
+    assert client.admin.list_topics(internal=True)["__consumer_offsets"].is_internal
+    assert set(client.admin.describe_topics()) >= {name, "__consumer_offsets"}
+    with pytest.raises(AdminResultsError) as failed:
+        client.admin.describe_topics([name, "never-was"])
+    assert failed.value.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert failed.value.results[name] == described[name]
 
 
 def test_the_asyncio_admin_client(broker: BrokerProcess | KafkaProcess) -> None:
@@ -266,12 +289,23 @@ def test_the_asyncio_admin_client(broker: BrokerProcess | KafkaProcess) -> None:
     async def administer() -> None:
         async with barnabas.aio.Admin(bootstrap_servers=broker.bootstrap) as admin:
             assert (await admin.create_topics([NewTopic(name, 2)]))[name] is None
+            async with asyncio.timeout(PATIENCE_S):
+                while name not in await admin.list_topics():
+                    await asyncio.sleep(PAUSE_S)
+            topics = await admin.describe_topics([name])
+            assert sorted(topics[name].partitions) == [0, 1]
+            with pytest.raises(AdminResultsError):
+                await admin.create_topics([NewTopic(name, 2)])
+            with pytest.raises(AdminResultsError):
+                await admin.describe_topics(["never-was"])
             described = await admin.describe_cluster()
             assert [each.id for each in described.brokers] == [1]
             tp = TopicPartition(name, 0)
             # The broker knows the topic a moment after it was made.
             async with asyncio.timeout(PATIENCE_S):
-                while await admin.alter_group_offsets(name, {tp: 0}) != {tp: None}:
+                while await admin.alter_group_offsets(name, {tp: 0}, raise_errors=False) != {
+                    tp: None
+                }:
                     await asyncio.sleep(PAUSE_S)
             groups, offsets = await asyncio.gather(
                 admin.list_groups(), admin.list_group_offsets([name])

@@ -11,6 +11,7 @@ import pytest
 import barnabas
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.errors import (
+    AdminResultsError,
     BrokerError,
     ForkedClientError,
     OffsetOutOfRangeError,
@@ -170,15 +171,19 @@ def test_topics_are_described_altered_and_deleted(client: Client, topic: str) ->
     eventually_equal(retention, ("123456", "topic"))
     assert client.create_partitions({topic: 4}) == {topic: None}
     assert topic in client.topics("topic-.*")
-    results = client.delete_topics([topic, "never-was"])
+    with pytest.raises(AdminResultsError, match="1 of 2 failed") as failed:
+        client.delete_topics([topic, "never-was"])
+    results = failed.value.results
     assert results[topic] is None
-    missing = results["never-was"]
-    assert missing is not None
-    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert failed.value.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert list(failed.value.errors) == ["never-was"]
 
 
 def test_a_topic_that_is_there_is_not_created_again(client: Client, topic: str) -> None:
-    (error,) = client.create_topics([NewTopic(topic, 1, 1)]).values()
+    with pytest.raises(AdminResultsError) as failed:
+        client.create_topics([NewTopic(topic, 1, 1)])
+    assert failed.value.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    (error,) = client.create_topics([NewTopic(topic, 1, 1)], raise_errors=False).values()
     assert error is not None
     assert error.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 

@@ -215,7 +215,7 @@ def delete_groups(
     if not yes and sys.stdin.isatty():
         click.confirm(f"Delete {', '.join(names)} with all offsets?", abort=True, err=True)
     with connected(bootstrap, properties) as client:
-        found = client.admin.delete_groups(names)
+        found = client.admin.delete_groups(names, raise_errors=False)
         errors = {name: e if isinstance(e, ClientError) else None for name, e in found.items()}
         _report(errors, "group", "deleted", as_json=as_json)
 
@@ -249,7 +249,7 @@ def delete_offsets(
         if not wanted:
             problem(f"{group} has no offsets for {' '.join(specs)}: nothing to delete")
             sys.exit(EXIT_FAILED)
-        found = client.admin.delete_offsets(group, wanted)
+        found = client.admin.delete_offsets(group, wanted, raise_errors=False)
         errors = {str(tp): error for tp, error in found.items()}
         _report(errors, "partition", "deleted offset of", as_json=as_json)
 

@@ -202,7 +202,7 @@ def create_topics(
     pairs = key_values(configs, "--config")
     new = [NewTopic(name, partitions or -1, replication_factor or -1, pairs) for name in names]
     with connected(bootstrap, properties) as client:
-        results = client.create_topics(new)
+        results = client.create_topics(new, raise_errors=False)
         allowed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
         _report(results, "created", allowed, as_json=as_json)
 
@@ -226,7 +226,7 @@ def delete_topics(
     if not yes and sys.stdin.isatty():
         click.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
     with connected(bootstrap, properties) as client:
-        results = client.delete_topics(names)
+        results = client.delete_topics(names, raise_errors=False)
         allowed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None
         _report(results, "deleted", allowed, as_json=as_json)
 
@@ -261,7 +261,7 @@ def alter_topic(
         if changes:
             client.alter_topic_configs(name, changes)
         if partitions is not None:
-            results = client.create_partitions({name: partitions})
+            results = client.create_partitions({name: partitions}, raise_errors=False)
         _report(results, "altered", None, as_json=as_json)
 
 

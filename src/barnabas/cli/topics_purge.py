@@ -67,7 +67,7 @@ def purge_topics(
         wanted = partitions_of(client, specs)
         limit = -1 if before_offset is None else before_offset
         offsets = dict.fromkeys(wanted, limit) if moment is None else _at(client, wanted, moment)
-        _show(client.admin.delete_records(offsets), as_json=as_json)
+        _show(client.admin.delete_records(offsets, raise_errors=False), as_json=as_json)
 
 
 def _at(client: Client, wanted: Sequence[TopicPartition], moment: int) -> dict[TopicPartition, int]:

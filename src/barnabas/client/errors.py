@@ -5,16 +5,17 @@ Every one is a `ClientError`; those that a broker answered carry its `ErrorCode`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = [
+    "AdminResultsError",
     "BrokerError",
     "BufferFullError",
     "ClientClosedError",
@@ -175,6 +176,30 @@ class BrokerError(ClientError):
         self.subject = subject
         self.detail = detail
         super().__init__(f"{subject}: {error_code.name} ({detail or error_code.message})")
+
+
+class AdminResultsError(ClientError):
+    """Parts of an admin call failed; what was asked for the others was done.
+
+    Attributes:
+        results: what became of each part, as the call returns it with `raise_errors=False`.
+        errors: the errors among them.
+        error_code, retriable: of the first error.
+    """
+
+    def __init__(self, results: Mapping[Any, object]) -> None:
+        self.results = dict(results)
+        self.errors = {
+            key: error for key, error in results.items() if isinstance(error, ClientError)
+        }
+        first = next(iter(self.errors.values()))
+        self.error_code = first.error_code
+        self.retriable = first.retriable
+        words = "; ".join(map(str, self.errors.values()))
+        if len(self.results) > 1:
+            words = f"{len(self.errors)} of {len(self.results)} failed: {words}"
+        super().__init__(words)
+        self.__cause__ = first
 
 
 class UnknownTopicError(BrokerError):

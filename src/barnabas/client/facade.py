@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.admin.admin_client import AdminClient
 from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.results import raise_failed
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientError
@@ -253,18 +254,22 @@ class Client(WithBlock):
     # Admin
 
     def create_topics(
-        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, raise_errors: bool = True
     ) -> dict[str, BrokerError | None]:
         """Create topics and wait until they can be used; an error or None for each.
 
         A topic that is there already has TOPIC_ALREADY_EXISTS.
+
+        Raises:
+            AdminResultsError: some were not created, unless `raise_errors` is off.
         """
         wanted = list(topics)
-
-        result = self.admin.create_topics(wanted, validate_only=validate_only)
+        result = self.admin.create_topics(wanted, validate_only=validate_only, raise_errors=False)
         created = [name for name, error in result.items() if error is None]
         if created and not validate_only:
             self._wait_for_leaders(created)
+        if raise_errors:
+            raise_failed(result)
         return result
 
     def create_topic(
@@ -280,7 +285,7 @@ class Client(WithBlock):
             BrokerError: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, ...
         """
         new = NewTopic(name, partitions, replication_factor, configs or {})
-        error = self.create_topics([new])[name]
+        error = self.create_topics([new], raise_errors=False)[name]
         if error is not None:
             raise error
 
@@ -291,13 +296,25 @@ class Client(WithBlock):
 
         self._wait(start, "leaders of new topics")
 
-    def delete_topics(self, names: Iterable[str]) -> dict[str, BrokerError | None]:
-        """Delete topics; an error or None for each."""
-        return self.admin.delete_topics(list(names))
+    def delete_topics(
+        self, names: Iterable[str], *, raise_errors: bool = True
+    ) -> dict[str, BrokerError | None]:
+        """Delete topics; an error or None for each.
 
-    def create_partitions(self, counts: Mapping[str, int]) -> dict[str, BrokerError | None]:
-        """Raise the number of partitions of topics to `counts`; an error or None for each."""
-        return self.admin.create_partitions(counts)
+        Raises:
+            AdminResultsError: some were not deleted, unless `raise_errors` is off.
+        """
+        return self.admin.delete_topics(names, raise_errors=raise_errors)
+
+    def create_partitions(
+        self, counts: Mapping[str, int], *, raise_errors: bool = True
+    ) -> dict[str, BrokerError | None]:
+        """Raise the number of partitions of topics to `counts`; an error or None for each.
+
+        Raises:
+            AdminResultsError: some were not changed, unless `raise_errors` is off.
+        """
+        return self.admin.create_partitions(counts, raise_errors=raise_errors)
 
     def describe_topic_configs(self, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
         """All configs in force, by topic."""

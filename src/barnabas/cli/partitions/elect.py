@@ -63,7 +63,7 @@ def elect_leaders(
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     with connected(bootstrap, properties) as client:
         wanted = partitions_of(client, specs) if specs else None
-        results = client.admin.elect_leaders(kind, wanted)
+        results = client.admin.elect_leaders(kind, wanted, raise_errors=False)
         _report(client, results, as_json=as_json)
 
 

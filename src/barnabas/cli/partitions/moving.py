@@ -57,7 +57,9 @@ def start_moves(
     """Begin what was planned; whether all of it began."""
     if throttle is not None:
         set_throttles(client, planned, throttle)
-    results = client.admin.alter_reassignments({m.partition: m.after for m in planned})
+    results = client.admin.alter_reassignments(
+        {m.partition: m.after for m in planned}, raise_errors=False
+    )
     _report(results, "began", as_json=as_json)
     if not planned and not as_json:
         echo_moves(planned)
@@ -178,7 +180,7 @@ def cancel_moves(client: Client, topics: Sequence[str], *, as_json: bool) -> Non
         else:
             click.echo("nothing moves")
         return
-    results = client.admin.alter_reassignments(dict.fromkeys(moving))
+    results = client.admin.alter_reassignments(dict.fromkeys(moving), raise_errors=False)
     _report(results, "cancelled", as_json=as_json)
     throttled = set(throttled_topics(client)) & {tp.topic for tp in moving}
     if throttled:

@@ -1,8 +1,9 @@
 """The blocking face of all admin calls: `client.admin`, and `barnabas.Admin`.
 
 Each method returns when it is done. Where many things are asked at once the result has a value or
-an error for each; what is asked as a whole raises its `ClientError`. The methods are the plans of
-the same names, run to their end: see `plans/` for their arguments.
+an error for each. A call that changes things raises `AdminResultsError` if any of them failed, with
+all results, unless it is given `raise_errors=False`. What is asked as a whole raises its
+`ClientError`. The methods are the plans of the same names: see `plans/` for their arguments.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class AdminClient:
     delete_topics = _blocking(topics.delete_topics)
     delete_topics_by_id = _blocking(topics.delete_topics_by_id)
     create_partitions = _blocking(topics.create_partitions)
+    list_topics = _blocking(topics.list_topics)
+    describe_topics = _blocking(topics.describe_topics)
     describe_topic_partitions = _blocking(topics.describe_topic_partitions)
     delete_records = _blocking(topics.delete_records)
     elect_leaders = _blocking(topics.elect_leaders)

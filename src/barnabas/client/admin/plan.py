@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from barnabas.client.retrying import OnDone
     from barnabas.client.waiter import Waiter
 
-__all__ = ["Pause", "Plan", "Step", "run"]
+__all__ = ["Pause", "Plan", "Step", "names_of", "run"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,11 @@ class Pause(NamedTuple):
 Starts: TypeAlias = "Mapping[Any, Callable[[OnDone[Any]], None]]"
 Step: TypeAlias = "Starts | Pause"
 Plan: TypeAlias = "Generator[Step, Any, T]"
+
+
+def names_of(given: Iterable[str]) -> list[str]:
+    """Return names as users give them; a single one is not taken for its letters."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 def run(plan: Plan[T], waiter: Waiter) -> T:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.client.admin.call import AdminCall
+from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_topic_partitions import (
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Cursor",
     "PartitionState",
+    "TopicListing",
     "TopicPage",
     "TopicState",
     "describe_topic_partitions",
     "describe_topics_by_metadata",
+    "list_topics",
 ]
 
 _AUTO_CREATION_FROM = 4
@@ -78,6 +80,16 @@ class TopicState:
     topic_id: bytes
     is_internal: bool
     partitions: dict[int, PartitionState]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """That a topic exists."""
+
+    name: str
+    # All zero if the broker is too old to tell.
+    topic_id: bytes
+    is_internal: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,5 +175,23 @@ def describe_topics_by_metadata(names: Sequence[str]) -> AdminCall[TopicPage]:
         assert isinstance(response, MetadataResponse)
         found = {topic.name or "": _topic(topic, _metadata_state) for topic in response.topics}
         return TopicPage(found, None)
+
+    return AdminCall(ApiKey.METADATA, build, read)
+
+
+def list_topics() -> AdminCall[dict[str, TopicListing]]:
+    """The names and ids of all topics, from Metadata; those with an error are left out."""
+
+    def build(version: int) -> Message:
+        return MetadataRequest(topics=None, allow_auto_topic_creation=version < _AUTO_CREATION_FROM)
+
+    def read(response: Message) -> dict[str, TopicListing]:
+        assert isinstance(response, MetadataResponse)
+        raise_error(response.error_code, "list topics")
+        return {
+            topic.name: TopicListing(topic.name, topic.topic_id, topic.is_internal)
+            for topic in response.topics
+            if topic.name and not topic.error_code
+        }
 
     return AdminCall(ApiKey.METADATA, build, read)

@@ -1,6 +1,6 @@
 """`barnabas.aio.Admin`: all admin calls over the running asyncio loop.
 
-The same plans as those of the blocking `Admin`, each method awaited.
+The same plans as those of the blocking `Admin`, each method awaited: see there for errors.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ class Admin(AsyncWithBlock):
     delete_topics = _awaited(topics.delete_topics)
     delete_topics_by_id = _awaited(topics.delete_topics_by_id)
     create_partitions = _awaited(topics.create_partitions)
+    list_topics = _awaited(topics.list_topics)
+    describe_topics = _awaited(topics.describe_topics)
     describe_topic_partitions = _awaited(topics.describe_topic_partitions)
     delete_records = _awaited(topics.delete_records)
     elect_leaders = _awaited(topics.elect_leaders)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin import cluster_info, features, log_dirs, quorum, registrations
+from barnabas.client.admin.results import raise_failed
 from barnabas.client.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.topic_partition import K, as_partition
@@ -123,7 +124,7 @@ def describe_replica_log_dirs(
 
 
 def alter_replica_log_dirs(
-    sender: AdminSender, targets: Mapping[tuple[int, K], str]
+    sender: AdminSender, targets: Mapping[tuple[int, K], str], *, raise_errors: bool = True
 ) -> Plan[dict[tuple[int, TopicPartition], BrokerError | ClientError | None]]:
     """Move replicas of (broker, partition) to other log directories of the same broker (KIP-113).
 
@@ -142,4 +143,6 @@ def alter_replica_log_dirs(
     for node, answer in answers.items():
         for moved in by_node[node]:
             found[node, moved] = answer if isinstance(answer, ClientError) else answer[moved]
+    if raise_errors:
+        raise_failed(found)
     return found

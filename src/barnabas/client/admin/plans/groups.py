@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin import group_members, groups
+from barnabas.client.admin.plan import names_of
 from barnabas.client.admin.plans.cluster import broker_ids
+from barnabas.client.admin.results import checked
 from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError
 from barnabas.client.group_offsets import CommittedOffset, offsets_of
@@ -40,7 +42,7 @@ def describe_groups(
 
     With `once` there is one attempt, and what may pass (a coordinator that loads) is a result.
     """
-    wanted = list(names)
+    wanted = names_of(names)
     send = sender.send_to_coordinators
     found = yield from send(wanted, groups.describe_consumer_groups, once=once)
     classic = [name for name in wanted if _is_classic(found[name])]
@@ -57,12 +59,17 @@ def _is_classic(found: object) -> bool:
 
 def coordinators(sender: AdminSender, names: Iterable[str]) -> Plan[dict[str, int | ClientError]]:
     """The node that coordinates each group."""
-    return sender.coordinators(list(names))
+    return sender.coordinators(names_of(names))
 
 
-def delete_groups(sender: AdminSender, names: Iterable[str]) -> Plan[dict[str, bool | ClientError]]:
+def delete_groups(
+    sender: AdminSender, names: Iterable[str], *, raise_errors: bool = True
+) -> Plan[dict[str, bool | ClientError]]:
     """Delete groups that have no members; True or an error for each."""
-    return sender.send_to_coordinators(names, groups.delete_groups)
+    return checked(
+        sender.send_to_coordinators(names_of(names), groups.delete_groups),
+        raise_errors=raise_errors,
+    )
 
 
 def list_group_offsets(
@@ -78,25 +85,35 @@ def list_group_offsets(
         return lambda done: sender.group_offsets.committed(group, None, timeout_ms, done)
 
     found: dict[str, dict[TopicPartition, CommittedOffset] | ClientError]
-    found = yield {name: reading(name) for name in names}
+    found = yield {name: reading(name) for name in names_of(names)}
     return found
 
 
 def alter_group_offsets(
-    sender: AdminSender, group: str, offsets: Mapping[K, int | CommittedOffset]
+    sender: AdminSender,
+    group: str,
+    offsets: Mapping[K, int | CommittedOffset],
+    *,
+    raise_errors: bool = True,
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
     """Set committed offsets of a group without members; an error or None for each partition.
 
     A group that has members gives UNKNOWN_MEMBER_ID for all of them.
     """
-    return sender.send(CoordinatorOf(group), groups.alter_offsets(group, offsets_of(offsets)))
+    return checked(
+        sender.send(CoordinatorOf(group), groups.alter_offsets(group, offsets_of(offsets))),
+        raise_errors=raise_errors,
+    )
 
 
 def delete_offsets(
-    sender: AdminSender, group: str, wanted: Sequence[tuple[str, int]]
+    sender: AdminSender, group: str, wanted: Sequence[tuple[str, int]], *, raise_errors: bool = True
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
     """Delete committed offsets of partitions that no member of the group reads."""
-    return sender.send(CoordinatorOf(group), groups.delete_offsets(group, as_partitions(wanted)))
+    return checked(
+        sender.send(CoordinatorOf(group), groups.delete_offsets(group, as_partitions(wanted))),
+        raise_errors=raise_errors,
+    )
 
 
 def remove_members(
@@ -105,6 +122,7 @@ def remove_members(
     members: Sequence[group_members.MemberToRemove] | None = None,
     *,
     reason: str = "removed by an administrator",
+    raise_errors: bool = True,
 ) -> Plan[dict[group_members.MemberToRemove, BrokerError | None]]:
     """Have members leave a classic group, all if none are named (KIP-345, KIP-571).
 
@@ -123,4 +141,4 @@ def remove_members(
     if not wanted:
         return {}
     call = group_members.remove_members(group, wanted, reason)
-    return (yield from sender.send(CoordinatorOf(group), call))
+    return (yield from checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors))

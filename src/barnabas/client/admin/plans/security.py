@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin import acls, scram, tokens
+from barnabas.client.admin.results import checked
 from barnabas.client.cluster import ANY_NODE, CONTROLLER
 
 if TYPE_CHECKING:
@@ -23,17 +24,17 @@ def describe_acls(
 
 
 def create_acls(
-    sender: AdminSender, entries: Sequence[acls.Acl]
+    sender: AdminSender, entries: Sequence[acls.Acl], *, raise_errors: bool = True
 ) -> Plan[dict[acls.Acl, BrokerError | None]]:
     """Create entries; an error or None for each. Those that are there already are no error."""
-    return sender.send(CONTROLLER, acls.create_acls(entries))
+    return checked(sender.send(CONTROLLER, acls.create_acls(entries)), raise_errors=raise_errors)
 
 
 def delete_acls(
-    sender: AdminSender, filters: Sequence[acls.AclFilter]
+    sender: AdminSender, filters: Sequence[acls.AclFilter], *, raise_errors: bool = True
 ) -> Plan[dict[acls.AclFilter, acls.DeletedAcls | BrokerError]]:
     """Delete all entries that match one of the filters; for each what it deleted, or an error."""
-    return sender.send(CONTROLLER, acls.delete_acls(filters))
+    return checked(sender.send(CONTROLLER, acls.delete_acls(filters)), raise_errors=raise_errors)
 
 
 def describe_scram_credentials(
@@ -47,11 +48,13 @@ def alter_scram_credentials(
     sender: AdminSender,
     upsertions: Sequence[scram.ScramUpsertion] = (),
     deletions: Sequence[scram.ScramDeletion] = (),
+    *,
+    raise_errors: bool = True,
 ) -> Plan[dict[str, BrokerError | None]]:
     """Set and delete passwords; an error or None for each user."""
     salt = sender.cluster.runtime.rng.uuid() + sender.cluster.runtime.rng.uuid()
     call = scram.alter_scram_credentials(upsertions, deletions, salt)
-    return sender.send(CONTROLLER, call)
+    return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
 
 
 def create_delegation_token(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin import share_groups, streams_groups
+from barnabas.client.admin.plan import names_of
+from barnabas.client.admin.results import checked
 from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.topic_partition import K, by_partition
 
@@ -22,33 +24,38 @@ def describe_share_groups(
     sender: AdminSender, names: Iterable[str]
 ) -> Plan[dict[str, GroupDescription | ClientError]]:
     """Share groups with their members; GROUP_ID_NOT_FOUND for those of another kind."""
-    return sender.send_to_coordinators(names, share_groups.describe_share_groups)
+    return sender.send_to_coordinators(names_of(names), share_groups.describe_share_groups)
 
 
 def describe_share_group_offsets(
     sender: AdminSender, names: Iterable[str]
 ) -> Plan[dict[str, share_groups.Offsets | ClientError]]:
     """Where share groups stand, by group and partition."""
-    return sender.send_to_coordinators(names, share_groups.describe_share_offsets)
+    return sender.send_to_coordinators(names_of(names), share_groups.describe_share_offsets)
 
 
 def alter_share_group_offsets(
-    sender: AdminSender, group: str, offsets: Mapping[K, int]
+    sender: AdminSender, group: str, offsets: Mapping[K, int], *, raise_errors: bool = True
 ) -> Plan[dict[TopicPartition, BrokerError | None]]:
     """Have a share group without members begin elsewhere; an error or None for each partition."""
     call = share_groups.alter_share_offsets(group, by_partition(offsets))
-    return sender.send(CoordinatorOf(group), call)
+    return checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors)
 
 
 def delete_share_group_offsets(
-    sender: AdminSender, group: str, topics: Sequence[str]
+    sender: AdminSender, group: str, topics: Sequence[str], *, raise_errors: bool = True
 ) -> Plan[dict[str, BrokerError | None]]:
     """Have a share group without members forget topics; an error or None for each."""
-    return sender.send(CoordinatorOf(group), share_groups.delete_share_offsets(group, topics))
+    return checked(
+        sender.send(
+            CoordinatorOf(group), share_groups.delete_share_offsets(group, names_of(topics))
+        ),
+        raise_errors=raise_errors,
+    )
 
 
 def describe_streams_groups(
     sender: AdminSender, names: Iterable[str]
 ) -> Plan[dict[str, streams_groups.StreamsGroupDescription | ClientError]]:
     """Groups of Kafka Streams with their tasks; GROUP_ID_NOT_FOUND for those of another kind."""
-    return sender.send_to_coordinators(names, streams_groups.describe_streams_groups)
+    return sender.send_to_coordinators(names_of(names), streams_groups.describe_streams_groups)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin import transactions
+from barnabas.client.admin.plan import names_of
 from barnabas.client.admin.plans.cluster import broker_ids
+from barnabas.client.admin.results import raise_failed
 from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.coordinators import TRANSACTION
 from barnabas.client.errors import ClientError
@@ -52,7 +54,7 @@ def describe_transactions(
     sender: AdminSender, ids: Iterable[str]
 ) -> Plan[dict[str, transactions.TransactionDescription | ClientError]]:
     """Transactional ids as their coordinators know them."""
-    wanted = list(ids)
+    wanted = names_of(ids)
     places = yield from sender.coordinators(wanted, TRANSACTION)
     known = {name: place for name, place in places.items() if isinstance(place, int)}
     return (
@@ -65,16 +67,18 @@ def describe_transactions(
 
 
 def fence_producers(
-    sender: AdminSender, ids: Iterable[str]
+    sender: AdminSender, ids: Iterable[str], *, raise_errors: bool = True
 ) -> Plan[dict[str, transactions.FencedProducer | ClientError]]:
     """Take transactional ids from whoever has them; what is open is aborted."""
     found: dict[str, transactions.FencedProducer | ClientError] = {}
-    for name in ids:
+    for name in names_of(ids):
         call = transactions.fence_producer(name, sender.timeout_ms)
         try:
             found[name] = yield from sender.send(CoordinatorOf(name, TRANSACTION), call)
         except ClientError as error:
             found[name] = error
+    if raise_errors:
+        raise_failed(found)
     return found
 
 
@@ -89,6 +93,8 @@ def abort_transaction(sender: AdminSender, given: transactions.AbortableTransact
 
 def terminate_transaction(sender: AdminSender, transactional_id: str) -> Plan[None]:
     """Abort what a transactional id has open, by fencing its producer."""
-    found = (yield from fence_producers(sender, [transactional_id]))[transactional_id]
+    found = (yield from fence_producers(sender, [transactional_id], raise_errors=False))[
+        transactional_id
+    ]
     if isinstance(found, ClientError):
         raise found
