@@ -16,7 +16,6 @@ from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.consumer_face import CLOSE_S, MS_PER_S, ConsumerFace, consumer_config
 from barnabas.client.consumer.consumer_iterator import ConsumerIterator
 from barnabas.client.consumer.consumer_records import ConsumerRecords
-from barnabas.client.consumer.errors import SubscriptionError
 from barnabas.client.group.user_code import UserCode
 from barnabas.client.list_offsets import EARLIEST, LATEST
 from barnabas.client.topic_partition import TopicPartition, as_partition
@@ -76,7 +75,17 @@ class Consumer(AsyncWithBlock, ConsumerFace):
             await calls.leave()
 
     def _end_subscription(self) -> None:
-        raise SubscriptionError("no topics, no partitions: to have none await unsubscribe()")
+        """Leave at once; what an `async def` listener has to say is awaited in the background.
+
+        Until it has ended, `subscribe` and `assign` raise; `await unsubscribe()` waits for it.
+        """
+        rest = self._calls.leave_now(self._tasks)
+        if rest is not None:
+            self._keep(self._session.loop.create_task(rest))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _run_callback(self, call: Callable[[], object], on_done: OnHostDone) -> None:
         result: object = None
@@ -85,9 +94,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         if code.error is not None or not asyncio.iscoroutine(result):
             on_done(code.error)
             return
-        task = self._session.loop.create_task(self._finish_callback(result, on_done))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._keep(self._session.loop.create_task(self._finish_callback(result, on_done)))
 
     async def _finish_callback(
         self, callback: Coroutine[Any, Any, object], on_done: OnHostDone

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.consumer.consumer_calls import ConsumerCalls, outcome_of
 from barnabas.client.consumer.errors import ConcurrentUseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Coroutine
 
     from barnabas.client.aio.session import AsyncSession
     from barnabas.client.consumer.consumer_core import ConsumerCore
@@ -138,13 +138,40 @@ class AsyncCalls(ConsumerCalls):
         Raises:
             BaseException: what a callback of the user raised.
         """
-        ended: list[bool] = []
-        self._core.unsubscribe("the consumer unsubscribed", lambda: ended.append(True))
-        deadline_ms = self._clock.monotonic_ms() + self._default_ms()
-        await self._run_steps(lambda: bool(ended), deadline_ms)
-        if not ended:
-            self._core.end_subscription()
+        if not self._core.host.is_leaving:
+            self._core.unsubscribe("the consumer unsubscribed", _nothing)
+        await self.finish_leaving()
         self._raise_callback_error()
+
+    def leave_now(self, tasks: Collection[object]) -> Coroutine[Any, Any, None] | None:
+        """Give everything up without waiting for the coordinator's answer, which changes nothing.
+
+        Args:
+            tasks: callbacks of the user that are being awaited.
+
+        Returns:
+            What still has to be awaited, where a callback of the user has to be; None otherwise.
+
+        Raises:
+            BaseException: what a callback of the user raised.
+        """
+        core = self._core
+        if core.host.is_leaving:
+            return None
+        core.unsubscribe("the consumer unsubscribed", _nothing)
+        if core.host.is_leaving and tasks:
+            return self.finish_leaving()
+        core.end_subscription()
+        self._raise_callback_error()
+        return None
+
+    async def finish_leaving(self) -> None:
+        """Await the end of giving everything up; what a callback raised stays to be raised."""
+        core = self._core
+        deadline_ms = self._clock.monotonic_ms() + self._default_ms()
+        await self._run_steps(lambda: not core.host.is_leaving, deadline_ms)
+        if core.host.is_leaving:
+            core.end_subscription()
 
     async def _run_steps(self, predicate: Callable[[], bool], deadline_ms: float) -> None:
         """Let the group's steps go on until `predicate` holds or the time is over."""
@@ -181,3 +208,7 @@ class AsyncCalls(ConsumerCalls):
             core.stop()
             await self._session.close()
         self._raise_callback_error()
+
+
+def _nothing() -> None:
+    """The end of a departure shows in the host."""

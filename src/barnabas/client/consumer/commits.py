@@ -33,6 +33,7 @@ __all__ = ["CommitParts", "Commits", "as_offsets"]
 
 _log = logging.getLogger(__name__)
 
+_HAS_MEMBERS = "the group has members: stop them, or commit under another group name"
 # The group went on without the member that speaks.
 _EXPELLED = frozenset({
     ErrorCode.UNKNOWN_MEMBER_ID,
@@ -151,7 +152,7 @@ class Commits:
                 again = partial(self.commit, offsets, left_ms - pause_ms, on_done)
                 self._timer.call_later(pause_ms, again)
             else:
-                on_done(None, _explained(error, is_last=timeout_ms > 0))
+                on_done(None, _explained(error, spoken_by, is_last=timeout_ms > 0))
 
         self._offsets.commit(spoken_by, offsets, timeout_ms, on_committed)
 
@@ -221,11 +222,19 @@ class Commits:
         self.commit(self.consumed(), timeout_ms, on_committed)
 
 
-def _explained(error: ClientError, *, is_last: bool) -> ClientError:
-    """What the user gets; `is_last` of several attempts, none of which was of a valid epoch."""
+def _explained(error: ClientError, spoken_by: GroupGeneration, *, is_last: bool) -> ClientError:
+    """Return what the user gets.
+
+    Args:
+        error: what the broker answered.
+        spoken_by: who committed; without a member's id a consumer whose partitions are assigned by
+            hand, which no rebalance can have thrown out.
+        is_last: it was the last of several attempts, none of which was of a valid epoch.
+    """
     codes = _EXPELLED | {ErrorCode.STALE_MEMBER_EPOCH} if is_last else _EXPELLED
     if isinstance(error, BrokerError) and error.error_code in codes:
-        failed = CommitFailedError(error.error_code, error.subject)
+        cause = None if spoken_by.member_id else error.detail or _HAS_MEMBERS
+        failed = CommitFailedError(error.error_code, error.subject, cause)
         failed.__cause__ = error
         return failed
     return error

@@ -26,7 +26,11 @@ from barnabas.client.consumer.partition_records import PartitionRecords
 from barnabas.client.consumer.positions import PositionParts, Positions
 from barnabas.client.consumer.record_buffer import RecordBuffer, Taken
 from barnabas.client.consumer.subscribed_topics import SubscribedTopics
-from barnabas.client.consumer.subscription import Subscription, SubscriptionKind
+from barnabas.client.consumer.subscription import (
+    Subscription,
+    SubscriptionKind,
+    SubscriptionPattern,
+)
 from barnabas.client.errors import ClientError, CorruptRecordsError, broker_error
 from barnabas.client.fetcher import Fetcher, ReaderOptions
 from barnabas.client.group.membership import GroupGeneration
@@ -47,6 +51,11 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["ConsumerCore"]
+
+_NO_MEMBER = (
+    "this consumer has not joined the group yet, or not again: poll until its partitions are "
+    "assigned, then commit"
+)
 
 
 class ConsumerCore:
@@ -150,7 +159,9 @@ class ConsumerCore:
             return None
         subject = f"commit of group {self.group_id}"
         if membership.generation.generation_id < 0:
-            return CommitFailedError(ErrorCode.UNKNOWN_MEMBER_ID, subject)
+            # Partitions that it still has are of a membership that it has lost.
+            cause = None if self.subscription.assignment else _NO_MEMBER
+            return CommitFailedError(ErrorCode.UNKNOWN_MEMBER_ID, subject, cause)
         if self.config.group_protocol == "classic" and not membership.is_stable:
             return broker_error(ErrorCode.REBALANCE_IN_PROGRESS, subject)
         return None
@@ -204,10 +215,19 @@ class ConsumerCore:
 
         Raises:
             InvalidGroupIdError: no group.
-            SubscriptionError: None, blank, or partitions are assigned by hand.
+            SubscriptionError: None, blank, a subscription of another kind, or a pattern that the
+                group's protocol does not have.
             ClientConfigError: no assignor, or assignors that do not go together.
         """
         _ = self.group_id
+        self._check_not_leaving()
+        is_for_broker = isinstance(topics, SubscriptionPattern)
+        if is_for_broker and self.config.group_protocol == "classic":
+            raise SubscriptionError(
+                "subscribe: a SubscriptionPattern is matched by the broker, which "
+                "group.protocol=classic does not have: give a compiled `re`, or set "
+                "group.protocol=consumer"
+            )
         kind = self.subscription.kind
         if kind is SubscriptionKind.MANUAL or self.membership is None:
             membership = make_membership(self._cluster, self._coordinators, self.config, self.host)
@@ -218,6 +238,13 @@ class ConsumerCore:
         self._drop_unwanted()
         self.topics.refresh()
         self.membership.on_subscription_changed()
+
+    def _check_not_leaving(self) -> None:
+        """Raise while partitions are given up: what is subscribed to now would go with them."""
+        if self.host.is_leaving:
+            raise SubscriptionError(
+                "the consumer is giving up its partitions: subscribe when unsubscribe() has ended"
+            )
 
     def _drop_unwanted(self) -> None:
         """Throw away what was fetched of topics that are not wanted any more."""
@@ -233,6 +260,7 @@ class ConsumerCore:
         Raises:
             SubscriptionError: None, a blank topic, or topics are subscribed to.
         """
+        self._check_not_leaving()
         for tp in self.subscription.assign_by_hand(partitions):
             self.buffer.drop(tp)
         self.topics.track()

@@ -118,7 +118,8 @@ class ConsumerFace(ABC):
             pattern: a regular expression in place of topics.
 
         Raises:
-            SubscriptionError: None, blank names, or partitions were assigned by hand.
+            SubscriptionError: None, blank names, or a subscription of another kind: topics,
+                patterns and partitions are mutually exclusive.
             InvalidGroupIdError: no `group_id`.
         """
         wanted = Subscription.wanted(topics, pattern)
@@ -239,4 +240,5 @@ class ConsumerFace(ABC):
     def metrics(self) -> dict[str, dict[str, float]]:
         """Kafka's consumer metrics by group and name."""
         with self._entry:
-            return self._core.metrics.report(self._core.lags())
+            assigned = len(self._core.subscription.assignment)
+            return self._core.metrics.report(self._core.lags(), assigned)

@@ -118,8 +118,15 @@ class ConsumerMetrics:
         self.commits_total += 1
         self._commit_latency.add(latency_ms)
 
-    def report(self, lags: Mapping[TopicPartition, int]) -> dict[str, dict[str, float]]:
-        """All metrics by group and name; one group per partition with its lag."""
+    def report(
+        self, lags: Mapping[TopicPartition, int], assigned: int
+    ) -> dict[str, dict[str, float]]:
+        """All metrics by group and name; one group per partition with its lag.
+
+        Args:
+            lags: of the partitions whose lag is known.
+            assigned: how many partitions the consumer has, whatever is known of them.
+        """
         began_ms = self._poll_began_ms
         since_ms = -_MS_PER_S if began_ms is None else self._clock.monotonic_ms() - began_ms
         found: dict[str, dict[str, float]] = {
@@ -140,7 +147,7 @@ class ConsumerMetrics:
                 "records-lag-max": max(lags.values(), default=_NAN),
             },
             "consumer-coordinator-metrics": {
-                "assigned-partitions": len(lags),
+                "assigned-partitions": assigned,
                 "commit-latency-avg": self._commit_latency.average,
                 "commit-latency-max": self._commit_latency.maximum,
                 "commit-total": self.commits_total,

@@ -23,6 +23,14 @@ __all__ = [
 ]
 
 
+_WENT_ON = (
+    "the group went on without this member, and others may have its partitions. Either no "
+    "heartbeat reached the coordinator for session.timeout.ms (the process or the network stood "
+    "still), or two polls were more than max.poll.interval.ms apart: then poll more often, with a "
+    "smaller max.poll.records or a longer max.poll.interval.ms"
+)
+
+
 class SubscriptionError(ClientError, ValueError):
     """Topics, a pattern and partitions were mixed, blank or missing, or a partition is not ours."""
 
@@ -71,13 +79,13 @@ class LogTruncationError(BrokerError):
 
 
 class CommitFailedError(BrokerError):
-    """The commit came from a member that the group went on without; its offsets are not kept."""
+    """The group does not take the commit of this consumer; its offsets are not kept.
 
-    def __init__(self, error_code: ErrorCode, subject: str) -> None:
-        super().__init__(
-            error_code,
-            subject,
-            "the group has given the partitions to others meanwhile: the time between two polls "
-            "was longer than max.poll.interval.ms, or the process stood still. Poll more often, "
-            "with a smaller max.poll.records or a longer max.poll.interval.ms",
-        )
+    Args:
+        error_code: what the broker answered, or would have.
+        subject: which commit.
+        cause: why, and what to do; None for a member that the group went on without.
+    """
+
+    def __init__(self, error_code: ErrorCode, subject: str, cause: str | None = None) -> None:
+        super().__init__(error_code, subject, cause or _WENT_ON)

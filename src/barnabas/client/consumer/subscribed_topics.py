@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.client.consumer.subscription import SubscriptionKind
-from barnabas.client.errors import broker_error
+from barnabas.client.errors import UnknownTopicError, broker_error
+from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from barnabas.client.errors import ClientError
 
 __all__ = ["SubscribedTopics"]
+
+_log = logging.getLogger(__name__)
 
 
 class SubscribedTopics:
@@ -37,6 +41,8 @@ class SubscribedTopics:
         self._counts: dict[str, int] = {}
         # When the pattern is next matched against all topics.
         self._next_refresh_ms = 0.0
+        # Wanted topics that do not exist, of which the user was warned.
+        self._warned: set[str] = set()
         # A look at topics that do not exist yet is planned.
         self._is_looking = False
         cluster.on_update(self._on_update)
@@ -118,7 +124,23 @@ class SubscribedTopics:
             changed = True
         if changed:
             self._on_changed()
+        self._warn_of_missing()
         self._look_again_for_missing()
+
+    def _warn_of_missing(self) -> None:
+        """Warn once of each topic that does not exist: its name may be misspelt."""
+        metadata = self._cluster.metadata
+        missing = {
+            name
+            for name in self._subscription.topics
+            if metadata.errors.get(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
+        for name in sorted(missing - self._warned):
+            _log.warning(
+                "%s; the consumer reads it once it exists",
+                UnknownTopicError(name, metadata.similar(name)),
+            )
+        self._warned = missing
 
     def _look_again_for_missing(self) -> None:
         """A topic that is not there may be created any moment."""

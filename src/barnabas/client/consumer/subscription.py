@@ -39,8 +39,8 @@ class SubscriptionKind(Enum):
 
     NONE = "nothing"
     TOPICS = "topics"
-    PATTERN = "a pattern"
-    REGEX = "a pattern of the broker's"
+    PATTERN = "patterns that the client matches"
+    REGEX = "patterns that the broker matches"
     MANUAL = "partitions"
 
 
@@ -115,7 +115,7 @@ class Subscription:
         """Take the place of an earlier subscription; the assignment stays until the group's next.
 
         Raises:
-            SubscriptionError: None, a blank name, or partitions were assigned by hand.
+            SubscriptionError: None, a blank name, or a subscription of another kind.
         """
         if topics is None:
             raise SubscriptionError("subscribe: the topics are None")
@@ -136,10 +136,11 @@ class Subscription:
         self.listener = listener
 
     def _become(self, kind: SubscriptionKind) -> None:
-        if self.kind is _K.MANUAL or (kind is _K.MANUAL and self.is_by_group):
+        if self.kind not in (_K.NONE, kind):
             raise SubscriptionError(
-                f"this consumer has {self.kind.value} and now {kind.value}: only one way of "
-                f"subscribing at a time; call unsubscribe() first"
+                f"this consumer is subscribed to {self.kind.value}, and {kind.value} were asked "
+                f"for: subscriptions to topics, partitions and patterns are mutually exclusive; "
+                f"call unsubscribe() first"
             )
         self.kind = kind
         self.topics = frozenset()

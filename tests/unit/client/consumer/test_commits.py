@@ -1,4 +1,4 @@
-"""Commits of a member whose epoch the coordinator has moved on (KIP-848)."""
+"""Commits of members, and what becomes of them when the coordinator does not take them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ STALE = ErrorCode.STALE_MEMBER_EPOCH
 class Member:
     """A member that commits; its epoch is moved by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, member_id: str = "m") -> None:
         self.cluster: Any = ScriptedCluster()
         self.epoch = 5
         self.ended: list[ClientError | None] = []
         parts = CommitParts(
             Subscription(exclude_internal=True),
-            lambda: GroupGeneration("g", self.epoch, "m", None, is_epoch=True),
+            lambda: GroupGeneration("g", self.epoch, member_id, None, is_epoch=True),
             lambda: None,
             lambda _error, _spoken_by: None,
             lambda _offsets, _latency: None,
@@ -111,3 +111,23 @@ def test_a_commit_in_the_background_is_not_tried_again() -> None:
     assert not isinstance(error, CommitFailedError)
     assert error.error_code is STALE
     assert not member.cluster.calls
+
+
+def test_a_commit_beside_a_group_with_members_says_that_it_has_members() -> None:
+    by_hand = Member(member_id="")
+    by_hand.commit(10_000)
+    by_hand.answer(ErrorCode.UNKNOWN_MEMBER_ID)
+    (error,) = by_hand.ended
+    assert isinstance(error, CommitFailedError)
+    assert "the group has members: stop them" in str(error)
+    assert "max.poll.interval.ms" not in str(error)
+
+
+def test_a_commit_of_a_member_that_was_thrown_out_says_by_what() -> None:
+    member = Member()
+    member.commit(10_000)
+    member.answer(ErrorCode.UNKNOWN_MEMBER_ID)
+    (error,) = member.ended
+    assert isinstance(error, CommitFailedError)
+    assert "session.timeout.ms" in str(error)
+    assert "max.poll.interval.ms" in str(error)
