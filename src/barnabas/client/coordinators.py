@@ -11,6 +11,7 @@ from barnabas.client.cluster import ANY_NODE, Cluster
 from barnabas.client.connections import Call
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUP", "SHARE", "TRANSACTION", "Coordinators"]
 
+_NO_COORDINATOR = ErrorCode.COORDINATOR_NOT_AVAILABLE
 # From this version on several coordinators fit in one request.
 _MANY_FROM = 4
 # Kinds of keys; share coordinators are found by group, topic and partition (KIP-932).
@@ -87,6 +89,8 @@ class Coordinators:
             on_found(known, None)
             return
 
+        subject = f"coordinator of {_WHAT[self._key_type]} {group}"
+
         def build(version: int) -> Message:
             request = FindCoordinatorRequest(key_type=self._key_type)
             if version >= _MANY_FROM:
@@ -100,23 +104,31 @@ class Coordinators:
                 on_found(None, error)
                 return
             assert isinstance(response, FindCoordinatorResponse)
-            found = response.coordinators[0] if response.coordinators else response
-            if found.error_code:
-                subject = f"coordinator of {_WHAT[self._key_type]} {group}"
+            named = {each.key: each for each in response.coordinators}
+            found = named.get(group) if named else response
+            if found is None:
+                on_found(None, broker_error(_NO_COORDINATOR, subject, "the answer is for others"))
+            elif found.error_code:
                 on_found(None, broker_error(found.error_code, subject, found.error_message))
             else:
                 self._known[group] = found.node_id
-                self._when_named(found.node_id, on_found)
+                self._when_named(group, found.node_id, on_found)
 
         self._cluster.call(ANY_NODE, Call(ApiKey.FIND_COORDINATOR, build, on_answer))
 
-    def _when_named(self, node_id: int, on_found: OnDone[int]) -> None:
-        """Give the node once metadata names it."""
+    def _when_named(self, group: str, node_id: int, on_found: OnDone[int]) -> None:
+        """Give the node once metadata names it; one that it does not name is no coordinator."""
         if node_id in self._cluster.metadata.nodes:
             on_found(node_id, None)
             return
 
         def on_refreshed(_none: None, error: ClientError | None) -> None:
+            if error is None and node_id not in self._cluster.metadata.nodes:
+                # To be looked for after a back-off, as if no broker coordinated.
+                self.forget(group)
+                subject = f"coordinator of {_WHAT[self._key_type]} {group}"
+                words = f"metadata does not name broker {node_id}"
+                error = broker_error(_NO_COORDINATOR, subject, words)
             on_found(node_id if error is None else None, error)
 
         self._cluster.refresh((), on_refreshed)

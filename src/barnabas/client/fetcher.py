@@ -461,14 +461,12 @@ class Fetcher:
         if data.error_code:
             self._on_partition_error(tp, state, data)
             return
-        state.attempts = 0
         self.high_watermarks[tp] = data.high_watermark
         self._last_stable_offsets[tp] = data.last_stable_offset
-        if data.preferred_read_replica >= 0:
-            state.preferred = data.preferred_read_replica
-            until_ms = self._clock.monotonic_ms() + self._config.metadata_max_age_ms
-            state.preferred_until_ms = until_ms
+        if data.preferred_read_replica >= 0 and not self._prefer(tp, state, data):
+            return
         if not data.records:
+            state.attempts = 0
             return
         # The one copy: the view lies in the connection's receive buffer.
         raw = bytes(data.records)  # type: ignore[arg-type]
@@ -479,7 +477,11 @@ class Fetcher:
             elif scan.length == 0:
                 reason = f"a record batch is larger than {len(raw)} bytes; raise fetch.max.bytes"
                 self._fail(tp, CorruptRecordsError(tp, state.position, reason))
+            else:
+                # Only records before the position: asked again after a back-off.
+                self._note_failure(tp, state, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
+        state.attempts = 0
         if scan.length != len(raw):
             raw = raw[: scan.length]
         end = scan.next_offset if state.end is None else min(scan.next_offset, state.end)
@@ -508,6 +510,18 @@ class Fetcher:
         self._maybe_finish(state)
         if scan.flaw is not None:
             self._fail_at(tp, state.position, scan.flaw)
+
+    def _prefer(self, tp: TopicPartition, state: _Partition, data: PartitionData) -> bool:
+        """Take note of the replica to read from; whether metadata names it."""
+        if data.preferred_read_replica not in self._cluster.metadata.nodes:
+            # Asked again after a back-off, when metadata may name it.
+            self._cluster.request_update()
+            self._note_failure(tp, state, ErrorCode.REPLICA_NOT_AVAILABLE)
+            return False
+        state.preferred = data.preferred_read_replica
+        until_ms = self._clock.monotonic_ms() + self._config.metadata_max_age_ms
+        state.preferred_until_ms = until_ms
+        return True
 
     def _maybe_finish(self, state: _Partition) -> None:
         if state.end is not None and state.position >= state.end and not state.stopped:

@@ -111,7 +111,7 @@ class GroupOffsets:
             def on_answer(response: Message | None, error: ClientError | None) -> None:
                 if response is not None:
                     assert isinstance(response, OffsetCommitResponse)
-                    error = _commit_error(speaker, response)
+                    error = _commit_error(speaker, offsets, response)
                 self._forget_if_moved(group, error)
                 done(None if error is not None else True, error)
 
@@ -207,10 +207,16 @@ def commit_request(
     )
 
 
-def _commit_error(speaker: GroupGeneration, response: OffsetCommitResponse) -> ClientError | None:
+def _commit_error(
+    speaker: GroupGeneration,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    response: OffsetCommitResponse,
+) -> ClientError | None:
+    unanswered = set(offsets)
     for topic in response.topics:
         for partition in topic.partitions:
             code = partition.error_code
+            unanswered.discard(TopicPartition(topic.name, partition.partition_index))
             if code:
                 place = f"{topic.name}-{partition.partition_index}"
                 subject = f"commit of {place} in group {speaker.group_id}"
@@ -218,6 +224,9 @@ def _commit_error(speaker: GroupGeneration, response: OffsetCommitResponse) -> C
                 if code == ErrorCode.UNKNOWN_MEMBER_ID and not speaker.member_id:
                     detail = "the group has members: stop them, or commit under another group name"
                 return broker_error(code, subject, detail)
+    if unanswered:
+        subject = f"commit of {min(unanswered)} in group {speaker.group_id}"
+        return broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject, "no answer")
     return None
 
 

@@ -149,7 +149,7 @@ class OffsetLookup:
                 self._note(error)
             else:
                 assert isinstance(response, ListOffsetsResponse)
-                self._take(response)
+                self._take(response, set(partitions))
             self._outstanding -= 1
             if self._outstanding == 0:
                 self._end_round()
@@ -175,13 +175,16 @@ class OffsetLookup:
             timestamp=self._remaining[tp],
         )
 
-    def _take(self, response: ListOffsetsResponse) -> None:
+    def _take(self, response: ListOffsetsResponse, unanswered: set[TopicPartition]) -> None:
         for topic in response.topics:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
+                if tp not in unanswered:
+                    continue
+                unanswered.remove(tp)
                 if partition.error_code:
                     self._note(broker_error(partition.error_code, f"offsets of {tp}"))
-                elif tp in self._remaining:
+                else:
                     del self._remaining[tp]
                     found = ListedOffset(
                         partition.offset, partition.timestamp, partition.leader_epoch
@@ -189,6 +192,9 @@ class OffsetLookup:
                     self._found[tp] = found
                     if self._on_found is not None:
                         self._on_found(tp, found)
+        for tp in unanswered:
+            subject = f"offsets of {tp}"
+            self._note(broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject, "no answer"))
 
     def _note(self, error: ClientError | None) -> None:
         assert error is not None

@@ -6,6 +6,7 @@ Fed by Metadata answers; never goes back to an older leader epoch of the same to
 from __future__ import annotations
 
 import difflib
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.messages.metadata import (
         MetadataResponse,
+        MetadataResponseBroker,
         MetadataResponsePartition,
         MetadataResponseTopic,
     )
@@ -25,6 +27,8 @@ __all__ = ["MetadataCache", "NodeInfo", "PartitionInfo", "TopicInfo"]
 
 ZERO_ID = bytes(16)
 NO_LEADER = -1
+_PORT_MAX = 65_535
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ class MetadataCache:
         self.nodes = {
             broker.node_id: NodeInfo(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in response.brokers
+            if _can_be_dialled(broker)
         }
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
@@ -115,6 +120,12 @@ class MetadataCache:
             self.errors[name] = topic.error_code
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._drop(name)
+            return
+        numbers = {partition.partition_index for partition in topic.partitions}
+        if numbers != set(range(len(topic.partitions))):
+            # Every partition has a number below their count, else records would have no place.
+            _log.warning("metadata not usable: topic=%s partitions=%d", name, len(topic.partitions))
+            self.errors[name] = ErrorCode.UNKNOWN_SERVER_ERROR
             return
         self.errors.pop(name, None)
         known = self.topics.get(name)
@@ -164,6 +175,20 @@ class MetadataCache:
     def similar(self, name: str) -> list[str]:
         """Known topics with names close to `name`, for error messages."""
         return difflib.get_close_matches(name, list(self.topics), n=3)
+
+
+def _can_be_dialled(broker: MetadataResponseBroker) -> bool:
+    """Whether a broker has an id of a broker, and an address that a connection can be made to.
+
+    Negative ids mean bootstrap servers here, and any broker.
+    """
+    is_sound = broker.node_id >= 0 and bool(broker.host) and 0 < broker.port <= _PORT_MAX
+    if not is_sound:
+        _log.warning(
+            "metadata not usable: broker=%d address=%r:%d",
+            *(broker.node_id, broker.host, broker.port),
+        )
+    return is_sound
 
 
 def _partition_info(partition: MetadataResponsePartition) -> PartitionInfo:

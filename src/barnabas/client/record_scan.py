@@ -20,6 +20,7 @@ _LOG_OVERHEAD = 12
 _HEADER_SIZE_V2 = 61
 _CRC_START = 21
 _MIN_LENGTH = 14
+_OFFSET_MAX = 2**63 - 1
 
 
 class Flaw(NamedTuple):
@@ -89,6 +90,10 @@ def scan_records(data: bytes, *, check_crcs: bool) -> Scan:
                 flaw = Flaw(base_offset, behind, "the CRC does not match")
                 break
             next_offset = base_offset + last_delta + 1
+            if last_delta < 0 or base_offset < 0 or next_offset > _OFFSET_MAX:
+                flaw = Flaw(base_offset, base_offset + 1, "its offsets cannot be")
+                next_offset = found[-1].next_offset if found else -1
+                break
             (count,) = _COUNT.unpack_from(data, position + _COUNT_START)
         span = (position, batch_end, base_offset, next_offset, count, epoch, attributes, magic)
         add(make(span))

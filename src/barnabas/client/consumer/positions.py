@@ -14,8 +14,14 @@ from barnabas.client.consumer.errors import LogTruncationError, NoOffsetError
 from barnabas.client.consumer.offset_reset import OffsetReset
 from barnabas.client.consumer.position import PartitionPosition, PositionState
 from barnabas.client.epoch_ends import EpochEnd, ask_epoch_ends
-from barnabas.client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError
+from barnabas.client.errors import (
+    ClientError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+    broker_error,
+)
 from barnabas.client.list_offsets import ListedOffset, OffsetLookup
+from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -212,7 +218,11 @@ class Positions:
         def on_found(tp: TopicPartition, found: ListedOffset) -> None:
             if tp not in self._still(asked):
                 return
-            if found.offset < 0:
+            if found.offset < 0 and specs[tp] < 0:
+                # A log has a beginning and an end at any time: asked again after a back-off.
+                subject = f"offset of {tp}"
+                self._retry([tp], broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, subject))
+            elif found.offset < 0:
                 # Nothing is as new as that: wait for what comes.
                 self.reset(tp, OffsetReset.latest())
             else:

@@ -331,6 +331,8 @@ class ClassicMembership:
                 self._run(take_over, self._on_taken_over)
             else:
                 self._rebalance = None
+                # A leader that is wrong once is wrong again at once.
+                self._back_off()
                 self._status.needs_prepare = True
                 self._status.request_rejoin(
                     "received assignment does not match the current subscription"

@@ -406,7 +406,8 @@ class ConsumerProtocolMembership:
         self._epoch = response.member_epoch
         if response.member_id:
             self._requests.member_id = response.member_id
-        self._interval_ms = response.heartbeat_interval_ms
+        if response.heartbeat_interval_ms > 0:
+            self._interval_ms = response.heartbeat_interval_ms
         if response.assignment is not None:
             self._take_target(response.assignment)
         if self._is_urgent:
@@ -417,11 +418,11 @@ class ConsumerProtocolMembership:
             self._beat_in(max(0.0, self._interval_ms - elapsed_ms))
 
     def _take_target(self, assignment: Assignment) -> None:
-        self._target = {
-            topic.topic_id: frozenset(topic.partitions)
+        found = {
+            topic.topic_id: frozenset(number for number in topic.partitions if number >= 0)
             for topic in assignment.topic_partitions
-            if topic.partitions
         }
+        self._target = {topic_id: numbers for topic_id, numbers in found.items() if numbers}
         if self._target != self._owned or not self._is_assigned:
             if self._state is not MemberState.RECONCILING:
                 self._become(MemberState.RECONCILING)

@@ -85,6 +85,8 @@ def write_assignment(assignment: Assignment, version: int = VERSION_MAX) -> byte
 def read_assignment(payload: bytes) -> Assignment:
     """An assignment; none at all for no bytes, which brokers send for an unassigned member.
 
+    A partition that is named twice counts once.
+
     Raises:
         ProtocolError: it is not one.
     """
@@ -92,10 +94,13 @@ def read_assignment(payload: bytes) -> Assignment:
         return Assignment(())
     version = _version(payload)
     found, _ = decode_from(ConsumerProtocolAssignment, version, payload, _VERSION_BYTES)
-    partitions = [
+    partitions = dict.fromkeys(
         TopicPartition(t.topic, n) for t in found.assigned_partitions for n in t.partitions
-    ]
-    return Assignment(partitions, found.user_data)
+    )
+    for tp in partitions:
+        if tp.partition < 0:
+            raise ProtocolError(f"a partition cannot be {tp.partition}: {tp.topic}")
+    return Assignment(list(partitions), found.user_data)
 
 
 def _version(payload: bytes) -> int:

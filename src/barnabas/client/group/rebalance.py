@@ -126,6 +126,9 @@ class Rebalance:
         assert joined is not None
         if joined.protocol_type not in (None, PROTOCOL_TYPE):
             self._finish(_inconsistent(f"the group is one of {joined.protocol_type} members"))
+        elif joined.generation_id < 0 or not joined.member_id:
+            words = f"member {joined.member_id!r} of generation {joined.generation_id}"
+            self._finish(broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, "JOIN_GROUP", words))
         elif status.state is not MemberState.PREPARING_REBALANCE:
             self._finish(RebalanceInterruptedError("the generation was lost during JoinGroup"))
         else:

@@ -8,6 +8,7 @@ from barnabas.client.cluster import ANY_NODE
 from barnabas.client.connections import Call
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -62,14 +63,15 @@ class ProducerIdentity:
         self._requesting = False
         if response is not None:
             assert isinstance(response, InitProducerIdResponse)
-            if not response.error_code:
+            if not response.error_code and min(response.producer_id, response.producer_epoch) >= 0:
                 self.producer_id = response.producer_id
                 self.producer_epoch = response.producer_epoch
                 self.is_ready = True
                 self._attempts = 0
                 self._on_ready()
                 return
-            error = broker_error(response.error_code, "producer id")
+            code = response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR
+            error = broker_error(code, "producer id")
             if self.producer_id != _NO_ID and not error.retriable:
                 # The old id cannot be raised any more: start over with a new one.
                 self.producer_id = _NO_ID

@@ -264,14 +264,14 @@ class TransactionManager:
         def on_done(response: Message | None, error: ClientError | None) -> None:
             if response is not None:
                 assert isinstance(response, InitProducerIdResponse)
-                if not response.error_code:
+                is_sound = min(response.producer_id, response.producer_epoch) >= 0
+                if not response.error_code and is_sound:
                     self._begin_epoch(response.producer_id, response.producer_epoch)
                     self._bump_wanted = self._mapping_lost = False
                     self._become_ready()
                     return
-                error = broker_error(
-                    response.error_code, f"transactional.id={self.transactional_id}"
-                )
+                code = response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR
+                error = broker_error(code, f"transactional.id={self.transactional_id}")
             self._on_error(error)
 
         self._call(ApiKey.INIT_PRODUCER_ID, build, on_done)
@@ -287,6 +287,9 @@ class TransactionManager:
                 assert isinstance(response, AddPartitionsToTxnResponse)
                 results = requests.read_added_partitions(response)
                 error = worst(results.values())
+                if error is None and not results.keys() >= set(asked):
+                    code = ErrorCode.UNKNOWN_SERVER_ERROR
+                    error = broker_error(code, f"add {asked[0]} to the transaction", "no answer")
                 if error is None:
                     self._added.update(asked)
                     for tp in asked:

@@ -11,6 +11,7 @@ from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.transactions import requests
 from barnabas.client.transactions.verdict import worst
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
@@ -113,6 +114,11 @@ class OffsetsToSend:
                     if refused is None:
                         self._left.pop(tp, None)
                 error = worst(results.values())
+                if error is None and self._left:
+                    # Else they were sent again and again.
+                    subject = f"offsets of group {self.group.group_id}"
+                    code = ErrorCode.UNKNOWN_SERVER_ERROR
+                    error = broker_error(code, subject, f"no answer for {min(self._left)}")
             on_done(error)
 
         bound = None if is_v2 else requests.OFFSETS_MAX_BEFORE_V2
