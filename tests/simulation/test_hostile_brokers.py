@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import ClientConfig
+from barnabas.client.producer.producer_core import ProducerCore
+from barnabas.client.producer.producer_parts import take_parts
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from simulation.hostile_answers import HostileAnswers
 from simulation.simulated_consumer import SimulatedConsumer
 from simulation.test_consumers import GROUP, filled_broker
+from unit.server.simulated_broker import HOST, PORT
+
+if TYPE_CHECKING:
+    from barnabas.client.errors import ClientError
+    from barnabas.client.producer.producer_core import SendOptions
+    from barnabas.sim.world import SimWorld
 
 SEEDS = range(12)
 HOSTILE_MS = 30_000.0
@@ -32,8 +43,10 @@ def endure(world: Any, hostile: HostileAnswers) -> None:
 
 def read_all(world: Any, consumer: SimulatedConsumer, ends: dict[TopicPartition, int]) -> None:
     """Read every partition from its beginning, whatever happened before."""
+    # What it was told may have been a lie that nothing gives away.
+    consumer.cluster.request_update()
+    world.run_for(1_000)
     if consumer.core.membership is not None:
-        # What it was given may have been a lie that nothing gives away.
         consumer.core.membership.request_rejoin("the test asked for it")
     assert world.run_until(lambda: set(consumer.core.subscription.assignment) == set(ends), 120_000)
     consumer.seen.clear()
@@ -96,3 +109,67 @@ def test_every_answer_of_one_kind_may_be_nonsense(api: ApiKey, seed: int) -> Non
     consumer.poll_on()
     endure(broker.world, hostile)
     read_all(broker.world, consumer, ends)
+
+
+class SimulatedProducer:
+    """A producer's core on a simulated host."""
+
+    def __init__(self, world: SimWorld, **keys: object) -> None:
+        self._world = world
+        given = {key.replace("_", "."): value for key, value in keys.items()}
+        config = ClientConfig.parse({"bootstrap.servers": f"{HOST}:{PORT}", **given})
+        self.cluster = Cluster(world.host("producer").runtime, config)
+        session: Any = SimpleNamespace(cluster=self.cluster, coordinators=None)
+        self.core = ProducerCore(session, config, take_parts({})[0])
+        self.told: list[ClientError | None] = []
+
+    def send(self, value: bytes) -> ClientError | None:
+        """Queue a record; why its topic is not known, if it is not."""
+        options: SendOptions = {"on_delivery": lambda _metadata, error: self.told.append(error)}
+        while self.core.enqueue("t", (None, value, None), options, 1) is None:
+            learned: list[ClientError | None] = []
+            self.core.learn("t", None, lambda _found, error, learned=learned: learned.append(error))
+            assert self._world.run_until(lambda learned=learned: bool(learned), 70_000)
+            if learned[0] is not None:
+                return learned[0]
+        self.core.sender.pump()
+        return None
+
+    def flush(self, limit_ms: float) -> bool:
+        """Whether all that was sent is delivered or given up within the limit."""
+        return self._world.run_until(self.core.flush(), limit_ms)
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False])
+@pytest.mark.parametrize("chance", [0.3, 1.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_producer_gives_its_records_up_in_time_and_recovers(
+    seed: int, chance: float, is_idempotent: bool
+) -> None:
+    broker, _ends = filled_broker(seed)
+    producer = SimulatedProducer(
+        broker.world,
+        delivery_timeout_ms=10_000,
+        request_timeout_ms=4_000,
+        linger_ms=0,
+        enable_idempotence=is_idempotent,
+    )
+    hostile = HostileAnswers(
+        producer.cluster, random.Random(seed), chance, {ApiKey.METADATA, ApiKey.PRODUCE}
+    )
+    queued = 0
+    began_ms = broker.world.scheduler.now_ms
+    for number in range(40):
+        queued += producer.send(b"%d" % number) is None
+        broker.world.run_for(50)
+    assert producer.flush(20_000)
+    assert len(producer.told) == queued
+    assert hostile.changed
+    seconds = (broker.world.scheduler.now_ms - began_ms) / _MS_PER_S
+    assert hostile.asked.total() < REQUESTS_PER_S_MAX * seconds
+    hostile.chance = 0.0
+    producer.cluster.request_update()
+    broker.world.run_for(5_000)
+    assert producer.send(b"at last") is None
+    assert producer.flush(20_000)
+    assert producer.told[-1] is None
