@@ -21,6 +21,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.fetch_request import FetchLimits
 from barnabas.client.fetch_session import FetchPosition
+from barnabas.client.fetch_state import FetchState
 from barnabas.client.node_fetches import NodeFetches
 from barnabas.client.record_scan import scan_records
 from barnabas.protocol.errors import ErrorCode
@@ -98,46 +99,6 @@ class ReaderOptions(NamedTuple):
     on_latency: Callable[[float], None] | None = None
 
 
-class _Partition:
-    """What the fetcher knows of one partition that it reads."""
-
-    __slots__ = (
-        "attempts",
-        "delayed",
-        "end",
-        "failing_since_ms",
-        "leader_epoch",
-        "paused",
-        "position",
-        "position_epoch",
-        "preferred",
-        "preferred_until_ms",
-        "stopped",
-    )
-
-    def __init__(self, position: int, end: int | None) -> None:
-        # Offset of the next fetch. Moved by answers only.
-        self.position = position
-        # Leader epoch of the batch before the position, -1 if not known.
-        self.position_epoch = -1
-        # Epoch of the leader that the position is known to hold for, -1 before the first fetch.
-        self.leader_epoch = -1
-        # Exclusive end of what is wanted, None for no end.
-        self.end = end
-        # Attempts that failed in a row, and since when.
-        self.attempts = 0
-        self.failing_since_ms = 0.0
-        # In its back-off: not asked for.
-        self.delayed = False
-        # Not asked for until the user resumes it.
-        self.paused = False
-        # Read to its end, failed, or its position is being validated.
-        self.stopped = end is not None and position >= end
-        # The replica that the leader told us to read from, -1 for none, and until when.
-        self.preferred = -1
-        self.preferred_until_ms = 0.0
-
-
 _RANGES = ReaderOptions()
 
 
@@ -159,7 +120,7 @@ class Fetcher:
         self._options = options
         self._clock = cluster.runtime.clock
         self._nodes = NodeFetches(cluster, FetchLimits.of(self._config, options.rack), self)
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._partitions: dict[TopicPartition, FetchState] = {}
         # What was fetched and not yet taken, in order of arrival.
         self._output: deque[RecordSet | FetchFailure] = deque()
         # What paused partitions had when they were paused.
@@ -189,7 +150,7 @@ class Fetcher:
             before = self._partitions.get(tp)
             if before is not None and not before.stopped:
                 self._running -= 1
-            state = _Partition(position, end)
+            state = FetchState(position, end)
             if before is not None:
                 state.paused = before.paused
             self._partitions[tp] = state
@@ -392,7 +353,7 @@ class Fetcher:
             self._cluster.request_update()
         return wanted
 
-    def _must_validate(self, tp: TopicPartition, state: _Partition, info: PartitionInfo) -> bool:
+    def _must_validate(self, tp: TopicPartition, state: FetchState, info: PartitionInfo) -> bool:
         """Whether the position has to be looked at first, since another leader has taken over."""
         before, state.leader_epoch = state.leader_epoch, info.leader_epoch
         state.preferred = -1
@@ -403,7 +364,7 @@ class Fetcher:
         self._options.on_leader_changed(tp)
         return True
 
-    def _nearest(self, tp: TopicPartition, state: _Partition, info: PartitionInfo) -> int:
+    def _nearest(self, tp: TopicPartition, state: FetchState, info: PartitionInfo) -> int:
         """The preferred replica, while it holds: the leader names another, or the same, again."""
         if self._clock.monotonic_ms() >= state.preferred_until_ms:
             state.preferred = -1
@@ -457,7 +418,7 @@ class Fetcher:
         if not (state.stopped or state.delayed or state.paused):
             self._on_partition(tp, state, data)
 
-    def _on_partition(self, tp: TopicPartition, state: _Partition, data: PartitionData) -> None:
+    def _on_partition(self, tp: TopicPartition, state: FetchState, data: PartitionData) -> None:
         if data.error_code:
             self._on_partition_error(tp, state, data)
             return
@@ -511,7 +472,7 @@ class Fetcher:
         if scan.flaw is not None:
             self._fail_at(tp, state.position, scan.flaw)
 
-    def _prefer(self, tp: TopicPartition, state: _Partition, data: PartitionData) -> bool:
+    def _prefer(self, tp: TopicPartition, state: FetchState, data: PartitionData) -> bool:
         """Take note of the replica to read from; whether metadata names it."""
         if data.preferred_read_replica not in self._cluster.metadata.nodes:
             # Asked again after a back-off, when metadata may name it.
@@ -523,7 +484,7 @@ class Fetcher:
         state.preferred_until_ms = until_ms
         return True
 
-    def _maybe_finish(self, state: _Partition) -> None:
+    def _maybe_finish(self, state: FetchState) -> None:
         if state.end is not None and state.position >= state.end and not state.stopped:
             state.stopped = True
             self._running -= 1
@@ -532,7 +493,7 @@ class Fetcher:
     # Errors
 
     def _on_partition_error(
-        self, tp: TopicPartition, state: _Partition, data: PartitionData
+        self, tp: TopicPartition, state: FetchState, data: PartitionData
     ) -> None:
         code = data.error_code
         if state.preferred >= 0:
@@ -557,7 +518,7 @@ class Fetcher:
         else:
             self._fail(tp, error)
 
-    def _note_failure(self, tp: TopicPartition, state: _Partition, code: int) -> None:
+    def _note_failure(self, tp: TopicPartition, state: FetchState, code: int) -> None:
         """Ask again after a back-off; give up after default.api.timeout.ms in a row."""
         now = self._clock.monotonic_ms()
         if state.attempts == 0:
