@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from barnabas.client.errors import InvalidRecordError, UnfitRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from barnabas.client.producer.accumulator import BatchRecord
 
 __all__ = [
     "check_options",
@@ -87,7 +85,7 @@ def check_options(topic: str, options: Mapping[str, object]) -> None:
         raise UnfitRecordError(topic, wrong, "give a function of (metadata, error)")
 
 
-def record_parts(topic: str, record: object) -> BatchRecord:
+def record_parts(topic: str, record: object) -> tuple[Any, Any, Any, Any]:
     """Return the four parts of a record given to `send_batch`.
 
     Raises:
