@@ -10,10 +10,10 @@ import errno
 import fcntl
 import os
 import struct
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]
@@ -22,10 +22,22 @@ _NS_PER_MS = 1_000_000
 # Linux takes at most this many buffers in one vectored write.
 _IOV_MAX = 1024
 _FILE_MODE = 0o644
+# So many descriptors of the reserve are given up at once: removing a directory takes three.
+_RESERVE_STEP = 4
+_RESERVE_PATH = "/dev/null"
+_T = TypeVar("_T")
 # A tuple, since a union written in place is built anew at each look.
 _IN_MEMORY = (bytes, bytearray, memoryview)
 # struct flock: type, whence, start, length, pid; whole file, pid must be 0 for these locks.
 _WRITE_LOCK = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+def is_out_of_descriptors(error: object) -> bool:
+    """Return whether an operation failed only because no descriptor was free (EMFILE, ENFILE).
+
+    The disk is in order, and the same operation may be tried again.
+    """
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 class File(Protocol):
@@ -83,8 +95,13 @@ class FileLock(Protocol):
 class Disk(Protocol):
     """A file system."""
 
-    def open(self, path: str, create: bool = True) -> File:
-        """Open for reading and writing. Raises FileNotFoundError when absent and not `create`."""
+    def open(self, path: str, create: bool = True, briefly: bool = False) -> File:
+        """Open for reading and writing. Raises FileNotFoundError when absent and not `create`.
+
+        Args:
+            briefly: the caller closes the file before it returns; then a reserve of descriptors
+                may be used. All other operations of a disk use it too.
+        """
         ...
 
     def read(self, path: str) -> bytes:
@@ -176,9 +193,11 @@ class FileSlice:
 class RealFile:
     """A file of the operating system. The size is counted here, not asked for on each append."""
 
-    __slots__ = ("_descriptor", "_size", "path")
+    __slots__ = ("_descriptor", "_reserve", "_size", "path")
 
-    def __init__(self, path: str, create: bool) -> None:
+    def __init__(self, path: str, create: bool, reserve: _Reserve | None = None) -> None:
+        """`reserve` is refilled when the file is closed."""
+        self._reserve = reserve
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self.path = path
         self._descriptor = os.open(path, flags, _FILE_MODE)
@@ -228,6 +247,8 @@ class RealFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+            if self._reserve is not None:
+                self._reserve.refill()
 
     def fileno(self) -> int:
         """The descriptor."""
@@ -254,22 +275,88 @@ class _RealLock:
             self._descriptor = -1
 
 
+class _Reserve:
+    """Open descriptors that are given up while the process has no other free ones.
+
+    Any thread may call it: taking one from a list and adding one are atomic.
+    """
+
+    __slots__ = ("_descriptors", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._descriptors: list[int] = []
+        self.refill()
+
+    def refill(self) -> None:
+        """Open again as many as are missing, as far as there are free ones."""
+        while len(self._descriptors) < self._size and self._add():
+            pass
+
+    def run(self, operation: Callable[[], _T]) -> _T:
+        """Run an operation that closes all that it opens, with the reserve if it must be."""
+        try:
+            return operation()
+        except OSError as error:
+            if not is_out_of_descriptors(error) or not self.release():
+                raise
+        try:
+            return operation()
+        finally:
+            self.refill()
+
+    def release(self) -> bool:
+        """Close a quarter of the reserve; returns False if there was none left."""
+        count = 0
+        while self._descriptors and count < _RESERVE_STEP:
+            os.close(self._descriptors.pop())
+            count += 1
+        return count > 0
+
+    def _add(self) -> bool:
+        try:
+            self._descriptors.append(os.open(_RESERVE_PATH, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            return False
+        return True
+
+
 class RealDisk:
     """The operating system's file system."""
 
-    __slots__ = ()
+    __slots__ = ("_reserve",)
 
-    def open(self, path: str, create: bool = True) -> File:
+    def __init__(self, reserve_size: int = 0) -> None:
+        """`reserve_size`: descriptors kept for short operations when the process has no others."""
+        self._reserve = _Reserve(reserve_size)
+
+    def open(self, path: str, create: bool = True, briefly: bool = False) -> File:
         """Open for reading and writing."""
-        return RealFile(path, create)
+        try:
+            return RealFile(path, create)
+        except OSError as error:
+            if not briefly or not is_out_of_descriptors(error) or not self._reserve.release():
+                raise
+        try:
+            return RealFile(path, create, self._reserve)
+        except BaseException:
+            self._reserve.refill()
+            raise
 
     def read(self, path: str) -> bytes:
         """The whole content."""
-        with open(path, "rb") as file:  # noqa: PTH123 - paths are strings here
-            return file.read()
+
+        def read() -> bytes:
+            with open(path, "rb") as file:  # noqa: PTH123 - paths are strings here
+                return file.read()
+
+        return self._reserve.run(read)
 
     def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
         """Write beside it, sync, rename over it, sync the directory."""
+        self._reserve.run(lambda: self._write_atomically(path, data, sync))
+
+    def _write_atomically(self, path: str, data: Bytes, sync: bool) -> None:
         temporary = path + ".tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, _FILE_MODE)
@@ -308,7 +395,7 @@ class RealDisk:
 
     def list(self, directory: str) -> Names:
         """Names in a directory, sorted."""
-        return sorted(os.listdir(directory))  # noqa: PTH208
+        return self._reserve.run(lambda: sorted(os.listdir(directory)))  # noqa: PTH208
 
     def make_directory(self, path: str) -> None:
         """Make it and its parents."""
@@ -323,7 +410,7 @@ class RealDisk:
         import shutil  # pulls in the compression modules, and deleting is rare
 
         if os.path.isdir(path):  # noqa: PTH112
-            shutil.rmtree(path)
+            self._reserve.run(lambda: shutil.rmtree(path))
 
     def rename(self, old: str, new: str) -> None:
         """Rename, replacing a file of the new name."""
@@ -331,11 +418,7 @@ class RealDisk:
 
     def sync_directory(self, path: str) -> None:
         """Flush the directory's entries to the device."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        self._reserve.run(lambda: _sync_directory(path))
 
     def lock(self, path: str) -> FileLock | None:
         """Lock a file; None if held.
@@ -361,3 +444,11 @@ class RealDisk:
         """Set the time of the last change."""
         moment = modified_ms * _NS_PER_MS
         os.utime(path, ns=(moment, moment))
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from barnabas.runtime.sockets import Sockets
 
 _WORKERS = 4
+# Descriptors that a server keeps for short operations on files.
+_DESCRIPTOR_RESERVE = 16
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -120,7 +122,7 @@ def watched_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) ->
         timer=WatchedTimer(loop, watch),
         executor=ThreadExecutor(loop, workers, watch),
         rng=SystemRng(),
-        disk=RealDisk(),
+        disk=RealDisk(_DESCRIPTOR_RESERVE),
         sockets=LoopSockets(loop, watch),
         offload=ChildOffload(loop),
         watch=watch,

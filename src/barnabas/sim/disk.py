@@ -3,7 +3,8 @@
 `crash()` is the loss of power: what was not synced is lost, or kept in part, the last write torn;
 names made, renamed or removed without `sync_directory` may come back as they were. `kill()` is the
 death of the process: the page cache survives. Faults are set per path: EIO on reads, writes or
-syncs, a disk that is full, flipped bits.
+syncs, a disk that is full, flipped bits. Or one system call fails, by its number: so a test can let
+each call of an operation fail in turn.
 """
 
 from __future__ import annotations
@@ -33,9 +34,21 @@ class DiskFault(msgspec.Struct, frozen=True):
     """An error that operations on paths with this prefix meet."""
 
     prefix: str
-    # "read", "write" or "sync".
+    # "open", "read", "write", "sync", "rename" or "remove".
     operations: tuple[str, ...]
     error: int = errno.EIO
+
+
+class FailingCall(msgspec.Struct, frozen=True):
+    """The system call that fails, and what a failed write leaves behind."""
+
+    # Counted by `SimDisk.calls`.
+    number: int
+    error: int = errno.EIO
+    # The share of the bytes that is in the file all the same.
+    written_share: float = 0.0
+    # Whether calls of the same kind after it fail too.
+    lasts: bool = False
 
 
 class _SimLock:
@@ -86,7 +99,9 @@ class SimDisk:
         "_journal",
         "_locks",
         "_rng",
+        "call_log",
         "capacity_bytes",
+        "failing_call",
         "faults",
         "generation",
     )
@@ -103,10 +118,14 @@ class SimDisk:
         # All files together; None is without limit.
         self.capacity_bytes: int | None = None
         self.faults: list[DiskFault] = []
+        # System calls so far that can fail, (operation, path) each; None: they are not counted.
+        self.call_log: list[tuple[str, str]] | None = None
+        self.failing_call: FailingCall | None = None
 
-    def open(self, path: str, create: bool = True) -> File:
-        """Open for reading and writing."""
+    def open(self, path: str, create: bool = True, briefly: bool = False) -> File:  # noqa: ARG002
+        """Open for reading and writing; this disk has no reserve of descriptors."""
         path = posixpath.normpath(path)
+        self.check("open", path)
         if path not in self._entries:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -118,6 +137,7 @@ class SimDisk:
     def read(self, path: str) -> bytes:
         """The whole content."""
         inode = self._file(path)
+        self.check("open", posixpath.normpath(path))
         self.check("read", posixpath.normpath(path))
         return bytes(inode.data)
 
@@ -181,6 +201,7 @@ class SimDisk:
     def remove(self, path: str) -> None:
         """Delete a file."""
         self._file(path)
+        self.check("remove", posixpath.normpath(path))
         self._change({posixpath.normpath(path): _MISSING})
 
     def remove_tree(self, path: str) -> None:
@@ -194,6 +215,7 @@ class SimDisk:
         if old not in self._entries:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
         self._need_directory(posixpath.dirname(new))
+        self.check("rename", old)
         tree = self._tree(old)
         changes: dict[str, object] = dict.fromkeys(tree, _MISSING)
         changes.update({new + path[len(old) :]: self._entries[path] for path in tree})
@@ -203,6 +225,7 @@ class SimDisk:
         """What changed directly in it survives a crash."""
         path = posixpath.normpath(path)
         self._need_directory(path)
+        self.check("open", path)
         self.check("sync", path)
         parent = "" if path == "." else path
         waiting: list[_NameChange] = []
@@ -265,6 +288,21 @@ class SimDisk:
         for fault in self.faults:
             if operation in fault.operations and path.startswith(fault.prefix):
                 raise OSError(fault.error, "simulated fault", path)
+        if self.call_log is not None:
+            self.call_log.append((operation, path))
+            self._fail_by_number(operation, path)
+
+    def _fail_by_number(self, operation: str, path: str) -> None:
+        calls, failing = self.call_log, self.failing_call
+        if calls is None or failing is None or len(calls) <= failing.number:
+            return
+        is_it = len(calls) == failing.number + 1
+        if is_it or (failing.lasts and calls[failing.number][0] == operation):
+            raise OSError(failing.error, "simulated failure of one call", path)
+
+    def written_before_failure(self, size: int) -> int:
+        """How many of `size` bytes a write leaves behind that has just failed."""
+        return int(size * self.failing_call.written_share) if self.failing_call else 0
 
     def room(self) -> int:
         """Bytes until the disk is full."""

@@ -26,6 +26,10 @@ class Medium(Protocol):
         """Raise the fault that lies on this path, if one does."""
         ...
 
+    def written_before_failure(self, size: int) -> int:
+        """How many of `size` bytes a write leaves behind that has just failed."""
+        ...
+
     def room(self) -> int:
         """Bytes until the disk is full."""
         ...
@@ -130,7 +134,13 @@ class SimFile:
     def write_at(self, data: Bytes, position: int) -> None:
         """Overwrite from `position` on; a full disk takes a part of it."""
         inode = self._open()
-        self._disk.check("write", self.path)
+        try:
+            self._disk.check("write", self.path)
+        except OSError:
+            kept = self._disk.written_before_failure(len(data))
+            if kept:
+                inode.write(position, memoryview(data)[:kept])
+            raise
         growth = max(0, position + len(data) - len(inode.data))
         room = self._disk.room()
         if growth > room:

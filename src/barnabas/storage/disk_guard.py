@@ -1,26 +1,37 @@
-"""What happens when the disk fails under a log: told once, raised always, nothing retried."""
+"""What happens when the disk fails under a log: told once, raised always, nothing retried.
+
+A missing descriptor is no failure of the disk. An operation that has changed nothing yet, or that
+can be repeated, is refused then, and the log stays in use.
+"""
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
-from barnabas.storage.errors import KafkaStorageError
+from barnabas.runtime.disk import is_out_of_descriptors
+from barnabas.storage.errors import KafkaStorageError, TooManyOpenFilesError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from barnabas.storage.doors import LogDoors
 
 
 class DiskGuard:
-    """A `with` block in which an OSError becomes a KafkaStorageError and fails the log."""
+    """A `with` block in which an OSError becomes a KafkaStorageError and fails the log.
 
-    __slots__ = ("_on_failure", "directory", "has_failed")
+    The block must be repeatable: a missing descriptor may end it at any place.
+    """
 
-    def __init__(self, directory: str, on_failure: Callable[[str, OSError], None]) -> None:
+    __slots__ = ("_doors", "directory", "has_failed", "of_change")
+
+    def __init__(self, directory: str, doors: LogDoors) -> None:
         # Of the log; follows its renaming.
         self.directory = directory
-        self._on_failure = on_failure
+        self._doors = doors
         # Whether a file operation has failed: nothing more is written.
         self.has_failed = False
+        # The same for a block that cannot be repeated once it has begun.
+        self.of_change = _ChangeGuard(self)
 
     def __enter__(self) -> None:
         return None
@@ -29,9 +40,35 @@ class DiskGuard:
         if isinstance(error, OSError):
             raise self.failure(error) from error
 
-    def failure(self, error: OSError) -> KafkaStorageError:
-        """Note the failure, tell of the first one, and return what is to be raised."""
+    def failure(self, error: OSError, is_half_done: bool = False) -> KafkaStorageError:
+        """Note the failure, tell of the first one, and return what is to be raised.
+
+        Args:
+            is_half_done: files and memory do not agree any more, whatever the error is.
+        """
+        if is_out_of_descriptors(error):
+            self._doors.on_descriptor_shortage()
+            if not is_half_done:
+                return TooManyOpenFilesError(f"{self.directory}: {error}")
+            # The disk is in order, but this log is not: it has to be read anew.
+            error = OSError(errno.EIO, f"a change was cut short: {error}", self.directory)
         if not self.has_failed:
             self.has_failed = True
-            self._on_failure(self.directory, error)
+            self._doors.on_disk_failure(self.directory, error)
         return KafkaStorageError(f"{self.directory}: {error}")
+
+
+class _ChangeGuard:
+    """Fails the log for every OSError."""
+
+    __slots__ = ("_guard",)
+
+    def __init__(self, guard: DiskGuard) -> None:
+        self._guard = guard
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise self._guard.failure(error, is_half_done=True) from error

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicPartition
 
 
+def _ignore_shortage() -> None:
+    """Nobody listens: the raised TooManyOpenFilesError alone tells."""
+
+
 def _ignore_failure(directory: str, error: OSError) -> None:
     """Nobody listens: the raised KafkaStorageError alone tells."""
 
@@ -36,6 +40,8 @@ class LogDoors(msgspec.Struct, frozen=True):
     # Called once per failed file operation with the log's directory: the data directory is to go
     # offline. A KafkaStorageError is raised besides, to whoever asked.
     on_disk_failure: Callable[[str, OSError], None] = _ignore_failure
+    # Called when an operation found no free descriptor: files that are not used may be closed.
+    on_descriptor_shortage: Callable[[], None] = _ignore_shortage
     # Where logs are compacted; None: on the loop, in slices.
     offload: Offload | None = None
     # How long syncs took that ran off the loop, ms.

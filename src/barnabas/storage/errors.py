@@ -19,6 +19,10 @@ class KafkaStorageError(StorageError):
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class TooManyOpenFilesError(KafkaStorageError):
+    """No descriptor was free. Nothing was changed, the log stays online; it may be tried again."""
+
+
 class OffsetOutOfRangeError(StorageError):
     """The offset lies outside [log start, log end]."""
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.runtime.disk import is_out_of_descriptors
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.metrics.histogram import Histogram
-    from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
-    from barnabas.runtime.executor import Executor
+    from barnabas.storage.doors import LogDoors
+
+# Until what found no free descriptor is tried again.
+RETRY_MS = 1_000
 
 
 def sync_files(
@@ -31,7 +34,7 @@ def sync_files(
         return
     for path in paths:
         try:
-            file = disk.open(path, create=False)
+            file = disk.open(path, create=False, briefly=True)
         except FileNotFoundError:
             # Deleted meanwhile: nobody needs it any more.
             continue
@@ -87,14 +90,11 @@ class Flushable(Protocol):
 class Flusher:
     """At most one sync of a log is under way."""
 
-    __slots__ = ("_clock", "_executor", "_is_running", "_log", "_times", "_waiting")
+    __slots__ = ("_doors", "_is_running", "_log", "_waiting")
 
-    def __init__(self, log: Flushable, executor: Executor, clock: Clock, times: Histogram) -> None:
-        """`times` is told how long each sync took, in ms."""
+    def __init__(self, log: Flushable, doors: LogDoors) -> None:
         self._log = log
-        self._executor = executor
-        self._clock = clock
-        self._times = times
+        self._doors = doors
         self._is_running = False
         # Who wants to know of the next sync.
         self._waiting: list[Callable[[BaseException | None], None]] = []
@@ -121,13 +121,14 @@ class Flusher:
             self._finish(end_offset, cuts, waiting, error)
             return
         self._is_running = True
-        started_ms = self._clock.monotonic_ms()
+        clock = self._doors.clock
+        started_ms = clock.monotonic_ms()
 
         def on_done(_: None, error: BaseException | None) -> None:
-            self._times.update(self._clock.monotonic_ms() - started_ms)
+            self._doors.flush_times.update(clock.monotonic_ms() - started_ms)
             self._finish(end_offset, cuts, waiting, error)
 
-        self._executor.submit(work, on_done)
+        self._doors.executor.submit(work, on_done)
 
     def _finish(
         self,
@@ -136,6 +137,13 @@ class Flusher:
         waiting: list[Callable[[BaseException | None], None]],
         error: BaseException | None,
     ) -> None:
+        if is_out_of_descriptors(error):
+            # No sync has failed: a file could not be opened. All of it is done again.
+            self._is_running = True
+            self._waiting = [*waiting, *self._waiting]
+            self._doors.on_descriptor_shortage()
+            self._doors.timer.call_later(RETRY_MS, self._start)
+            return
         self._is_running = False
         if error is None:
             if cuts == self._log.cut_count:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.runtime.disk import is_out_of_descriptors
+
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
 
@@ -33,7 +35,7 @@ class IndexFile:
 
     def create(self) -> None:
         """Make the file, empty."""
-        self._disk.open(self.path).close()
+        self._disk.open(self.path, briefly=True).close()
         self._written_bytes = 0
 
     def read(self) -> bytes:
@@ -54,7 +56,7 @@ class IndexFile:
             return self._find_end()
         if not end:
             return None
-        file = self._disk.open(self.path)
+        file = self._disk.open(self.path, briefly=True)
         try:
             return file.read_at(self._entry_bytes, end - self._entry_bytes)
         finally:
@@ -65,7 +67,12 @@ class IndexFile:
         pending = self._pending
         pending += entry
         if len(pending) >= _PENDING_BYTES_MAX:
-            self.write_out()
+            try:
+                self.write_out()
+            except OSError as error:
+                # The batch is in the log, and its entry here: it is written with a later one.
+                if not is_out_of_descriptors(error):
+                    raise
 
     def write_out(self) -> None:
         """Bring what waits in memory to the file, and cut padding off it."""
@@ -74,7 +81,7 @@ class IndexFile:
         if self._written_bytes is None:
             self._find_end()
         written = self._written_bytes or 0
-        file = self._disk.open(self.path)
+        file = self._disk.open(self.path, briefly=True)
         try:
             if file.size() != written:
                 file.truncate(written)
@@ -87,7 +94,7 @@ class IndexFile:
     def sync(self) -> None:
         """Make what was written out survive the loss of power; for any thread."""
         try:
-            file = self._disk.open(self.path, create=False)
+            file = self._disk.open(self.path, create=False, briefly=True)
         except FileNotFoundError:
             # Deleted meanwhile with its segment.
             return
@@ -99,7 +106,7 @@ class IndexFile:
     def replace(self, content: bytes) -> None:
         """Make `content` all there is."""
         self._pending = bytearray()
-        file = self._disk.open(self.path)
+        file = self._disk.open(self.path, briefly=True)
         try:
             file.truncate(0)
             if content:
@@ -111,7 +118,7 @@ class IndexFile:
     def _find_end(self) -> bytes | None:
         """Where the entries end: at the file's end, unless that is padding; and the last one."""
         try:
-            file = self._disk.open(self.path, create=False)
+            file = self._disk.open(self.path, create=False, briefly=True)
         except FileNotFoundError:
             self._written_bytes = 0
             return None

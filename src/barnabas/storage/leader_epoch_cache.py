@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.checkpoint import CheckpointError, decode_lines, encode_lines
 from barnabas.storage.file_names import LEADER_EPOCH_CHECKPOINT
 
@@ -27,9 +28,10 @@ class LeaderEpochCache:
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        # Whether the file has every epoch that has records.
+        # Whether the file has every epoch that is in memory. False while the last one has no
+        # records, and after a change for which no descriptor was free.
         self._is_written = True
-        # Whether a sync has begun since the file was written.
+        # Whether a sync has begun since the file was, or should have been, written.
         self._is_synced = True
 
     def load(self) -> bool:
@@ -61,8 +63,7 @@ class LeaderEpochCache:
         Entries that contradict it (no smaller epoch, no smaller start) are dropped.
         """
         is_news = self.announce(epoch, start_offset)
-        if not self._is_written:
-            self._write()
+        self.write_announced()
         return is_news
 
     def announce(self, epoch: int, start_offset: int) -> bool:
@@ -76,6 +77,11 @@ class LeaderEpochCache:
         self._insert(epoch, start_offset)
         self._is_written = False
         return True
+
+    def write_announced(self) -> None:
+        """Write the file if it does not have every epoch: what was announced has records now."""
+        if not self._is_written:
+            self._write()
 
     def forget_from(self, end_offset: int) -> None:
         """As `truncate_from_end` for a log that is being opened; the file is left alone.
@@ -147,9 +153,17 @@ class LeaderEpochCache:
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def take_unsynced(self) -> list[str]:
-        """The file, if the next sync of the log has to include it."""
-        is_synced, self._is_synced = self._is_synced, True
-        return [] if is_synced else [self.path]
+        """The file, if the next sync of the log has to include it.
+
+        Raises:
+            OSError: it could not be written before, and cannot be now.
+        """
+        if self._is_synced:
+            return []
+        if not self._is_written:
+            self._replace_file()
+        self._is_synced = True
+        return [self.path]
 
     def _insert(self, epoch: int, start_offset: int) -> None:
         while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
@@ -159,11 +173,20 @@ class LeaderEpochCache:
         self._starts.append(start_offset)
 
     def _write(self) -> None:
+        self._is_synced = self._is_written = False
+        try:
+            self._replace_file()
+        except OSError as error:
+            # The log and this cache have changed already. The file follows at the next change, at
+            # the latest before the recovery point is raised.
+            if not is_out_of_descriptors(error):
+                raise
+
+    def _replace_file(self) -> None:
         # Not synced: the epochs above the recovery point are found again in the log itself, and a
         # sync of the log syncs this file too.
         self._disk.write_atomically(self.path, self._encoded(), sync=False)
         self._is_written = True
-        self._is_synced = False
 
     def _encoded(self) -> bytes:
         return encode_lines(f"{e} {s}" for e, s in zip(self._epochs, self._starts, strict=True))

@@ -8,8 +8,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.runtime.disk import FileSlice
-from barnabas.storage.flusher import sync_files
+from barnabas.runtime.disk import FileSlice, is_out_of_descriptors
+from barnabas.storage.file_names import CLEANED_FILE_SUFFIX
+from barnabas.storage.flusher import RETRY_MS, sync_files
 from barnabas.storage.offset_metadata import LogOffsetMetadata
 from barnabas.storage.read_result import AbortedTransaction, ReadResult
 from barnabas.storage.segment import Segment
@@ -137,27 +138,39 @@ class LocalLog:
     # -- rolling -----------------------------------------------------------------------------
 
     def roll(self, now_ms: int, roll_jitter_ms: int) -> Segment:
-        """Begin a new segment at the log end; returns the one that was active before."""
+        """Begin a new segment at the log end; returns the one that was active before.
+
+        Raises:
+            OSError: nothing has changed; the log can go on in the segment that it has.
+        """
         previous = self.segments.active
-        if previous.base_offset == self.log_end_offset:
+        is_replaced = previous.base_offset == self.log_end_offset
+        if is_replaced:
+            # It has no batch, but cannot take one: another segment of the same name replaces it.
             assert previous.size == 0, "only an empty segment begins at the log end"
-            self._drop_empty(previous)
         else:
             previous.seal()
+        segment = self._new_segment(now_ms, roll_jitter_ms, is_replaced)
+        if is_replaced:
+            self.segments.remove(previous)
+            previous.close()
+        else:
             self._sealed.append(previous)
-        self._create(self.log_end_offset, now_ms, roll_jitter_ms)
+        self.segments.add(segment)
         return previous
 
-    def _drop_empty(self, segment: Segment) -> None:
-        # It has no batch, but cannot take one: another segment of the same name replaces it.
-        self.segments.remove(segment)
-        segment.close()
-        segment.delete_files()
-
-    def _create(self, base_offset: int, now_ms: int, roll_jitter_ms: int) -> Segment:
-        segment = Segment(self._doors.disk, self.directory, base_offset, self.config)
-        segment.create(now_ms, roll_jitter_ms)
-        self.segments.add(segment)
+    def _new_segment(self, now_ms: int, roll_jitter_ms: int, is_replaced: bool) -> Segment:
+        """Make the files of a segment at the log end, and open it; leave none if that fails."""
+        segment = Segment(self._doors.disk, self.directory, self.log_end_offset, self.config)
+        try:
+            segment.create(now_ms, roll_jitter_ms)
+            segment.prepare_append()
+        except OSError:
+            if not is_replaced:
+                # The log may go on in the segment before: recovery would cut what reaches into an
+                # empty segment that was left here.
+                segment.delete_files()
+            raise
         return segment
 
     # -- cutting -----------------------------------------------------------------------------
@@ -180,7 +193,9 @@ class LocalLog:
         """Drop everything and begin anew at `offset`."""
         self.delete_segments(list(reversed(list(self.segments))))
         self._doors.disk.sync_directory(self.directory)
-        self._create(offset, now_ms, roll_jitter_ms)
+        segment = Segment(self._doors.disk, self.directory, offset, self.config)
+        segment.create(now_ms, roll_jitter_ms)
+        self.segments.add(segment)
         self.log_end_offset = offset
 
     def delete_segments(self, segments: list[Segment]) -> None:
@@ -190,6 +205,14 @@ class LocalLog:
             segment.mark_deleted()
         if segments:
             self._delete_later(segments)
+
+    def cleaned_segment(self, base_offset: int, size: int) -> Segment:
+        """A compacted segment, whose files are complete and have the suffix `.cleaned`."""
+        segment = Segment(
+            self._doors.disk, self.directory, base_offset, self.config, size, CLEANED_FILE_SUFFIX
+        )
+        segment.created_ms = self._doors.clock.wall_ms()
+        return segment
 
     def replace_segments(
         self, new: Segment, old: list[Segment], on_gone: Callable[[int], None]
@@ -217,6 +240,11 @@ class LocalLog:
         """Do all that is left of it: whatever else changes the segments comes after."""
         while self._swap is not None:
             self.continue_swap()
+
+    def close_idle(self) -> None:
+        """Give back descriptors that were not used of late, also that of the active segment."""
+        for segment in self.segments:
+            segment.close_if_idle()
 
     def release_idle(self, recovery_point: int) -> None:
         """Give back what synced segments hold that nobody has used of late."""
@@ -275,7 +303,10 @@ class LocalLog:
                 segment.delete_files()
 
         def done(_: None, error: BaseException | None) -> None:
-            if isinstance(error, OSError):
+            if is_out_of_descriptors(error):
+                self._doors.on_descriptor_shortage()
+                self._doors.timer.call_later(RETRY_MS, submit)
+            elif isinstance(error, OSError):
                 self._doors.on_disk_failure(self.directory, error)
 
         def submit() -> None:

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.record.batch import UnsupportedMagicError
+from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.append_info import AppendInfo, AppendOrigin
 from barnabas.storage.append_plan import (
     assign,
@@ -19,6 +20,7 @@ from barnabas.storage.append_plan import (
     place,
     stage_followed,
 )
+from barnabas.storage.disk_guard import DiskGuard
 from barnabas.storage.errors import (
     InconsistentTopicIdError,
     KafkaStorageError,
@@ -26,14 +28,13 @@ from barnabas.storage.errors import (
     RecordBatchTooLargeError,
     UnsupportedForMessageFormatError,
 )
-from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, LOG_SUFFIX, PARTITION_METADATA
+from barnabas.storage.file_names import LOG_SUFFIX, PARTITION_METADATA
 from barnabas.storage.flusher import Flusher
 from barnabas.storage.partition_metadata import write_topic_id
 from barnabas.storage.readable_log import ReadableLog
 from barnabas.storage.recovery import LogLoader
 from barnabas.storage.retention import expired_segments
-from barnabas.storage.segment import Segment, roll_jitter
-from barnabas.storage.transaction_index import AbortedEntry
+from barnabas.storage.segment import roll_jitter
 from barnabas.storage.unsynced_files import UnsyncedFiles
 from barnabas.storage.validator import read_followed_batches, validate
 
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from barnabas.storage.append_plan import Change
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors, LogOpening
-    from barnabas.storage.producer_state import CompletedTxn
     from barnabas.storage.recovery import LoadedLog
-    from barnabas.storage.segment import PlacedBatch
+    from barnabas.storage.segment import PlacedBatch, Segment
+    from barnabas.storage.transaction_index import AbortedEntry
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Log(ReadableLog):
         loaded: LoadedLog,
     ) -> None:
         super().__init__(directory, config, doors, opening, loaded)
-        self._flusher = Flusher(self, doors.executor, doors.clock, doors.flush_times)
+        self._flusher = Flusher(self, doors)
         # How often the log was cut since it was opened.
         self.cut_count = 0
         self.last_flush_ms = doors.clock.monotonic_ms()
@@ -96,10 +97,13 @@ class Log(ReadableLog):
         """
         try:
             loader = LogLoader(directory, config, doors, opening)
-            return cls(directory, config, doors, opening, loader.load())
+            loaded = loader.load()
         except OSError as error:
-            doors.on_disk_failure(directory, error)
-            raise KafkaStorageError(f"{directory}: {error}") from error
+            raise DiskGuard(directory, doors).failure(error) from error
+        for segment in loaded.segments:
+            # The first append or read opens it again; most logs have none for long.
+            segment.close()
+        return cls(directory, config, doors, opening, loaded)
 
     # -- configuration -----------------------------------------------------------------------
 
@@ -162,8 +166,12 @@ class Log(ReadableLog):
         if config.has_log_append_time:
             info.log_append_time = now_ms
         self._write(records, info, placed, now_ms)
-        self._assign_epoch(leader_epoch, info.first_offset)
-        self._take_over(changes)
+        # The records are in the file: first the memory follows, then files that may fail.
+        aborted_ones = self._commit_producers(changes)
+        with self._guard.of_change:
+            self.leader_epochs.assign(leader_epoch, info.first_offset)
+            for aborted in aborted_ones:
+                self._local.segments.add_aborted(aborted)
         info.needs_flush = self.is_flush_due
         return info
 
@@ -197,54 +205,73 @@ class Log(ReadableLog):
         placed = [place(info, position, header, header.base_offset) for position, header in found]
         info.last_leader_epoch = found[-1][1].partition_leader_epoch
         self._write(records, info, placed, self._doors.clock.wall_ms())
+        aborted_ones = self._commit_producers(changes)
         for _, header in found:
             if header.partition_leader_epoch >= 0:
-                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
-        self._take_over(changes)
+                self.leader_epochs.announce(header.partition_leader_epoch, header.base_offset)
+        with self._guard.of_change:
+            self.leader_epochs.write_announced()
+            for aborted in aborted_ones:
+                self._local.segments.add_aborted(aborted)
         info.needs_flush = self.is_flush_due
         return info
 
     def _write(
         self, records: memoryview | bytes, info: AppendInfo, placed: list[PlacedBatch], now_ms: int
     ) -> None:
-        """Write the bytes to the active segment, rolling first if it is time."""
+        """Write the bytes to the active segment, rolling first if it is time.
+
+        Raises:
+            TooManyOpenFilesError: nothing was written, and the log has not changed.
+            KafkaStorageError: the disk has failed, and perhaps a part was written.
+        """
         info.size = len(records)
-        last_offset = info.last_offset
         try:
             segment = self._local.segments.active
-            if segment.should_roll(info.size, last_offset, info.max_timestamp, now_ms, self.config):
-                self._roll(now_ms)
-                segment = self._local.segments.active
+            if segment.should_roll(
+                info.size, info.last_offset, info.max_timestamp, now_ms, self.config
+            ):
+                segment = self._roll_for(info, now_ms)
+            segment.prepare_append()
+        except OSError as error:
+            raise self._guard.failure(error) from error
+        try:
             segment.append(records, info.first_offset, placed)
         except OSError as error:
-            raise self._guard.failure(error) from error
+            raise self._guard.failure(error, is_half_done=True) from error
         self._is_changed = True
-        self.log_end_offset = self._local.log_end_offset = last_offset + 1
+        self.log_end_offset = self._local.log_end_offset = info.last_offset + 1
 
-    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
-        try:
-            self.leader_epochs.assign(epoch, start_offset)
-        except OSError as error:
-            raise self._guard.failure(error) from error
+    def _commit_producers(self, changes: list[Change]) -> list[AbortedEntry]:
+        """Take over what was staged of the producers, since their batches are in the file.
 
-    def _take_over(self, changes: list[Change]) -> None:
-        """The batches are in the file: what was staged of their producers holds from now on."""
+        Returns:
+            The aborted transactions that the segment's index has to name.
+        """
         producers = self.producer_state
+        aborted_ones = []
         for entry, completed in changes:
             producers.commit(entry, completed)
-            self._on_completed(completed)
+            if completed is not None and completed.is_aborted:
+                aborted_ones.append(producers.aborted_entry(completed))
         producers.map_end_offset = self.log_end_offset
+        return aborted_ones
 
-    def _on_completed(self, completed: CompletedTxn | None) -> None:
-        """A transaction has ended; consumers are told of an aborted one from its index."""
-        if completed is None or not completed.is_aborted:
-            return
-        stable = self.producer_state.last_stable_offset_after(completed)
-        entry = AbortedEntry(
-            completed.producer_id, completed.first_offset, completed.last_offset, stable
-        )
-        with self._guard:
-            self._local.segments.add_aborted(entry)
+    def _roll_for(self, info: AppendInfo, now_ms: int) -> Segment:
+        """Begin a new segment for an append; returns the segment to append to."""
+        segment = self._local.segments.active
+        try:
+            self._roll(now_ms)
+        except OSError as error:
+            if not is_out_of_descriptors(error) or segment.must_roll(info.size, info.last_offset):
+                raise
+            # A segment that is larger, or older, than configured is better than a refused append.
+            self._doors.on_descriptor_shortage()
+            return segment
+        if self._guard.has_failed:
+            # The sync that a roll begins has failed.
+            raise KafkaStorageError(f"{self.directory} is offline")
+        return self._local.segments.active
 
     # -- watermarks --------------------------------------------------------------------------
 
@@ -295,7 +322,7 @@ class Log(ReadableLog):
         if offset < self._local.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        with self._guard:
+        with self._guard.of_change:
             self._local.finish_swap()
             self._is_changed = True
             self.cut_count += 1
@@ -316,7 +343,7 @@ class Log(ReadableLog):
         assert offset >= 0, offset
         self._is_changed = True
         self.cut_count += 1
-        with self._guard:
+        with self._guard.of_change:
             self._local.finish_swap()
             self.producer_state.remove_all_snapshots()
             self._local.start_at(
@@ -405,15 +432,11 @@ class Log(ReadableLog):
         Returns:
             False, and nothing is done, if the log does not have all of those any more.
         """
-        known = [self.segments.floor(base) for base in replaced]
-        old = [segment for segment in known if segment is not None]
-        if [segment.base_offset for segment in old] != list(replaced):
+        old = self.segments.find_exactly(replaced)
+        if old is None:
             return False
         assert old[-1] is not self.segments.active, "the active segment is never compacted"
-        new = Segment(
-            self._doors.disk, self.directory, base_offset, self.config, size, CLEANED_FILE_SUFFIX
-        )
-        new.created_ms = self._doors.clock.wall_ms()
+        new = self._local.cleaned_segment(base_offset, size)
         with self._guard:
             self._local.finish_swap()
             self._local.replace_segments(new, old, self.producer_state.remove_snapshot_at)
@@ -436,6 +459,10 @@ class Log(ReadableLog):
             return
         if self._local.is_swapping:
             self._doors.timer.call_soon(self._continue_swap)
+
+    def close_idle(self) -> None:
+        """Give back descriptors that were not used since the last call."""
+        self._local.close_idle()
 
     def release_idle(self) -> None:
         """Give back descriptors and index memory of synced segments that nobody reads."""
@@ -483,7 +510,7 @@ class Log(ReadableLog):
             is_final: with the indexes of the active segment; without a clean stop they are made
                 new when the log is opened.
         """
-        paths = self.producer_state.take_unsynced() + self.leader_epochs.take_unsynced()
+        paths = self.leader_epochs.take_unsynced() + self.producer_state.take_unsynced()
         if not self._is_identity_synced and self.topic_id is not None:
             # Without it the directory would be nobody's after a loss of power.
             self._is_identity_synced = True

@@ -27,6 +27,7 @@ from barnabas.storage.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
+from barnabas.storage.transaction_index import AbortedEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -243,6 +244,13 @@ class ProducerState:
         """The last stable offset once this transaction has ended: the next one still open."""
         others = [first for first in self._ongoing if first != completed.first_offset]
         return min(others, default=completed.last_offset + 1)
+
+    def aborted_entry(self, completed: CompletedTxn) -> AbortedEntry:
+        """What the index says of a transaction whose abort was committed just now."""
+        stable = self.last_stable_offset_after(completed)
+        return AbortedEntry(
+            completed.producer_id, completed.first_offset, completed.last_offset, stable
+        )
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Transactions whose marker lies below the high watermark are decided for good."""

@@ -54,7 +54,7 @@ class ReadableLog:
     ) -> None:
         self._doors = doors
         self._local = LocalLog(directory, config, doors, loaded.segments, loaded.log_end_offset)
-        self._guard = DiskGuard(directory, doors.on_disk_failure)
+        self._guard = DiskGuard(directory, doors)
         self.config = config
         self.topic_partition = opening.topic_partition
         # 16 bytes; None while nobody has said it.

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
     from barnabas.storage.config import LogConfig
 
+# Positions in the offset index have 31 bits.
+_BYTES_MAX = 0x7FFF_FFFF
 # Places of recent appends that are kept in memory: who reads the tail asks for just these.
 _RECENT_MAX = 64
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
@@ -118,9 +120,12 @@ class Segment:
 
     def create(self, now_ms: int, roll_jitter_ms: int) -> None:
         """Make the files of a new segment; a file left over from a crash is emptied."""
-        self._file = self._disk.open(self.path(LOG_SUFFIX))
-        if self._file.size():
-            self._file.truncate(0)
+        file = self._disk.open(self.path(LOG_SUFFIX), briefly=True)
+        try:
+            if file.size():
+                file.truncate(0)
+        finally:
+            file.close()
         self.size = 0
         self.offset_index.create()
         self.time_index.create()
@@ -157,8 +162,18 @@ class Segment:
 
     # -- appending ---------------------------------------------------------------------------
 
+    def prepare_append(self) -> None:
+        """Open and read all that `append` needs, so that a missing descriptor is noticed here."""
+        if self._file is None or self._max_timestamp is None:
+            self.file  # noqa: B018 - opens it
+            self.max_timestamp  # noqa: B018 - reads it
+            self.txn_index.entries()
+
     def append(self, data: Buffer, first_offset: int, placed: list[PlacedBatch]) -> None:
-        """Write batches at the end, in one go, and index them where it is time."""
+        """Write batches at the end, in one go, and index them where it is time.
+
+        `prepare_append` comes before. After an OSError the file may have grown by a part.
+        """
         start = self.size
         if start == 0:
             self.first_batch_timestamp = placed[0][3]
@@ -207,10 +222,15 @@ class Segment:
             config.segment_ms_max - self.roll_jitter_ms
         ):
             return True
+        return self.must_roll(size, last_offset)
+
+    def must_roll(self, size: int, last_offset: int) -> bool:
+        """Whether such an append cannot be written here at all, whatever the configuration says."""
         return (
             self.offset_index.is_full
             or self.time_index.is_full
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+            or self.size + size > _BYTES_MAX
         )
 
     def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
@@ -325,8 +345,7 @@ class Segment:
         timestamp = self.max_timestamp
         if timestamp >= 0:
             self.time_index.maybe_append(timestamp, self._offset_of_max_timestamp)
-        self.offset_index.file.write_out()
-        self.time_index.file.write_out()
+        self._write_out_indexes()
 
     def sync_batches(self) -> Callable[[], None]:
         """The work, for any thread, that syncs the file of batches alone."""
@@ -334,8 +353,7 @@ class Segment:
 
     def sync_all(self) -> Callable[[], None]:
         """Write out the indexes; returns the work, for any thread, that syncs every file."""
-        self.offset_index.file.write_out()
-        self.time_index.file.write_out()
+        self._write_out_indexes()
         file, txn_index = self.file, self.txn_index
         syncs = (self.offset_index.file.sync, self.time_index.file.sync)
 
@@ -346,6 +364,11 @@ class Segment:
             txn_index.sync()
 
         return work
+
+    def _write_out_indexes(self) -> None:
+        self.offset_index.file.write_out()
+        self.time_index.file.write_out()
+        self.txn_index.write_out()
 
     def modified_ms(self) -> int:
         """When the file of batches was last written, wall clock."""
@@ -361,6 +384,13 @@ class Segment:
         self._recent.clear()
         self.close()
         return True
+
+    def close_if_idle(self) -> None:
+        """Give the descriptor back if unused since the last call of this or `release_if_idle`."""
+        if self._was_used:
+            self._was_used = False
+        else:
+            self.close()
 
     def close(self) -> None:
         """Give the descriptor back; the segment can still be used and opens it again."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.record.batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from barnabas.storage.segment import Segment
     from barnabas.storage.transaction_index import AbortedEntry
@@ -68,6 +68,12 @@ class Segments:
         """The one after that base offset."""
         slot = bisect_right(self._bases, base_offset)
         return self._segments[slot] if slot < len(self._segments) else None
+
+    def find_exactly(self, bases: Sequence[int]) -> list[Segment] | None:
+        """Those that begin at these offsets; None if one of them is not there."""
+        found = [self.floor(base) for base in bases]
+        known = [segment for segment in found if segment is not None]
+        return known if [segment.base_offset for segment in known] == list(bases) else None
 
     def from_offset(self, offset: int) -> list[Segment]:
         """Those that have, or could have, `offset` or later ones."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.runtime.disk import is_out_of_descriptors
+
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
 
@@ -30,12 +32,14 @@ class AbortedEntry(NamedTuple):
 class TransactionIndex:
     """Entries in the order in which the transactions ended."""
 
-    __slots__ = ("_disk", "_entries", "path")
+    __slots__ = ("_disk", "_entries", "_unwritten", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
         self._entries: list[AbortedEntry] | None = None
+        # How many of the last entries are not in the file, because no descriptor was free.
+        self._unwritten = 0
 
     def create(self) -> None:
         """A new segment has none, and no file."""
@@ -49,15 +53,29 @@ class TransactionIndex:
 
     def append(self, entry: AbortedEntry) -> None:
         """Add a transaction; it is written at once, aborts are rare."""
-        entries = self.entries()
-        file = self._disk.open(self.path)
+        self.entries().append(entry)
+        self._unwritten += 1
         try:
-            if file.size() != len(entries) * ENTRY_BYTES:
-                file.truncate(len(entries) * ENTRY_BYTES)
-            file.append(_ENTRY.pack(_VERSION, *entry))
+            self.write_out()
+        except OSError as error:
+            # The marker is in the log, and its entry here: it is written with a later one.
+            if not is_out_of_descriptors(error):
+                raise
+
+    def write_out(self) -> None:
+        """Bring entries to the file that could not be written before."""
+        if not self._unwritten:
+            return
+        entries = self.entries()
+        written = len(entries) - self._unwritten
+        file = self._disk.open(self.path, briefly=True)
+        try:
+            if file.size() != written * ENTRY_BYTES:
+                file.truncate(written * ENTRY_BYTES)
+            file.append(_encoded(entries[written:]))
+            self._unwritten = 0
         finally:
             file.close()
-        entries.append(entry)
 
     def collect(self, offset: int, upper_bound: int, into: list[AbortedEntry]) -> bool:
         """Add the transactions that overlap [offset, upper_bound).
@@ -76,21 +94,21 @@ class TransactionIndex:
         """Drop the transactions that ended at `offset` or after it."""
         kept = [entry for entry in self.entries() if entry.last_offset < offset]
         if len(kept) < len(self.entries()):
+            self._disk.write_atomically(self.path, _encoded(kept), sync=False)
             self._entries = kept
-            self._disk.write_atomically(
-                self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in kept), sync=False
-            )
+            self._unwritten = 0
 
     def clear(self) -> None:
         """Drop all entries, and the file."""
         self._entries = []
+        self._unwritten = 0
         if self._disk.exists(self.path):
             self._disk.remove(self.path)
 
     def sync(self) -> None:
         """Make the entries survive the loss of power."""
         if self._disk.exists(self.path):
-            file = self._disk.open(self.path)
+            file = self._disk.open(self.path, briefly=True)
             try:
                 file.sync()
             finally:
@@ -102,3 +120,7 @@ class TransactionIndex:
         content = self._disk.read(self.path)
         whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
         return [AbortedEntry(*values[1:]) for values in _ENTRY.iter_unpack(content[:whole])]
+
+
+def _encoded(entries: list[AbortedEntry]) -> bytes:
+    return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)

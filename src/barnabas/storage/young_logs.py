@@ -35,7 +35,7 @@ class YoungLogs:
         """Before a log is made in `path`: mark it if a checkpoint has an entry of its name."""
         if any(each.may_name(partition) for each in directory.checkpoints):
             self._disk.make_directory(path)
-            self._disk.open(f"{path}/{FILE_NAME}").close()
+            self._disk.open(f"{path}/{FILE_NAME}", briefly=True).close()
             self.note(partition, directory)
 
     def note(self, partition: TopicPartition, directory: LogDirectory) -> None:

@@ -33,9 +33,9 @@ class NotingDisk(SimDisk):
 
     opened: ClassVar[list[str]] = []
 
-    def open(self, path: str, create: bool = True) -> File:
+    def open(self, path: str, create: bool = True, briefly: bool = False) -> File:
         self.opened.append(path)
-        return super().open(path, create)
+        return super().open(path, create, briefly)
 
     def read(self, path: str) -> bytes:
         self.opened.append(path)
