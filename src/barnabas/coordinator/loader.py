@@ -15,7 +15,7 @@ from barnabas.record.batch import NO_PRODUCER_ID, batches, check_crc
 from barnabas.record.control import ControlType
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import records_of
-from barnabas.storage.errors import StorageError
+from barnabas.storage.errors import StorageError, TooManyOpenFilesError
 from barnabas.storage.producer_state import read_end_marker
 from barnabas.storage.read_result import FetchIsolation
 
@@ -34,6 +34,8 @@ _READ_BYTES = 1 << 16
 _SLICE_RECORDS = 1_000
 # Skipped records that get a log line of their own; the others are only counted.
 _LOGGED_SKIPS_MAX = 10
+# Until a slice is read again for which no file could be opened.
+_RETRY_MS = 1_000
 
 
 class Loader:
@@ -81,6 +83,10 @@ class Loader:
         except StopIteration:
             self._report_skips()
             self._on_done(True)
+        except TooManyOpenFilesError:
+            # Nothing is wrong with the log. A generator that has raised is at its end.
+            self._slices = self._replay()
+            self._timer.call_later(_RETRY_MS, self._slice)
         except (StorageError, CorruptBatchError, OSError) as error:
             _log.error("Cannot read a coordinator partition: %s: %s", self._where(), error)
             self._on_done(False)

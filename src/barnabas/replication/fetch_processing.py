@@ -19,6 +19,7 @@ from barnabas.storage.errors import (
     InvalidRecordError,
     KafkaStorageError,
     StorageError,
+    log_level_of,
 )
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class FetchProcessing:
             self._states.delay([key])
             return
         except KafkaStorageError as error:
-            _log.error("%s: cannot append: %s", key, error)
+            _log.log(log_level_of(error), "%s: cannot append: %s", key, error)
             self._states.delay([key])
             return
         except (StorageError, OffsetMismatchError) as error:

@@ -13,7 +13,7 @@ from barnabas.replication.delayed_produce import DelayedProduce, PendingAppend
 from barnabas.replication.leader_side import ACKS_ALL
 from barnabas.replication.partition_replica import NOTHING_TO_SYNC
 from barnabas.replication.results import ProduceResult
-from barnabas.storage.errors import KafkaStorageError, StorageError
+from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,7 +197,7 @@ class ReplicaAppends:
         if error.error_code in _TOO_LARGE:
             counts.bytes_rejected += size
         if isinstance(error, KafkaStorageError):
-            _log.error("append to %s failed: %s", topic_partition, error)
+            _log.log(log_level_of(error), "append to %s failed: %s", topic_partition, error)
             counts.failed_produce_requests += 1
         result = ProduceResult(error.error_code)
         # As Kafka: words only where single records are at fault, and the log's start only where

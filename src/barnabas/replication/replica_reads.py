@@ -10,7 +10,7 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.delayed_fetch import DelayedFetch, WaitingPartition
 from barnabas.replication.results import FetchResult, failed_fetch
-from barnabas.storage.errors import StorageError
+from barnabas.storage.errors import StorageError, log_level_of
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class ReplicaReads:
         try:
             result = partition.read(params, data, *limit)
         except StorageError as error:
-            _log.error("read of %s failed: %s", key, error)
+            _log.log(log_level_of(error), "read of %s failed: %s", key, error)
             self._metrics.topics[key.topic].failed_fetch_requests += 1
             return failed_fetch(error.error_code)
         if (

@@ -1,9 +1,15 @@
-"""The machine's network over the event loop: listeners and outgoing connections."""
+"""The machine's network over the event loop: listeners and outgoing connections.
+
+A listener stops accepting while few file descriptors are free, so that files can still be opened.
+The kernel keeps new connections in the backlog meanwhile.
+"""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import resource
 import socket
 from typing import TYPE_CHECKING
 
@@ -18,7 +24,15 @@ if TYPE_CHECKING:
     from barnabas.runtime.sockets import Listening, ListenOptions, StreamHandler
     from barnabas.runtime.timer import Cancellable
 
+_log = logging.getLogger(__name__)
+
 _MS_PER_S = 1000.0
+# Descriptors that accepted connections leave to files: this many, or that part of a small limit.
+_KEPT_FREE = 64
+_KEPT_FREE_PART = 8
+# Until a listener that has stopped accepting looks again.
+_RETRY_S = 0.2
+_WARN_AGAIN_S = 60.0
 
 
 class LoopSockets:
@@ -63,7 +77,21 @@ class LoopSockets:
 
 
 class _LoopListening:
-    __slots__ = ("_server", "_starting", "host", "port")
+    """A listening socket, and the loop's server on it while connections are accepted."""
+
+    __slots__ = (
+        "_backlog",
+        "_bound",
+        "_descriptor_max",
+        "_factory",
+        "_loop",
+        "_retry",
+        "_server",
+        "_starting",
+        "_warned_s",
+        "host",
+        "port",
+    )
 
     def __init__(
         self,
@@ -75,23 +103,90 @@ class _LoopListening:
         self.host: str
         self.port: int
         self.host, self.port = bound.getsockname()[:2]
+        self._loop = loop
+        # Listens all the time; servers get duplicates, since they close what they listen on.
+        self._bound = bound
+        self._factory = factory
+        self._backlog = backlog
+        self._descriptor_max = _descriptor_max()
         self._server: asyncio.Server | None = None
-        # The loop's own server, not an accept loop of ours: it accepts in C.
-        self._starting = loop.create_task(
-            loop.create_server(lambda: LoopStream(loop, factory()), sock=bound, backlog=backlog)
-        )
-        self._starting.add_done_callback(self._on_started)
+        self._starting: asyncio.Task[asyncio.Server] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        # When the operator was warned last, by the loop's clock; None: never.
+        self._warned_s: float | None = None
+        self._start()
 
     def close(self) -> None:
         """Accept no more."""
-        self._starting.cancel()
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        self._stop()
+        if self._retry is not None:
+            self._retry.cancel()
+        self._bound.close()
+
+    def _start(self) -> None:
+        # The loop's own server, not an accept loop of ours: it accepts in C.
+        self._starting = self._loop.create_task(
+            self._loop.create_server(self._accept, sock=self._bound.dup(), backlog=self._backlog)
+        )
+        self._starting.add_done_callback(self._on_started)
 
     def _on_started(self, task: asyncio.Task[asyncio.Server]) -> None:
         if not task.cancelled():
             self._server = task.result()
+
+    def _stop(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()
+            self._starting = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _accept(self) -> LoopStream:
+        if self._has_free_descriptors():
+            return LoopStream(self._loop, self._factory())
+        self._pause()
+        # Accepted already: closed at once, its client connects again.
+        return LoopStream(self._loop, self._factory(), lambda _: False)
+
+    def _has_free_descriptors(self) -> bool:
+        """Whether more than the kept ones are free: the kernel gives the lowest number first."""
+        try:
+            descriptor = os.dup(self._bound.fileno())
+        except OSError:
+            return False
+        os.close(descriptor)
+        return descriptor < self._descriptor_max
+
+    def _pause(self) -> None:
+        if self._retry is not None:
+            return
+        # The server must not be closed while it accepts.
+        self._loop.call_soon(self._stop)
+        self._retry = self._loop.call_later(_RETRY_S, self._maybe_resume)
+        if self._warned_s is None or self._loop.time() - self._warned_s >= _WARN_AGAIN_S:
+            self._warned_s = self._loop.time()
+            _log.warning(
+                "Few file descriptors are free; no connections are accepted: port=%d "
+                "descriptors_max=%d. Raise the limit (ulimit -n, or LimitNOFILE= of the service)",
+                self.port,
+                self._descriptor_max,
+            )
+
+    def _maybe_resume(self) -> None:
+        if not self._has_free_descriptors():
+            self._retry = self._loop.call_later(_RETRY_S, self._maybe_resume)
+            return
+        self._retry = None
+        self._start()
+
+
+def _descriptor_max() -> int:
+    """The number of a descriptor from which on no connections are accepted."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return 1 << 31
+    return limit - min(_KEPT_FREE, limit // _KEPT_FREE_PART)
 
 
 class _Attempt:

@@ -257,7 +257,12 @@ class LoopStream(asyncio.BufferedProtocol):
 
     def _watch(self) -> None:
         if self._watched_fd < 0:
-            self._watched_fd = os.dup(self._fd)
+            try:
+                self._watched_fd = os.dup(self._fd)
+            except OSError as error:
+                # No descriptor is free: this connection ends, and the others go on.
+                self._fail(error)
+                return
             self._loop.add_writer(self._watched_fd, self._on_room)
 
     def _unwatch(self) -> None:

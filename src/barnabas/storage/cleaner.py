@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.runtime.offload import OffloadError, OffloadTask, SlicedOffload
 from barnabas.settings.key import ConfigError
 from barnabas.storage.cleaner_checkpoints import CleanerCheckpoints
@@ -264,6 +265,10 @@ class LogCleaner:
             # Its directory went offline, which was told already.
             return
         except (StorageError, OSError) as error:
+            if is_out_of_descriptors(error):
+                # Looked at again after the back-off.
+                self._doors.on_descriptor_shortage()
+                return
             self._mark_uncleanable(partition, error)
             return
         statistics = self.statistics
@@ -406,11 +411,12 @@ class LogCleaner:
     def _on_failed(self, cleaning: Pass, error: BaseException) -> None:
         self._passes.pop(cleaning.partition, None)
         directory = self._logs.directory_of(cleaning.partition)
-        if isinstance(error, OSError) and directory is not None:
+        is_short = is_out_of_descriptors(error)
+        if isinstance(error, OSError) and directory is not None and not is_short:
             self._doors.on_disk_failure(directory.path, error)
             return
         self._remove_half_made(cleaning.log)
-        if isinstance(error, OffloadError):
+        if isinstance(error, OffloadError) or is_short:
             # Nothing is wrong with the log: tried again after the back-off.
             _log.warning("Compaction of %s was interrupted: %s", cleaning.partition, error)
             return

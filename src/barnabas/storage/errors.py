@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import ClassVar
 
 from barnabas.protocol.errors import ErrorCode
@@ -21,6 +22,11 @@ class KafkaStorageError(StorageError):
 
 class TooManyOpenFilesError(KafkaStorageError):
     """No descriptor was free. Nothing was changed, the log stays online; it may be tried again."""
+
+
+def log_level_of(error: StorageError) -> int:
+    """Return the level for a failed operation; missing descriptors have a warning of their own."""
+    return logging.DEBUG if isinstance(error, TooManyOpenFilesError) else logging.ERROR
 
 
 class OffsetOutOfRangeError(StorageError):

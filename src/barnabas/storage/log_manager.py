@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, write_marker
 from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.descriptor_relief import DescriptorRelief
 from barnabas.storage.doors import LogOpening
-from barnabas.storage.errors import KafkaStorageError
+from barnabas.storage.errors import KafkaStorageError, TooManyOpenFilesError
+from barnabas.storage.flusher import RETRY_MS
 from barnabas.storage.log import Log
+from barnabas.storage.log_checkpoints import LogCheckpoints
 from barnabas.storage.log_loading import (
     AssignedLogs,
     DirectoryLoading,
@@ -30,7 +34,6 @@ from barnabas.storage.young_logs import YoungLogs, is_young
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.storage.checkpoint import OffsetCheckpoint
     from barnabas.storage.config import LogConfig, StorageConfig
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.log_directory import LogDirectory
@@ -49,6 +52,7 @@ class LogManager:
     """The logs of all data directories of one broker."""
 
     __slots__ = (
+        "_checkpoints",
         "_config",
         "_directory_of",
         "_doors",
@@ -59,6 +63,7 @@ class LogManager:
         "_preferred",
         "_young",
         "cleaner",
+        "descriptor_relief",
         "directories",
         "futures",
         "logs",
@@ -81,7 +86,11 @@ class LogManager:
         offline_paths: data directories that could not be opened at all.
         """
         self._config = config
-        self._doors = replace(doors, on_disk_failure=self._on_disk_failure)
+        self._doors = replace(
+            doors,
+            on_disk_failure=self._on_disk_failure,
+            on_descriptor_shortage=self._on_descriptor_shortage,
+        )
         self._on_directory_failure = on_directory_failure
         self.directories = list(directories)
         # Every log that is open.
@@ -96,6 +105,8 @@ class LogManager:
         self._young = YoungLogs(doors.disk)
         self._is_stopped = False
         self.tasks = LogTasks(config, self._doors, self.logs)
+        self._checkpoints = LogCheckpoints(self._doors, self.logs_in, self._take_offline)
+        self.descriptor_relief = DescriptorRelief(self._doors, self.tasks.close_idle_files)
         self.cleaner = LogCleaner(self, config.cleaner, self._doors)
         # Broker epoch at the last clean stop, -1 if unknown (for the broker's registration).
         self.previous_broker_epoch = NO_BROKER_EPOCH
@@ -206,6 +217,11 @@ class LogManager:
                     yield
             except OSError as error:
                 self._take_offline(directory, error)
+            except TooManyOpenFilesError as shortage:
+                # Nothing is served yet that could give descriptors back.
+                cause = shortage.__cause__
+                assert isinstance(cause, OSError), cause
+                self._take_offline(directory, cause)
             except KafkaStorageError:
                 # The directory went offline, which was told already; the others go on.
                 continue
@@ -270,9 +286,7 @@ class LogManager:
             else:
                 log.close_files()
         if directory.is_loaded:
-            directory.recovery_points.write(self._recovery_points(directory))
-            directory.log_start_offsets.write(self._log_start_offsets(directory))
-            directory.high_watermarks.write(self._high_watermarks(directory))
+            self._checkpoints.write_now(directory)
             self._young.unmark(self._log_in)
             write_marker(self._doors.disk, directory.path, broker_epoch)
         elif directory.was_stopped_cleanly:
@@ -341,7 +355,8 @@ class LogManager:
             self._young.mark(partition, path, directory)
         except OSError as error:
             self._take_offline(directory, error)
-            raise KafkaStorageError(f"{path}: {error}") from error
+            kind = TooManyOpenFilesError if is_out_of_descriptors(error) else KafkaStorageError
+            raise kind(f"{path}: {error}") from error
         return Log.open(path, config, self._doors, opening)
 
     def _log_in(self, partition: TopicPartition, directory: LogDirectory) -> Log | None:
@@ -433,7 +448,10 @@ class LogManager:
         disk = self._doors.disk
 
         def done(_: None, error: BaseException | None) -> None:
-            if isinstance(error, OSError):
+            if is_out_of_descriptors(error):
+                self.descriptor_relief.on_shortage()
+                self._doors.timer.call_later(RETRY_MS, remove)
+            elif isinstance(error, OSError):
                 self._on_disk_failure(path, error)
 
         def remove() -> None:
@@ -516,8 +534,7 @@ class LogManager:
 
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points, off the loop."""
-        for directory in self._online():
-            self._write(directory, directory.recovery_points, self._recovery_points)
+        self._checkpoints.write_recovery_points(self._online())
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write the log start offsets that are not simply where the first segment begins."""
@@ -525,30 +542,14 @@ class LogManager:
             self._young.unmark(self._log_in)
         except OSError as error:
             self._on_disk_failure(error.filename or "", error)
-        for directory in self._online():
-            self._write(directory, directory.log_start_offsets, self._log_start_offsets)
+        self._checkpoints.write_log_start_offsets(self._online())
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks, off the loop."""
-        for directory in self._online():
-            self._write(directory, directory.high_watermarks, self._high_watermarks)
+        self._checkpoints.write_high_watermarks(self._online())
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.is_online]
-
-    def _write(
-        self,
-        directory: LogDirectory,
-        checkpoint: OffsetCheckpoint,
-        collect: Callable[[LogDirectory], dict[TopicPartition, int]],
-    ) -> None:
-        if not directory.is_loaded:
-            return
-        checkpoint.write_async(
-            self._doors.executor,
-            lambda: collect(directory),
-            lambda error: self._take_offline(directory, error),
-        )
 
     def logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
         """The logs of a directory, future replicas too."""
@@ -559,20 +560,10 @@ class LogManager:
             found += [item for item in self.futures.items() if future_owner[item[0]] is directory]
         return found
 
-    def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        return {tp: log.safe_recovery_point for tp, log in self.logs_in(directory)}
-
-    def _log_start_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        return {
-            tp: log.log_start_offset
-            for tp, log in self.logs_in(directory)
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-
-    def _high_watermarks(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        return {tp: log.high_watermark for tp, log in self.logs_in(directory)}
-
     # -- failure -----------------------------------------------------------------------------
+
+    def _on_descriptor_shortage(self) -> None:
+        self.descriptor_relief.on_shortage()
 
     def _on_disk_failure(self, path: str, error: OSError) -> None:
         for directory in self.directories:
@@ -580,8 +571,14 @@ class LogManager:
                 self._take_offline(directory, error)
 
     def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
-        """Forget the logs of a directory that has failed; nothing is retried."""
+        """Forget the logs of a directory that has failed; nothing is retried.
+
+        A missing descriptor is no failure: what needed it is refused or tried again.
+        """
         if not directory.is_online:
+            return
+        if is_out_of_descriptors(error) and directory.is_loaded:
+            self.descriptor_relief.on_shortage()
             return
         directory.is_online = False
         for logs, owners in (

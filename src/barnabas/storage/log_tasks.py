@@ -79,6 +79,10 @@ class LogTasks:
 
         self._in_slices(work)
 
+    def close_idle_files(self) -> None:
+        """Give back the descriptors that no log has used since this was called last."""
+        self._in_slices(lambda log: log.close_idle())
+
     def expire_producers(self) -> None:
         """Forget producers that have been silent for producer.id.expiration.ms."""
         now_ms = self._doors.clock.wall_ms()

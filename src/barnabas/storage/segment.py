@@ -149,6 +149,11 @@ class Segment:
         return file
 
     @property
+    def is_open(self) -> bool:
+        """Whether it holds a descriptor."""
+        return self._file is not None
+
+    @property
     def max_timestamp(self) -> int:
         """The largest timestamp in it, -1 without one."""
         if self._max_timestamp is None:

@@ -153,6 +153,28 @@ def test_a_full_disk_stops_one_directory_and_room_brings_it_back() -> None:
     assert broker.produce(topic, b"3").base_offset == 2
 
 
+def test_a_disk_that_is_full_at_the_epoch_checkpoint_is_answered_as_any_full_disk() -> None:
+    broker = two_directories()
+    for topic in TOPICS:
+        broker.make_topic(topic)
+    topic = lying_in(broker, TWO)[0]
+    checkpoint = f"{TWO}/{topic}-0/leader-epoch-checkpoint"
+    broker.host.disk.faults.append(DiskFault(checkpoint, ("write",), 28))
+    sent = broker.batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0)
+    for _ in range(3):
+        answer = broker.ask(produce_request(topic, sent), 9)
+        (partition,) = answer.responses[0].partition_responses
+        assert partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    broker.host.kill()
+    broker.host.disk.faults.clear()
+    broker.restart()
+    # Written by the first one, which was not acknowledged.
+    answer = broker.ask(produce_request(topic, sent), 9)
+    (partition,) = answer.responses[0].partition_responses
+    assert (partition.error_code, partition.base_offset) == (0, 0)
+    assert broker.produce(topic, b"next").base_offset == 1
+
+
 def test_the_loss_of_the_metadata_directory_stops_the_broker() -> None:
     broker = filled()
     broker.host.disk.faults.append(DiskFault(ONE, ("write", "sync")))

@@ -63,6 +63,8 @@ class Plan(msgspec.Struct, frozen=True):
     after: list[Append]
     # What happens to the log just before the victim.
     prepare: Callable[[Log], None] = lambda _: None
+    # Whether the victim needs a file that is not open.
+    needs_file: bool = False
 
 
 def _idle(log: Log) -> None:
@@ -90,7 +92,7 @@ PLANS = {
     ),
     # 64 entries of the time index are written at once.
     "one that writes the index": Plan(_DENSE, _appends(0, 64), Append(64), _appends(65, 67)),
-    "one after a long time": Plan(_DENSE, _appends(0, 5), Append(5), _appends(6, 8), _idle),
+    "one after a long time": Plan(_DENSE, _appends(0, 5), Append(5), _appends(6, 8), _idle, True),
     "an abort marker": Plan(
         _DENSE,
         _appends(0, 3, is_transactional=True),
@@ -194,8 +196,12 @@ def _run_before(side: Side) -> None:
     side.plan.prepare(side.log)
 
 
-def run_with(side: Side, failing: FailingCall, what: str) -> None:
-    """Let the victim meet the failure, go on as a client does, and check all along."""
+def run_with(side: Side, failing: FailingCall, ending: str, what: str) -> None:
+    """Let the victim meet the failure, go on as a client does, and check all along.
+
+    Args:
+        ending: what happens next, if the log is still online: "go on", "kill" or "stop".
+    """
     bench, plan = side.bench, side.plan
     _run_before(side)
     bench.disk.call_log, bench.disk.failing_call = [], failing
@@ -209,12 +215,15 @@ def run_with(side: Side, failing: FailingCall, what: str) -> None:
     is_offline = bool(bench.failures)
     if failing.error in NO_DESCRIPTOR:
         assert not is_offline, what
+        assert raised is None or plan.needs_file, f"{what}: refused for no need"
     if raised is None:
         assert not is_offline, f"{what}: acknowledged by a log whose disk has failed"
-    elif not is_offline and not side.log.is_flush_due:
+    elif not is_offline:
         assert state_of(side.log) == before, f"{what}: refused, but changed"
-    if is_offline:
+    if is_offline or ending == "kill":
         bench.kill_and_reopen()
+    elif ending == "stop":
+        bench.reopen_cleanly()
     check(side, f"{what}, at once")
     if raised is not None:
         side.take(plan.victim)
@@ -247,6 +256,9 @@ def check(side: Side, what: str) -> None:
     assert values == sorted(values), f"{what}: out of order {values}"
     end = headers[-1].next_offset if headers else log.log_start_offset
     assert log.log_end_offset == end, f"{what}: the log end is {log.log_end_offset}, not {end}"
+    for header in headers:
+        first = next(iter(read_batches(content(read(log, header.base_offset)))))[0]
+        assert first.base_offset == header.base_offset, f"{what}: {header.base_offset} is not found"
     epochs: dict[int, int] = {}
     for header in headers:
         epochs.setdefault(header.partition_leader_epoch, header.base_offset)

@@ -32,7 +32,8 @@ def test_no_failing_call_of_an_append_loses_or_doubles_a_record(
     for failing in faults_for(calls):
         operation, path = calls[failing.number]
         what = f"{operation} of {path} fails with {errno.errorcode[failing.error]} ({failing})"
-        run_with(side(plan), failing, what)
+        for ending in ("go on", "kill", "stop"):
+            run_with(side(plan), failing, ending, f"{what}, then {ending}")
 
 
 def test_a_full_disk_at_the_epoch_checkpoint_takes_the_log_offline() -> None:

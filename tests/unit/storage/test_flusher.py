@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from msgspec.structs import replace
 
 from barnabas.sim.disk import DiskFault
@@ -106,3 +108,19 @@ def test_a_roll_syncs_the_sealed_segment_off_the_loop() -> None:
     assert bench.log.recovery_point == 0
     executor.run()
     assert bench.log.recovery_point == 3
+
+
+def test_a_sync_that_finds_no_descriptor_is_done_again() -> None:
+    bench, executor = bench_with_threads()
+    done: list[object] = []
+    bench.append(batch([b"a"]))
+    bench.log.flush_async(done.append)
+    bench.disk.faults.append(DiskFault(DIRECTORY, ("open",), errno.EMFILE))
+    executor.run()
+    assert (done, bench.failures) == ([], [])
+    bench.disk.faults.clear()
+    bench.append(batch([b"b"]))
+    bench.timer.run()
+    executor.run()
+    assert done == [None]
+    assert bench.log.recovery_point == 2

@@ -1,0 +1,99 @@
+"""The offset checkpoints of the data directories, written from the logs that lie in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.runtime.disk import is_out_of_descriptors
+from barnabas.storage.flusher import RETRY_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.storage.checkpoint import OffsetCheckpoint
+    from barnabas.storage.doors import LogDoors
+    from barnabas.storage.log import Log
+    from barnabas.storage.log_directory import LogDirectory
+    from barnabas.storage.topic_partition import TopicPartition
+
+    LogsIn = Callable[[LogDirectory], list[tuple[TopicPartition, Log]]]
+    Offsets = dict[TopicPartition, int]
+
+
+class LogCheckpoints:
+    """Writes recovery points, log start offsets and high watermarks."""
+
+    __slots__ = ("_doors", "_logs_in", "_on_failure", "_retrying")
+
+    def __init__(
+        self,
+        doors: LogDoors,
+        logs_in: LogsIn,
+        on_failure: Callable[[LogDirectory, OSError], None],
+    ) -> None:
+        self._doors = doors
+        # The logs of a directory, future replicas too.
+        self._logs_in = logs_in
+        self._on_failure = on_failure
+        # Paths of checkpoints that found no descriptor and are written again soon.
+        self._retrying: set[str] = set()
+
+    def write_recovery_points(self, directories: Iterable[LogDirectory]) -> None:
+        """Write the recovery points, off the loop."""
+        for directory in directories:
+            self._write(directory, directory.recovery_points, self._recovery_points)
+
+    def write_log_start_offsets(self, directories: Iterable[LogDirectory]) -> None:
+        """Write the log start offsets that are not simply where the first segment begins."""
+        for directory in directories:
+            self._write(directory, directory.log_start_offsets, self._log_start_offsets)
+
+    def write_high_watermarks(self, directories: Iterable[LogDirectory]) -> None:
+        """Write the high watermarks, off the loop."""
+        for directory in directories:
+            self._write(directory, directory.high_watermarks, self._high_watermarks)
+
+    def write_now(self, directory: LogDirectory) -> None:
+        """Write all three in this turn.
+
+        Raises:
+            OSError: one of them could not be written.
+        """
+        directory.recovery_points.write(self._recovery_points(directory))
+        directory.log_start_offsets.write(self._log_start_offsets(directory))
+        directory.high_watermarks.write(self._high_watermarks(directory))
+
+    def _write(
+        self,
+        directory: LogDirectory,
+        checkpoint: OffsetCheckpoint,
+        collect: Callable[[LogDirectory], Offsets],
+    ) -> None:
+        if not directory.is_loaded or not directory.is_online:
+            return
+
+        def failed(error: OSError) -> None:
+            self._on_failure(directory, error)
+            if is_out_of_descriptors(error) and checkpoint.path not in self._retrying:
+                # Recovery after a kill must not begin above the end of a log that was cut.
+                self._retrying.add(checkpoint.path)
+                self._doors.timer.call_later(RETRY_MS, retry)
+
+        def retry() -> None:
+            self._retrying.discard(checkpoint.path)
+            self._write(directory, checkpoint, collect)
+
+        checkpoint.write_async(self._doors.executor, lambda: collect(directory), failed)
+
+    def _recovery_points(self, directory: LogDirectory) -> Offsets:
+        return {tp: log.safe_recovery_point for tp, log in self._logs_in(directory)}
+
+    def _log_start_offsets(self, directory: LogDirectory) -> Offsets:
+        return {
+            tp: log.log_start_offset
+            for tp, log in self._logs_in(directory)
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    def _high_watermarks(self, directory: LogDirectory) -> Offsets:
+        return {tp: log.high_watermark for tp, log in self._logs_in(directory)}
