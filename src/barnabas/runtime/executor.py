@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+# Threads for `run_all`: a file system commits what many of them sync in one go.
+_WAITED_FOR_WORKERS = 16
 
     from barnabas.runtime.loop_watch import LoopWatch
 
@@ -27,6 +30,14 @@ class Executor(Protocol):
 
         `on_done` may run before this returns only with `InlineExecutor`. A process that ends runs
         and answers nothing any more.
+        """
+        ...
+
+    def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
+        """Run all of `works` and wait for them, many at a time: for the end of a process.
+
+        Returns:
+            What each of them raised, in their order; None for those that did their work.
         """
         ...
 
@@ -51,6 +62,19 @@ class ThreadExecutor:
         """Run `work` in a thread and answer on the loop."""
         if not self._is_closed:
             self._pool.submit(self._run, work, on_done)
+
+    def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
+        """Run all of `works` in threads of their own and wait for them."""
+        workers = min(_WAITED_FOR_WORKERS, len(works))
+        if workers < 2:
+            return run_in_order(works)
+        failures: list[BaseException | None] = [None] * len(works)
+        with ThreadPoolExecutor(workers, thread_name_prefix="barnabas-ending") as pool:
+            # A share for each thread: handing over every piece costs more than many of them do.
+            shares = [pool.submit(run_in_order, works[first::workers]) for first in range(workers)]
+            for first, share in enumerate(shares):
+                failures[first::workers] = share.result()
+        return failures
 
     def close(self) -> None:
         """Wait for what was submitted; its answers come only while the loop still runs."""
@@ -89,3 +113,20 @@ class InlineExecutor:
             on_done(None, error)
             return
         on_done(result, None)
+
+    def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
+        """Run all of `works`, one after the other."""
+        return run_in_order(works)
+
+
+def run_in_order(works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
+    """Run each of `works`; returns what they raised, None for those that did their work."""
+    failures: list[BaseException | None] = []
+    for work in works:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - handed over to the caller, nothing is lost
+            failures.append(error)
+        else:
+            failures.append(None)
+    return failures

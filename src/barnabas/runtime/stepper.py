@@ -20,7 +20,7 @@ from barnabas.runtime.sockets import USUAL_OPTIONS
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.loop import Runtime
@@ -210,6 +210,9 @@ class _StepExecutor:
             self._check()
 
         self._executor.submit(work, step)
+
+    def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
+        return self._executor.run_all(works)
 
 
 class _StepSockets:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.runtime.executor import run_in_order
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Timer
@@ -39,6 +41,10 @@ class SimExecutor:
             self._timer.call_later(self._delay(), lambda: on_done(result, failure))
 
         self._timer.call_later(self._delay(), run)
+
+    def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
+        """Run all of `works` in this moment: the simulated host waits for them."""
+        return run_in_order(works)
 
     def _delay(self) -> float:
         return self._rng.random() * self.delay_max_ms

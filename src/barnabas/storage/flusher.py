@@ -21,12 +21,17 @@ RETRY_MS = 1_000
 
 
 def sync_files(
-    disk: Disk, directory: str, syncs: Sequence[Callable[[], None]], paths: Sequence[str] | None
+    disk: Disk,
+    directory: str,
+    syncs: Sequence[Callable[[], None]],
+    paths: Sequence[str] | None,
+    with_parent: bool = True,
 ) -> None:
     """Run `syncs`, then sync the files of `paths` and the names in the directory; for any thread.
 
     Args:
         paths: files that were written since the last sync; None if no name is new either.
+        with_parent: sync the name of the directory too, which may be as new as the names in it.
     """
     for sync in syncs:
         sync()
@@ -47,8 +52,8 @@ def sync_files(
     except FileNotFoundError:
         # Renamed meanwhile: to be deleted, or, synced before, to take another log's place.
         return
-    # The log's own directory may be as new as the names in it.
-    disk.sync_directory(directory.rpartition("/")[0] or ".")
+    if with_parent:
+        disk.sync_directory(directory.rpartition("/")[0] or ".")
 
 
 class Flushable(Protocol):

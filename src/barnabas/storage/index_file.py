@@ -22,7 +22,15 @@ _PENDING_BYTES_MAX = 768
 class IndexFile:
     """Reads and appends whole entries; holds no descriptor between calls."""
 
-    __slots__ = ("_disk", "_entry_bytes", "_pending", "_written_bytes", "path")
+    __slots__ = (
+        "_changes",
+        "_disk",
+        "_entry_bytes",
+        "_pending",
+        "_synced_changes",
+        "_written_bytes",
+        "path",
+    )
 
     def __init__(self, disk: Disk, path: str, entry_bytes: int) -> None:
         self._disk = disk
@@ -32,11 +40,17 @@ class IndexFile:
         self._pending = bytearray()
         # Bytes of entries in the file, padding left out; None until the file was looked at.
         self._written_bytes: int | None = None
+        # Changes of the file, and how many of them a sync has covered. A file that was there
+        # before may have changes of an earlier process.
+        self._changes = 1
+        self._synced_changes = 0
 
     def create(self) -> None:
         """Make the file, empty."""
         self._disk.open(self.path, briefly=True).close()
         self._written_bytes = 0
+        # An empty file has only a name to be synced.
+        self._changes = self._synced_changes = 0
 
     def read(self) -> bytes:
         """All entries; an absent file has none."""
@@ -82,6 +96,7 @@ class IndexFile:
             self._find_end()
         written = self._written_bytes or 0
         file = self._disk.open(self.path, briefly=True)
+        self._changes += 1
         try:
             if file.size() != written:
                 file.truncate(written)
@@ -93,6 +108,9 @@ class IndexFile:
 
     def sync(self) -> None:
         """Make what was written out survive the loss of power; for any thread."""
+        changes = self._changes
+        if self._synced_changes == changes:
+            return
         try:
             file = self._disk.open(self.path, create=False, briefly=True)
         except FileNotFoundError:
@@ -102,11 +120,13 @@ class IndexFile:
             file.sync()
         finally:
             file.close()
+        self._synced_changes = changes
 
     def replace(self, content: bytes) -> None:
         """Make `content` all there is."""
         self._pending = bytearray()
         file = self._disk.open(self.path, briefly=True)
+        self._changes += 1
         try:
             file.truncate(0)
             if content:

@@ -32,6 +32,7 @@ class LocalLog:
         "_sealed",
         "_swap",
         "_syncing",
+        "_syncing_sizes",
         "config",
         "directory",
         "log_end_offset",
@@ -51,6 +52,8 @@ class LocalLog:
         # be synced; and those of them that the sync under way includes.
         self._sealed: list[Segment] = []
         self._syncing: list[Segment] = []
+        # Segments whose batches the sync under way includes, and how large they were.
+        self._syncing_sizes: list[tuple[Segment, int]] = []
         # The offset of the next record, exclusive end of what is there.
         self.log_end_offset = end
 
@@ -254,13 +257,14 @@ class LocalLog:
                 segment.release_if_idle()
 
     def prepare_sync(
-        self, recovery_point: int, paths: list[str], is_final: bool
+        self, recovery_point: int, paths: list[str], is_final: bool, with_parent: bool = True
     ) -> Callable[[], None]:
         """The work, for any thread, that syncs all from `recovery_point` on.
 
         Args:
             paths: other files to sync.
             is_final: with the indexes of the active segment too.
+            with_parent: the log's own name too, if names in it are new; else the caller does it.
         """
         *sealed, active = self.segments.from_offset(recovery_point)
         self._syncing = list(self._sealed)
@@ -269,13 +273,14 @@ class LocalLog:
             for segment in self._syncing
             if segment not in sealed and segment in self.segments and segment is not active
         ]
+        self._syncing_sizes = [(segment, segment.size) for segment in (*sealed, active)]
         syncs = [segment.sync_all() for segment in sealed]
         syncs.append(active.sync_all() if is_final else active.sync_batches())
         # Files that are new need their names synced too.
         has_new_names = bool(paths or sealed or active.is_new)
         active.is_new = False
         names = paths if has_new_names else None
-        return partial(sync_files, self._doors.disk, self.directory, syncs, names)
+        return partial(sync_files, self._doors.disk, self.directory, syncs, names, with_parent)
 
     @property
     def has_unsynced_indexes(self) -> bool:
@@ -288,6 +293,9 @@ class LocalLog:
 
     def on_synced(self) -> None:
         """The sync that was prepared last is done."""
+        for segment, size in self._syncing_sizes:
+            segment.synced_size = size
+        self._syncing_sizes = []
         done, self._syncing = self._syncing, []
         self._sealed = [segment for segment in self._sealed if segment not in done]
 

@@ -87,6 +87,8 @@ class Log(ReadableLog):
         # Whether the file with the topic's id is synced, or among those that are to be.
         self._is_identity_synced = opening.clean_shutdown
         self._unsynced = UnsyncedFiles()
+        # The first append or read opens a file again; most logs have none for long.
+        self.close_files()
 
     @classmethod
     def open(cls, directory: str, config: LogConfig, doors: LogDoors, opening: LogOpening) -> Log:
@@ -97,13 +99,9 @@ class Log(ReadableLog):
         """
         try:
             loader = LogLoader(directory, config, doors, opening)
-            loaded = loader.load()
+            return cls(directory, config, doors, opening, loader.load())
         except OSError as error:
             raise DiskGuard(directory, doors).failure(error) from error
-        for segment in loaded.segments:
-            # The first append or read opens it again; most logs have none for long.
-            segment.close()
-        return cls(directory, config, doors, opening, loaded)
 
     # -- configuration -----------------------------------------------------------------------
 
@@ -503,13 +501,15 @@ class Log(ReadableLog):
         """
         self._flusher.flush(on_done)
 
-    def prepare_flush(self, is_final: bool = False) -> Callable[[], None]:
+    def prepare_flush(self) -> Callable[[], None]:
         """The work, for any thread, that syncs all that is written now.
 
-        Args:
-            is_final: with the indexes of the active segment; without a clean stop they are made
-                new when the log is opened.
+        The indexes of the active segment are left out: without a clean stop they are made new when
+        the log is opened.
         """
+        return self._prepare_sync(is_final=False, with_parent=True)
+
+    def _prepare_sync(self, is_final: bool, with_parent: bool) -> Callable[[], None]:
         paths = self.leader_epochs.take_unsynced() + self.producer_state.take_unsynced()
         if not self._is_identity_synced and self.topic_id is not None:
             # Without it the directory would be nobody's after a loss of power.
@@ -522,7 +522,9 @@ class Log(ReadableLog):
         if paths:
             self._unsynced.add(paths)
         return self._unsynced.covering(
-            lambda unsynced: self._local.prepare_sync(self.recovery_point, unsynced, is_final)
+            lambda unsynced: self._local.prepare_sync(
+                self.recovery_point, unsynced, is_final, with_parent
+            )
         )
 
     def on_flushed(self, end_offset: int) -> None:
@@ -541,16 +543,29 @@ class Log(ReadableLog):
 
     def close(self) -> None:
         """Close cleanly: all synced, a producer snapshot at the log end, indexes complete."""
+        work = self.prepare_close(with_parent=True)
+        if work is not None:
+            with self._guard:
+                work()
+            self.on_flushed(self.log_end_offset)
+        self.finish_close()
+
+    def prepare_close(self, with_parent: bool = False) -> Callable[[], None] | None:
+        """Write out what is in memory; returns the sync that a clean stop needs, for any thread.
+
+        `on_flushed` and `finish_close` follow. None: nothing has changed since it was opened.
+        """
         if self._is_closed:
-            return
+            return None
         with self._guard:
             self._local.finish_swap()
             self.producer_state.map_end_offset = self.log_end_offset
             self.producer_state.take_snapshot()
             self._local.segments.active.seal()
-            if self._is_changed:
-                self.prepare_flush(is_final=True)()
-                self.on_flushed(self.log_end_offset)
+            return self._prepare_sync(True, with_parent) if self._is_changed else None
+
+    def finish_close(self) -> None:
+        """Take nothing more, and give all descriptors back."""
         self._is_closed = True
         self.close_files()
 
@@ -563,17 +578,7 @@ class Log(ReadableLog):
         """Move the directory to a name that says it waits for deletion; nothing more is taken."""
         parent, _, _ = self.directory.rpartition("/")
         name = self.topic_partition.deleted_directory_name(self._doors.rng.uuid())
-        self.rename(f"{parent}/{name}")
-        self._is_closed = True
-
-    def rename_to_stray(self, reason: str) -> None:
-        """Move the directory to a name that says it is nobody's, which is never opened again."""
-        self.close_files()
-        parent, _, _ = self.directory.rpartition("/")
-        name = self.topic_partition.stray_directory_name(self._doors.rng.uuid())
-        _log.warning("%s is set aside as %s: %s", self.directory, name, reason)
-        self.rename(f"{parent}/{name}")
-        self._is_closed = True
+        self.rename(f"{parent}/{name}", is_last=True)
 
     def sync_name(self) -> None:
         """The directory's name survives the loss of power."""
@@ -594,8 +599,8 @@ class Log(ReadableLog):
         self._guard.has_failed = True
         self.close_files()
 
-    def rename(self, directory: str) -> None:
-        """Move the directory; open files stay open."""
+    def rename(self, directory: str, is_last: bool = False) -> None:
+        """Move the directory; open files stay open. After the last renaming nothing is taken."""
         with self._guard:
             self._local.finish_swap()
             self._doors.disk.rename(self.directory, directory)
@@ -605,10 +610,4 @@ class Log(ReadableLog):
             segment.on_directory_renamed(directory)
         self.producer_state.on_directory_renamed(directory)
         self.leader_epochs.on_directory_renamed(directory)
-
-    def delete(self) -> None:
-        """Delete every file and the directory."""
-        self._is_closed = True
-        self.close_files()
-        with self._guard:
-            self._doors.disk.remove_tree(self.directory)
+        self._is_closed = self._is_closed or is_last

@@ -17,9 +17,9 @@ from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.descriptor_relief import DescriptorRelief
 from barnabas.storage.doors import LogOpening
 from barnabas.storage.errors import KafkaStorageError, TooManyOpenFilesError
-from barnabas.storage.flusher import RETRY_MS
 from barnabas.storage.log import Log
 from barnabas.storage.log_checkpoints import LogCheckpoints
+from barnabas.storage.log_closing import close_logs
 from barnabas.storage.log_loading import (
     AssignedLogs,
     DirectoryLoading,
@@ -27,6 +27,8 @@ from barnabas.storage.log_loading import (
     FoundLog,
     LoadingParts,
 )
+from barnabas.storage.log_removal import LogRemoval
+from barnabas.storage.log_renaming import rename_to_stray
 from barnabas.storage.log_tasks import LogTasks
 from barnabas.storage.placement import emptiest
 from barnabas.storage.young_logs import YoungLogs, is_young
@@ -61,6 +63,7 @@ class LogManager:
         "_offline_paths",
         "_on_directory_failure",
         "_preferred",
+        "_removal",
         "_young",
         "cleaner",
         "descriptor_relief",
@@ -105,6 +108,7 @@ class LogManager:
         self._young = YoungLogs(doors.disk)
         self._is_stopped = False
         self.tasks = LogTasks(config, self._doors, self.logs)
+        self._removal = LogRemoval(self._doors)
         self._checkpoints = LogCheckpoints(self._doors, self.logs_in, self._take_offline)
         self.descriptor_relief = DescriptorRelief(self._doors, self.tasks.close_idle_files)
         self.cleaner = LogCleaner(self, config.cleaner, self._doors)
@@ -231,7 +235,7 @@ class LogManager:
         """A log was opened: keep it, or set it aside if it is nobody's."""
         log = found.log
         if log is None:
-            self._remove_later(found.path, self._config.log_defaults)
+            self._removal.remove_later(found.path, self._config.log_defaults)
             return
         partition = log.topic_partition
         logs, owners = self.logs, self._directory_of
@@ -240,24 +244,27 @@ class LogManager:
         if assigned.is_stray(partition, log.topic_id):
             if log.log_end_offset == 0:
                 # Made just before a loss of power: there is nothing to keep.
-                self._delete_later(log)
+                self._removal.delete_later(log)
             else:
-                log.rename_to_stray("the metadata does not know it, or its topic id was lost")
+                self._set_aside(log, "the metadata does not know it, or its topic id was lost")
             return
         other = logs.get(partition)
         if other is not None:
             # A move to another directory was cut off between its two renames; what the metadata
             # names was complete by then.
             if assigned.directory_id_of(partition) != directory.id:
-                log.rename_to_stray(f"{other.directory} is the log of {partition}")
+                self._set_aside(log, f"{other.directory} is the log of {partition}")
                 return
-            other.rename_to_stray(f"{log.directory} is the log of {partition}")
+            self._set_aside(other, f"{log.directory} is the log of {partition}")
         logs[partition] = log
         owners[partition] = directory
         if found.is_future:
             self.cleaner.abort_and_pause_cleaning(partition)
         if is_young(self._doors.disk, log.directory):
             self._young.note(partition, directory)
+
+    def _set_aside(self, log: Log, reason: str) -> None:
+        rename_to_stray(log, self._doors.rng, reason)
 
     def _promote_abandoned(self, assigned: AssignedLogs) -> None:
         """A replica on its way whose origin is gone takes its place, as far as it has come."""
@@ -280,10 +287,11 @@ class LogManager:
             self._directory_of[partition] = directory
 
     def _close_all(self, directory: LogDirectory, broker_epoch: int) -> None:
-        for _, log in self.logs_in(directory):
-            if directory.is_loaded or directory.was_stopped_cleanly:
-                log.close()
-            else:
+        logs = [log for _, log in self.logs_in(directory)]
+        if directory.is_loaded or directory.was_stopped_cleanly:
+            close_logs(logs, directory.path, self._doors)
+        else:
+            for log in logs:
                 log.close_files()
         if directory.is_loaded:
             self._checkpoints.write_now(directory)
@@ -335,12 +343,8 @@ class LogManager:
         if log is None:
             return False
         self.cleaner.on_gone(partition, self._directory_of.pop(partition))
-        self._delete_later(log)
+        self._removal.delete_later(log)
         return True
-
-    def _delete_later(self, log: Log) -> None:
-        log.rename_to_delete()
-        self._remove_later(log.directory, log.config, log)
 
     def _create(
         self, path: str, partition: TopicPartition, topic_id: bytes | None, config: LogConfig
@@ -444,23 +448,6 @@ class LogManager:
         owners = (*self._directory_of.values(), *self._future_directory_of.values())
         return emptiest(self._online(), owners)
 
-    def _remove_later(self, path: str, config: LogConfig, log: Log | None = None) -> None:
-        disk = self._doors.disk
-
-        def done(_: None, error: BaseException | None) -> None:
-            if is_out_of_descriptors(error):
-                self.descriptor_relief.on_shortage()
-                self._doors.timer.call_later(RETRY_MS, remove)
-            elif isinstance(error, OSError):
-                self._on_disk_failure(path, error)
-
-        def remove() -> None:
-            if log is not None:
-                log.close_files()
-            self._doors.executor.submit(lambda: disk.remove_tree(path), done)
-
-        self._doors.timer.call_later(config.file_delete_delay_ms, remove)
-
     # -- moving between directories ------------------------------------------------------------
 
     def directory_at(self, path: str) -> LogDirectory | None:
@@ -496,7 +483,7 @@ class LogManager:
         """Give a move up; returns whether there was one."""
         if partition not in self.futures:
             return False
-        self._delete_later(self._forget_future(partition))
+        self._removal.delete_later(self._forget_future(partition))
         return True
 
     def replace_with_future(self, partition: TopicPartition) -> Log:
@@ -518,7 +505,7 @@ class LogManager:
         self.logs[partition] = future
         self.cleaner.checkpoints.move(partition, self._directory_of[partition], directory)
         self._directory_of[partition] = directory
-        self._delete_later(log)
+        self._removal.delete_later(log)
         log.sync_name()
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()

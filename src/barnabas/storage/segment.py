@@ -71,6 +71,7 @@ class Segment:
         "on_rebuilt",
         "roll_jitter_ms",
         "size",
+        "synced_size",
         "time_index",
         "txn_index",
     )
@@ -92,6 +93,8 @@ class Segment:
         self.base_offset = base_offset
         # Bytes of batches; appends go here, the file has no more than these.
         self.size = size
+        # The size that the last sync of the file of batches has covered; -1: not known.
+        self.synced_size = -1
         # Called when indexes that were found damaged have been made new.
         self.on_rebuilt: Callable[[], None] | None = None
         self._file: File | None = None
@@ -126,7 +129,8 @@ class Segment:
                 file.truncate(0)
         finally:
             file.close()
-        self.size = 0
+        # An empty file has only a name to be synced.
+        self.size = self.synced_size = 0
         self.offset_index.create()
         self.time_index.create()
         self.txn_index.create()
@@ -321,6 +325,7 @@ class Segment:
 
     def cut_at(self, position: int) -> None:
         """Cut the file, leaving the indexes alone."""
+        self.synced_size = -1
         self.file.truncate(position)
         self.size = position
         self._recent.clear()
@@ -354,19 +359,21 @@ class Segment:
 
     def sync_batches(self) -> Callable[[], None]:
         """The work, for any thread, that syncs the file of batches alone."""
-        return self.file.sync
+        return _do_nothing if self.size == self.synced_size else self.file.sync
 
     def sync_all(self) -> Callable[[], None]:
         """Write out the indexes; returns the work, for any thread, that syncs every file."""
         self._write_out_indexes()
-        file, txn_index = self.file, self.txn_index
-        syncs = (self.offset_index.file.sync, self.time_index.file.sync)
+        syncs = (
+            self.sync_batches(),
+            self.offset_index.file.sync,
+            self.time_index.file.sync,
+            self.txn_index.sync,
+        )
 
         def work() -> None:
-            file.sync()
             for sync in syncs:
                 sync()
-            txn_index.sync()
 
         return work
 
@@ -467,6 +474,10 @@ class Segment:
         """Raise unless the offset can be written relative to the base offset."""
         if not 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX:
             raise CorruptRecordError(f"{self!r} cannot hold offset {offset}")
+
+
+def _do_nothing() -> None:
+    """All is synced already."""
 
 
 def roll_jitter(config: LogConfig, rng: Rng) -> int:

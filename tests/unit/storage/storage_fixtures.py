@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
 from barnabas.record.reader import read_batches
-from barnabas.runtime.executor import InlineExecutor
+from barnabas.runtime.executor import InlineExecutor, run_in_order
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import WALL_START_MS
 from barnabas.sim.disk import SimDisk
@@ -21,7 +21,7 @@ from barnabas.storage.read_result import FetchIsolation, ReadResult
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from barnabas.record.record import Record
 
@@ -74,6 +74,9 @@ class LaterExecutor:
 
     def submit(self, work: Callable[[], object], on_done: Callable[..., None]) -> None:
         self.waiting.append((work, on_done))
+
+    def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
+        return run_in_order(works)
 
     def run(self) -> None:
         waiting, self.waiting = self.waiting, []

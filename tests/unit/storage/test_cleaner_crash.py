@@ -223,7 +223,8 @@ def test_a_log_that_is_being_renamed_can_be_deleted() -> None:
     bench, _ = swapping()
     bench.cleaner.stop()
     bench.log.rename_to_delete()
-    bench.log.delete()
+    bench.log.close_files()
+    bench.disk.remove_tree(bench.log.directory)
     bench.due.run_for(COMPACTED.file_delete_delay_ms)
     assert bench.failures == []
     assert not [name for name in bench.disk.list("/data") if name.startswith("topic")]
