@@ -10,6 +10,7 @@ import msgspec
 from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.raft.listener import NO_LEADER
+from barnabas.storage.trailing_checksum import split_checksum, trailing_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +65,8 @@ def encode_quorum_state(state: ElectionState, voters: Iterable[int] | None) -> b
             "currentVoters": [{"voterId": voter} for voter in sorted(voters)],
             "data_version": 0,
         }
-    return json.dumps(data, separators=(",", ":")).encode()
+    content = json.dumps(data, separators=(",", ":")).encode()
+    return content + trailing_checksum(content)
 
 
 def decode_quorum_state(content: bytes) -> ElectionState:
@@ -74,7 +76,7 @@ def decode_quorum_state(content: bytes) -> ElectionState:
         QuorumStateError: it is not such a file.
     """
     try:
-        data = json.loads(content)
+        data = json.loads(split_checksum(content))
         version = data["data_version"]
         if version not in (0, 1):
             raise QuorumStateError(f"quorum-state has format {version}; 0 and 1 are known")

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from barnabas.runtime.loop_watch import LoopWatch
+
 # Threads for `run_all`: a file system commits what many of them sync in one go.
 _WAITED_FOR_WORKERS = 16
-
-    from barnabas.runtime.loop_watch import LoopWatch
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from barnabas.record.batch import (
     check_crc,
     made_header,
 )
-from barnabas.storage.errors import CorruptRecordError
+from barnabas.storage.errors import CorruptRecordError, DamagedLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHea
     """Position and header of each batch from `position` on that lies wholly below `end`.
 
     Raises:
-        CorruptRecordError: a header that cannot be.
+        DamagedLogError: a header that cannot be.
     """
     block, block_start = b"", position
     while end - position >= HEADER_SIZE:
@@ -45,12 +45,25 @@ def headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHea
                 return
         header = made_header(HEADER.unpack_from(block, at))
         if header.batch_length < _BATCH_LENGTH_MIN or header.magic != MAGIC_V2:
-            raise CorruptRecordError(f"{file.path}: no batch header at {position}")
+            raise DamagedLogError(file.path, position, "no batch begins here")
         next_position = position + header.batch_length + LOG_OVERHEAD
         if next_position > end:
             return
         yield position, header
         position = next_position
+
+
+def whole_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """As `headers`, of a file whose last batch ends at `end`.
+
+    Raises:
+        DamagedLogError: a header that cannot be, or a length that leads past the end.
+    """
+    for found in headers(file, position, end):
+        position = found[0] + found[1].size
+        yield found
+    if position != end:
+        raise DamagedLogError(file.path, position, "the batch that begins here is cut off")
 
 
 def valid_batches(
@@ -82,6 +95,31 @@ def valid_batches(
             return
         yield position, header, block[at : at + size]
         position += size
+
+
+def describe_end(file: File, position: int, end: int) -> tuple[str, bool]:
+    """Why `valid_batches` came to its end before `end`.
+
+    Returns:
+        What is wrong with the bytes at `position`, and whether a crash leaves such bytes behind the
+        last batch: a part of one, or zeros.
+    """
+    head = file.read_at(min(HEADER_SIZE, end - position), position)
+    left = end - position
+    if not any(head):
+        return f"{left} bytes begin with zeros instead of a batch", True
+    if len(head) < HEADER_SIZE:
+        return f"{left} bytes are too few for a batch", True
+    header = made_header(HEADER.unpack_from(head))
+    if header.magic != MAGIC_V2:
+        return f"its magic is {header.magic}", False
+    if header.batch_length < _BATCH_LENGTH_MIN:
+        return f"its length is {header.batch_length}", False
+    if header.size > left:
+        return f"its length is {header.batch_length}, only {left} bytes are left", True
+    if header.last_offset_delta < 0:
+        return f"its last offset delta is {header.last_offset_delta}", False
+    return "its CRC is wrong", False
 
 
 def _is_old_message(file: File, header: BatchHeader, end: int) -> bool:

@@ -1,4 +1,6 @@
-"""What happens when the disk fails under a log: told once, raised always, nothing retried.
+"""What happens when the disk fails under a log, or its files are found damaged.
+
+A failure is told once and raised always; nothing is retried. Damage is told once per place.
 
 A missing descriptor is no failure of the disk. An operation that has changed nothing yet, or that
 can be repeated, is refused then, and the log stays in use.
@@ -10,10 +12,17 @@ import errno
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.disk import is_out_of_descriptors
-from barnabas.storage.errors import KafkaStorageError, TooManyOpenFilesError
+from barnabas.storage.damage import DamageKind
+from barnabas.storage.errors import DamagedLogError, KafkaStorageError, TooManyOpenFilesError
 
 if TYPE_CHECKING:
     from barnabas.storage.doors import LogDoors
+
+# What a broker does about damage that a read has met.
+_ACTION = (
+    "answered with CORRUPT_MESSAGE, other records are served; another replica in sync leads if "
+    "there is one; else stop the broker and run `barnabas log repair` on the data directory"
+)
 
 
 class DiskGuard:
@@ -39,6 +48,13 @@ class DiskGuard:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
             raise self.failure(error) from error
+        if isinstance(error, DamagedLogError):
+            self.tell(error)
+
+    def tell(self, error: DamagedLogError) -> None:
+        """Tell of damage that was met."""
+        kind = DamageKind.GAP if error.is_gap else DamageKind.BATCH
+        self._doors.damage.tell(kind, error.path, error.problem, _ACTION, error.position)
 
     def failure(self, error: OSError, is_half_done: bool = False) -> KafkaStorageError:
         """Note the failure, tell of the first one, and return what is to be raised.
@@ -72,3 +88,5 @@ class _ChangeGuard:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
             raise self._guard.failure(error, is_half_done=True) from error
+        if isinstance(error, DamagedLogError):
+            self._guard.tell(error)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.metrics.histogram import Histogram
+from barnabas.storage.damage import DamageRegister
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,8 @@ class LogDoors(msgspec.Struct, frozen=True):
     offload: Offload | None = None
     # How long syncs took that ran off the loop, ms.
     flush_times: Histogram = msgspec.field(default_factory=Histogram)
+    # Damage that was found in files.
+    damage: DamageRegister = msgspec.field(default_factory=DamageRegister)
 
 
 class LogOpening(msgspec.Struct, frozen=True):

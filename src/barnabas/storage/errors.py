@@ -41,6 +41,24 @@ class CorruptRecordError(StorageError):
     error_code = ErrorCode.CORRUPT_MESSAGE
 
 
+class DamagedLogError(CorruptRecordError):
+    """Batches in a log's own files do not hold together, or are missing.
+
+    Attributes:
+        path: the segment's file.
+        position: where in it.
+        problem: what is wrong there.
+        is_gap: whether offsets are missing, and what is there is intact.
+    """
+
+    def __init__(self, path: str, position: int, problem: str, *, is_gap: bool = False) -> None:
+        super().__init__(f"{path} at {position}: {problem}")
+        self.path = path
+        self.position = position
+        self.problem = problem
+        self.is_gap = is_gap
+
+
 class InvalidRecordError(StorageError):
     """A well-formed batch that this log does not take.
 

@@ -66,13 +66,41 @@ class LeaderEpochCache:
         self.write_announced()
         return is_news
 
+    def assign_before_records(self, epochs: Iterable[tuple[int, int]]) -> None:
+        """Note the epochs of records that will be appended next, in memory and in the file.
+
+        Args:
+            epochs: epoch and offset of each batch.
+
+        Raises:
+            OSError: the file could not be written; the cache is as before.
+        """
+        before = self._epochs, self._starts, self._is_written
+        for epoch, start_offset in epochs:
+            if not self._has(epoch, start_offset):
+                self._epochs, self._starts = [*self._epochs], [*self._starts]
+                self._insert(epoch, start_offset)
+                self._is_written = False
+        if self._is_written:
+            return
+        self._is_synced = False
+        try:
+            self._replace_file()
+        except OSError:
+            self._epochs, self._starts, self._is_written = before
+            raise
+
+    def _has(self, epoch: int, start_offset: int) -> bool:
+        """Whether records of `epoch` at `start_offset` add nothing to what is known."""
+        return bool(self._epochs) and self._epochs[-1] == epoch and self._starts[-1] <= start_offset
+
     def announce(self, epoch: int, start_offset: int) -> bool:
         """The log will go on with `epoch` at `start_offset`, its end; returns whether that is news.
 
         The file is left alone until there is a record: a broker that starts leads thousands of
         partitions at once, and who reads the file again drops an epoch without records anyway.
         """
-        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+        if self._has(epoch, start_offset):
             return False
         self._insert(epoch, start_offset)
         self._is_written = False

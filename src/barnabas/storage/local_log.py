@@ -9,7 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.disk import FileSlice, is_out_of_descriptors
-from barnabas.storage.file_names import CLEANED_FILE_SUFFIX
+from barnabas.storage.damage import DamageKind
+from barnabas.storage.errors import DamagedLogError
+from barnabas.storage.file_names import CLEANED_FILE_SUFFIX, LOG_SUFFIX
 from barnabas.storage.flusher import RETRY_MS, sync_files
 from barnabas.storage.offset_metadata import LogOffsetMetadata
 from barnabas.storage.read_result import AbortedTransaction, ReadResult
@@ -36,6 +38,7 @@ class LocalLog:
         "config",
         "directory",
         "log_end_offset",
+        "may_skip",
         "segments",
     )
 
@@ -56,6 +59,9 @@ class LocalLog:
         self._syncing_sizes: list[tuple[Segment, int]] = []
         # The offset of the next record, exclusive end of what is there.
         self.log_end_offset = end
+        # Whether offsets may be missing: compacted once, and never again without gaps.
+        self.may_skip = config.is_compacted
+        segments.listen(self._on_damaged_index)
 
     # -- places ------------------------------------------------------------------------------
 
@@ -105,10 +111,14 @@ class LocalLog:
         self, segment: Segment, offset: int, max_bytes: int, limit: int, min_one_batch: bool
     ) -> ReadResult | None:
         """The slice within one segment; None if nothing at or after `offset` is exposed there."""
-        place = segment.locate(offset)
+        place = segment.locate(offset, self.may_skip)
         if place is None or place.position >= limit:
             return None
         position = place.position
+        if place.base_offset > offset and not self.may_skip:
+            # A whole segment is gone.
+            problem = f"offsets {offset} to {place.base_offset - 1} are missing before it"
+            raise DamagedLogError(segment.path(LOG_SUFFIX), position, problem, is_gap=True)
         where = LogOffsetMetadata(offset, segment.base_offset, position)
         wanted = max(max_bytes, place.size) if min_one_batch else max_bytes
         length = min(limit - position, wanted)
@@ -124,6 +134,10 @@ class LocalLog:
         upper_bound = min(self._upper_bound_of(result), bound)
         found = self.segments.collect_aborted(offset, upper_bound)
         return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
+
+    def _on_damaged_index(self, path: str, position: int) -> None:
+        problem, action = "entries lead to no batch", "they are not used; nothing to do"
+        self._doors.damage.tell(DamageKind.INDEX, path, problem, action, position)
 
     def _upper_bound_of(self, result: ReadResult) -> int:
         """An offset at or behind the end of what was read, from the index."""

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.recovery import LoadedLog
     from barnabas.storage.segment import PlacedBatch, Segment
-    from barnabas.storage.transaction_index import AbortedEntry
 
 _log = logging.getLogger(__name__)
 
@@ -109,6 +108,7 @@ class Log(ReadableLog):
         """The topic's configuration has changed."""
         self.config = config
         self._local.config = config
+        self._local.may_skip = self._local.may_skip or config.is_compacted
 
     def assign_topic_id(self, topic_id: bytes) -> None:
         """The topic's id has become known.
@@ -163,13 +163,8 @@ class Log(ReadableLog):
         placed, changes = assign(records, found, leader_epoch, info, origin, producers)
         if config.has_log_append_time:
             info.log_append_time = now_ms
-        self._write(records, info, placed, now_ms)
-        # The records are in the file: first the memory follows, then files that may fail.
-        aborted_ones = self._commit_producers(changes)
-        with self._guard.of_change:
-            self.leader_epochs.assign(leader_epoch, info.first_offset)
-            for aborted in aborted_ones:
-                self._local.segments.add_aborted(aborted)
+        self._write(records, info, placed, now_ms, [(leader_epoch, info.first_offset)])
+        self._commit_producers(changes)
         info.needs_flush = self.is_flush_due
         return info
 
@@ -202,22 +197,31 @@ class Log(ReadableLog):
         info.first_offset = found[0][1].base_offset
         placed = [place(info, position, header, header.base_offset) for position, header in found]
         info.last_leader_epoch = found[-1][1].partition_leader_epoch
-        self._write(records, info, placed, self._doors.clock.wall_ms())
-        aborted_ones = self._commit_producers(changes)
-        for _, header in found:
-            if header.partition_leader_epoch >= 0:
-                self.leader_epochs.announce(header.partition_leader_epoch, header.base_offset)
-        with self._guard.of_change:
-            self.leader_epochs.write_announced()
-            for aborted in aborted_ones:
-                self._local.segments.add_aborted(aborted)
+        epochs = [
+            (header.partition_leader_epoch, header.base_offset)
+            for _, header in found
+            if header.partition_leader_epoch >= 0
+        ]
+        self._write(records, info, placed, self._doors.clock.wall_ms(), epochs)
+        self._commit_producers(changes)
         info.needs_flush = self.is_flush_due
         return info
 
     def _write(
-        self, records: memoryview | bytes, info: AppendInfo, placed: list[PlacedBatch], now_ms: int
+        self,
+        records: memoryview | bytes,
+        info: AppendInfo,
+        placed: list[PlacedBatch],
+        now_ms: int,
+        epochs: list[tuple[int, int]],
     ) -> None:
         """Write the bytes to the active segment, rolling first if it is time.
+
+        The file of leader epochs comes first: a batch whose epoch it does not have is no part of
+        the log after a crash.
+
+        Args:
+            epochs: the leader epochs of the batches, with the offset of each batch.
 
         Raises:
             TooManyOpenFilesError: nothing was written, and the log has not changed.
@@ -231,6 +235,7 @@ class Log(ReadableLog):
             ):
                 segment = self._roll_for(info, now_ms)
             segment.prepare_append()
+            self.leader_epochs.assign_before_records(epochs)
         except OSError as error:
             raise self._guard.failure(error) from error
         try:
@@ -240,12 +245,8 @@ class Log(ReadableLog):
         self._is_changed = True
         self.log_end_offset = self._local.log_end_offset = info.last_offset + 1
 
-    def _commit_producers(self, changes: list[Change]) -> list[AbortedEntry]:
-        """Take over what was staged of the producers, since their batches are in the file.
-
-        Returns:
-            The aborted transactions that the segment's index has to name.
-        """
+    def _commit_producers(self, changes: list[Change]) -> None:
+        """Take over what was staged of the producers, since their batches are in the file."""
         producers = self.producer_state
         aborted_ones = []
         for entry, completed in changes:
@@ -253,7 +254,10 @@ class Log(ReadableLog):
             if completed is not None and completed.is_aborted:
                 aborted_ones.append(producers.aborted_entry(completed))
         producers.map_end_offset = self.log_end_offset
-        return aborted_ones
+        # The memory is complete: now the file that may fail.
+        with self._guard.of_change:
+            for aborted in aborted_ones:
+                self._local.segments.add_aborted(aborted)
 
     def _roll_for(self, info: AppendInfo, now_ms: int) -> Segment:
         """Begin a new segment for an append; returns the segment to append to."""

@@ -53,8 +53,39 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> int:
         """A position from which a forward scan finds `offset`: of the entry at or before it."""
-        slot = bisect_right(self._loaded(), min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
-        return self._positions[slot - 1] if slot else 0
+        return self.entry_before(offset)[1]
+
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """(offset, position) of the entry at or before `offset`; position 0 if there is none."""
+        offsets = self._loaded()
+        slot = bisect_right(offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        if not slot:
+            return self.base_offset, 0
+        return self.base_offset + offsets[slot - 1], self._positions[slot - 1]
+
+    def forget(self, position: int) -> None:
+        """Drop the entry of a position from memory: it is damaged."""
+        offsets = self._loaded()
+        slot = self._positions.index(position)
+        del offsets[slot]
+        del self._positions[slot]
+
+    def drop_from(self, offset: int, position: int) -> bool:
+        """Drop entries at the end that cannot stand before one of `offset` and `position`.
+
+        Returns:
+            Whether there were any: the index is damaged.
+        """
+        offsets, positions = self._loaded(), self._positions
+        relative = offset - self.base_offset
+        count = len(offsets)
+        while offsets and (offsets[-1] >= relative or positions[-1] >= position):
+            offsets.pop()
+            positions.pop()
+        if len(offsets) == count:
+            return False
+        self.file.replace(self._encoded())
+        return True
 
     def offset_beyond(self, position: int) -> int | None:
         """The offset of the first entry at or behind `position`; None if there is none."""

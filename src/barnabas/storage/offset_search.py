@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.record.batch import NO_TIMESTAMP, CorruptBatchError
 from barnabas.record.reader import records
-from barnabas.storage.batch_scan import headers
+from barnabas.storage.batch_scan import whole_headers
 from barnabas.storage.errors import CorruptRecordError
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def find_max_timestamp(segments: Segments, log_start_offset: int) -> tuple[int, 
 def _max_timestamp_above(segment: Segment, log_start_offset: int) -> int:
     """The largest timestamp of the records that are left in the log's first segment."""
     latest = NO_TIMESTAMP
-    start = segment.lookup(log_start_offset)
-    for position, header in headers(segment.file, start, segment.size):
+    start = segment.position_of(log_start_offset)
+    for position, header in whole_headers(segment.file, start, segment.size):
         if header.last_offset < log_start_offset or header.max_timestamp <= latest:
             continue
         if header.base_offset >= log_start_offset:
@@ -60,8 +60,8 @@ def _max_timestamp_above(segment: Segment, log_start_offset: int) -> int:
 def _find_in_segment(
     segment: Segment, timestamp: int, log_start_offset: int
 ) -> tuple[int, int, int] | None:
-    start = max(segment.time_index.lookup(timestamp), log_start_offset)
-    for position, header in headers(segment.file, segment.lookup(start), segment.size):
+    start = segment.position_of(max(segment.lookup_time(timestamp), log_start_offset))
+    for position, header in whole_headers(segment.file, start, segment.size):
         if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
             continue
         found = _find_in_batch(segment, position, header, (timestamp, log_start_offset))

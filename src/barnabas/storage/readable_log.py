@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.storage.disk_guard import DiskGuard
-from barnabas.storage.errors import OffsetOutOfRangeError
+from barnabas.storage.errors import DamagedLogError, OffsetOutOfRangeError
 from barnabas.storage.local_log import LocalLog
 from barnabas.storage.offset_search import find_by_timestamp, find_max_timestamp
 from barnabas.storage.read_result import AbortedTransaction, FetchIsolation, ReadResult
@@ -146,6 +146,7 @@ class ReadableLog:
 
         Raises:
             OffsetOutOfRangeError: `offset` lies outside [log start, log end].
+            DamagedLogError: the batch of `offset` is damaged or missing, or one on the way to it.
         """
         end, start = self.log_end_offset, self.log_start_offset
         if offset > end or offset < start:
@@ -169,6 +170,9 @@ class ReadableLog:
             return self._local.read(offset, max_bytes, bound, min_one_batch)
         except OSError as error:
             raise self._guard.failure(error) from error
+        except DamagedLogError as error:
+            self._guard.tell(error)
+            raise
 
     def _read_committed(self, offset: int, max_bytes: int, min_one_batch: bool) -> ReadResult:
         bound = self.last_stable_offset_metadata()

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.storage.batch_scan import headers, valid_batches
+from barnabas.storage.batch_order import BatchOrder
+from barnabas.storage.batch_scan import describe_end, headers, valid_batches
 from barnabas.storage.config import LONG_MAX
+from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import (
     CorruptRecordError,
     InconsistentTopicIdError,
@@ -73,6 +75,7 @@ class LogLoader:
         "_epochs",
         "_is_replayed",
         "_opening",
+        "_order",
         "_producers",
     )
 
@@ -232,15 +235,25 @@ class LogLoader:
                 segment.sync_all()()
 
     def _clean_end(self, segments: list[Segment]) -> int | None:
-        """The log end if the last segment ends with a whole batch, as a clean stop leaves it."""
+        """The log end if the last segment ends as a clean stop leaves it; None if it does not.
+
+        It ends with a whole batch, which belongs to the last leader epoch, and at the recovery
+        point: a clean stop syncs the whole log.
+        """
         if not segments:
             return None
         last = segments[-1]
         try:
             position, end = last.find_end()
+            if position != last.size or end != self._opening.recovery_point:
+                return None
+            for _, header in headers(last.file, last.offset_index.last_position(), last.size):
+                known = self._epochs.epoch_for_offset(header.base_offset)
+                if known is not None and known != header.partition_leader_epoch:
+                    return None
         except CorruptRecordError:
             return None
-        return end if position == last.size else None
+        return end
 
     # -- recovery ----------------------------------------------------------------------------
 
@@ -270,6 +283,7 @@ class LogLoader:
         )
         self._is_replayed = True
         end = base
+        self._order = BatchOrder(self._epochs.entries, may_skip=self._config.is_compacted)
         for index in range(first, len(segments)):
             if segments[index].base_offset > end and not self._config.is_compacted:
                 # Names that a loss of power brought back: the segment between them is gone.
@@ -312,52 +326,92 @@ class LogLoader:
         """Make indexes, epochs and aborted transactions new; cut at the first bad batch.
 
         Args:
-            following: where the next segment begins; what reaches into it was cut off once.
+            following: where the next segment begins, LONG_MAX if there is none; what reaches into
+                it was cut off once.
 
         Returns:
             The end offset, and whether nothing was cut.
         """
         segment.clear_indexes()
-        position, end, epoch = 0, segment.base_offset, -1
+        order = self._order
+        order.begin_segment(segment.base_offset)
+        position, problem, is_unfinished = 0, None, False
         pause_at = _SLICE_BYTES
-        for at, header, batch in valid_batches(segment.file, 0, segment.size):
-            # An older epoch behind a newer one: bytes of before a cut that did not reach the disk.
-            if header.base_offset < end or 0 <= header.partition_leader_epoch < epoch:
+        walk = valid_batches(segment.file, 0, segment.size)
+        ahead = next(walk, None)
+        while ahead is not None:
+            at, header, batch = ahead
+            ahead = next(walk, None)
+            problem = order.problem(header, None if ahead is None else ahead[1], following)
+            if problem is not None:
+                is_unfinished = ahead is None and order.may_be_unfinished(header)
                 break
             if header.next_offset > following:
                 segment.seal()
                 segment.cut_at(position)
-                return end, True
+                return order.next_offset, True
             try:
                 completed = self._producers.replay(batch, header)
             except StorageError as error:
-                # As Kafka: a marker that cannot be read ends the log as a wrong CRC does.
-                _log.warning("%s: %s", self._directory, error)
+                # As in Kafka, a marker that cannot be read ends the log like a wrong CRC.
+                problem = str(error)
                 break
-            epoch = header.partition_leader_epoch
-            segment.ensure_offset_fits(header.last_offset)
+            order.take(header)
             segment.index_batch(at, header)
             if header.partition_leader_epoch >= 0:
                 self._note_epoch(header)
             _note_aborted(segment, self._producers, completed)
-            position, end = at + header.size, header.next_offset
+            position = at + header.size
             if position >= pause_at:
                 pause_at = position + _SLICE_BYTES
                 yield
         segment.seal()
         if position == segment.size:
             segment.close()
-            return end, True
-        _log.warning(
-            "%s: the last %d bytes of the segment of offset %d are cut off: they are no whole "
-            "batches; the log goes on at offset %d",
-            self._directory,
-            segment.size - position,
-            segment.base_offset,
-            end,
-        )
+            return order.next_offset, True
+        is_last = following == LONG_MAX
+        self._cut(segment, position, problem, is_last=is_last, is_unfinished=is_unfinished)
+        return order.next_offset, False
+
+    def _cut(
+        self,
+        segment: Segment,
+        position: int,
+        problem: str | None,
+        *,
+        is_last: bool,
+        is_unfinished: bool,
+    ) -> None:
+        """Cut a segment at the first batch that is not a part of the log, and tell of it.
+
+        Args:
+            problem: what is wrong with an intact batch; None if its bytes do not hold together.
+            is_last: whether a crash may have torn its end.
+            is_unfinished: whether a crash may have cut short the append of the intact batch.
+        """
+        path, end = segment.path(LOG_SUFFIX), self._order.next_offset
+        lost = segment.size - position
+        is_torn = is_unfinished
+        if problem is None:
+            problem, is_torn = describe_end(segment.file, position, segment.size)
+        noted = max(self._opening.recovery_point, self._opening.high_watermark)
+        if is_torn and is_last and end >= noted:
+            _log.warning(
+                "An unfinished append is cut off: path=%s position=%d bytes=%d log_end_offset=%d "
+                "problem=%s",
+                path,
+                position,
+                lost,
+                end,
+                problem,
+            )
+        else:
+            action = (
+                f"cut off, with {lost} bytes from here to the segment's end; the log goes on at "
+                f"offset {end}; records behind it come back only from other replicas"
+            )
+            self._doors.damage.tell(DamageKind.BATCH, path, problem, action, position)
         segment.cut_at(position)
-        return end, False
 
     def _note_epoch(self, header: BatchHeader) -> None:
         latest = self._epochs.latest_epoch

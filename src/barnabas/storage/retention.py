@@ -35,7 +35,7 @@ def expired_segments(log: Retained, now_ms: int) -> Iterator[list[Segment]]:
     config = log.config
     if config.deletes and config.retention_ms >= 0:
         oldest = now_ms - config.retention_ms
-        yield _prefix(log, lambda segment, _: _age_timestamp(segment) < oldest)
+        yield _prefix(log, lambda segment, _: _is_older(segment, oldest))
     if config.deletes and config.retention_bytes >= 0:
         surplus = log.segments.size - config.retention_bytes
 
@@ -49,6 +49,14 @@ def expired_segments(log: Retained, now_ms: int) -> Iterator[list[Segment]]:
         yield _prefix(log, exceeds)
     start = log.log_start_offset
     yield _prefix(log, lambda _, end: end <= start, with_active=False)
+
+
+def _is_older(segment: Segment, oldest: int) -> bool:
+    """Whether all its records are older; a damaged time index must not delete what is not."""
+    if _age_timestamp(segment) >= oldest:
+        return False
+    timestamp = segment.trusted_max_timestamp()
+    return timestamp < 0 or timestamp < oldest
 
 
 def _age_timestamp(segment: Segment) -> int:

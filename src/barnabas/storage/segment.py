@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from barnabas.storage.batch_scan import headers
-from barnabas.storage.errors import CorruptRecordError
+from barnabas.storage.batch_scan import headers, whole_headers
+from barnabas.storage.errors import CorruptRecordError, DamagedLogError
 from barnabas.storage.file_names import (
     DELETED_FILE_SUFFIX,
     INDEX_SUFFIX,
@@ -41,6 +41,10 @@ _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 PlacedBatch: TypeAlias = tuple[int, int, int, int]
 
 
+class _AstrayError(Exception):
+    """An index entry leads to no batch of its offset."""
+
+
 class BatchPlace(NamedTuple):
     """Where a batch lies in its segment."""
 
@@ -68,6 +72,7 @@ class Segment:
         "first_batch_timestamp",
         "is_new",
         "offset_index",
+        "on_damaged_index",
         "on_rebuilt",
         "roll_jitter_ms",
         "size",
@@ -97,6 +102,8 @@ class Segment:
         self.synced_size = -1
         # Called when indexes that were found damaged have been made new.
         self.on_rebuilt: Callable[[], None] | None = None
+        # Called with the path and a position when entries of an index were found damaged.
+        self.on_damaged_index: Callable[[str, int], None] | None = None
         self._file: File | None = None
         self._was_used = False
         self._index_interval_bytes = config.index_interval_bytes
@@ -217,6 +224,8 @@ class Segment:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
         if self.bytes_since_index_entry > self._index_interval_bytes:
+            if self.offset_index.drop_from(last_offset, position) and self.on_damaged_index:
+                self.on_damaged_index(self.path(INDEX_SUFFIX), position)
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
             self.bytes_since_index_entry = 0
@@ -252,23 +261,87 @@ class Segment:
         if self.first_batch_timestamp is not None:
             return self.first_batch_timestamp
         first = NO_TIMESTAMP
-        for _, header in headers(self.file, 0, self.size):
-            first = header.max_timestamp
-            break
+        try:
+            for _, header in headers(self.file, 0, self.size):
+                first = header.max_timestamp
+                break
+        except DamagedLogError:
+            # Told to those who read it; the segment's own time decides when it is rolled.
+            pass
         self.first_batch_timestamp = first
         return first
 
     # -- reading -----------------------------------------------------------------------------
 
-    def locate(self, offset: int) -> BatchPlace | None:
-        """The first batch that ends at or after `offset`; None if there is none here."""
+    def locate(self, offset: int, may_skip: bool = True) -> BatchPlace | None:
+        """The first batch that ends at or after `offset`; None if there is none here.
+
+        Args:
+            offset: at or above the base offset, or below it if all before it is gone.
+            may_skip: whether offsets may be missing between batches (the log is compacted).
+
+        Raises:
+            DamagedLogError: a batch on the way to it is damaged.
+        """
         position = self._recent.get(offset)
-        if position is None:
-            position = self.lookup(offset)
-        for at, header in headers(self.file, position, self.size):
-            if header.last_offset >= offset:
-                return BatchPlace(at, header.size, header.base_offset)
+        if position is not None:
+            try:
+                return self._scan(position, offset, offset, may_skip)
+            except _AstrayError:
+                # Changed in the file since it was appended: the way there says what is wrong.
+                self._recent.clear()
+        astray: list[int] = []
+        while True:
+            noted, position = self.offset_index.entry_before(offset)
+            try:
+                place = self._scan(position, noted, offset, may_skip)
+            except _AstrayError:
+                # The entry is damaged, or the batch that it names: the one before leads there too.
+                astray.append(position)
+                self.offset_index.forget(position)
+                continue
+            if astray and self.on_damaged_index is not None:
+                self.on_damaged_index(self.path(INDEX_SUFFIX), astray[0])
+            return place
+
+    def _scan(self, position: int, noted: int, offset: int, may_skip: bool) -> BatchPlace | None:
+        """`locate`, from a position on.
+
+        Args:
+            noted: the offset that the index has for that position.
+
+        Raises:
+            _AstrayError: no batch of that offset begins at the position.
+            DamagedLogError: a batch behind it is damaged.
+        """
+        first, next_offset = position, self.base_offset
+        try:
+            for at, header in whole_headers(self.file, position, self.size):
+                base_offset = header.base_offset
+                if at == first and first and not self.base_offset <= base_offset <= noted:
+                    raise _AstrayError
+                is_known = at != first or not first
+                if base_offset != next_offset and is_known:
+                    self._check_jump(at, next_offset, base_offset, may_skip)
+                next_offset = header.next_offset
+                if next_offset > offset:
+                    return BatchPlace(at, header.size, base_offset)
+        except DamagedLogError as error:
+            if first and error.position == first:
+                raise _AstrayError from None
+            raise
+        if first >= self.size and first:
+            raise _AstrayError
         return None
+
+    def _check_jump(self, position: int, expected: int, base_offset: int, may_skip: bool) -> None:
+        if base_offset < expected:
+            problem = f"base offset {base_offset} stands behind offset {expected - 1}"
+            raise DamagedLogError(self.path(LOG_SUFFIX), position, problem)
+        if not may_skip:
+            # Kafka goes on with the next record, and its consumers never learn of the others.
+            problem = f"offsets {expected} to {base_offset - 1} are missing before it"
+            raise DamagedLogError(self.path(LOG_SUFFIX), position, problem, is_gap=True)
 
     def position_of(self, offset: int) -> int:
         """Where the batch of `offset` begins, the segment's end if there is none."""
@@ -278,14 +351,24 @@ class Segment:
         place = self.locate(offset)
         return self.size if place is None else place.position
 
-    def lookup(self, offset: int) -> int:
-        """A position at or before the batch of `offset`, from the index."""
-        position = self.offset_index.lookup(offset)
-        if position < self.size:
-            return position
-        # Damaged below the recovery point, where opening does not look: made new from the batches.
+    def lookup_time(self, timestamp: int) -> int:
+        """An offset from which a forward scan finds the first record at or after `timestamp`."""
+        noted, offset = self.time_index.lookup(timestamp)
+        if noted >= 0 and not self._has_timestamp(noted, offset):
+            self._renew_time_index()
+            noted, offset = self.time_index.lookup(timestamp)
+        return offset
+
+    def trusted_max_timestamp(self) -> int:
+        """`max_timestamp`, checked against the batches: what goes by it cannot be undone."""
+        if not self._is_time_known():
+            self._renew_time_index()
+        return self.max_timestamp
+
+    def _renew_time_index(self) -> None:
+        if self.on_damaged_index is not None:
+            self.on_damaged_index(self.path(TIME_INDEX_SUFFIX), 0)
         self.rebuild_indexes()
-        return self.offset_index.lookup(offset)
 
     def find_end(self) -> tuple[int, int]:
         """Position and offset after the last whole batch, found from the last index entry on.
@@ -344,8 +427,17 @@ class Segment:
         self.time_index.clear()
         self._max_timestamp = NO_TIMESTAMP
         self.bytes_since_index_entry = 0
-        for position, header in headers(self.file, 0, self.size):
-            self.index_batch(position, header)
+        next_offset = self.base_offset
+        try:
+            for position, header in headers(self.file, 0, self.size):
+                if header.base_offset < next_offset or header.size > self.size:
+                    break
+                self.ensure_offset_fits(header.last_offset)
+                self.index_batch(position, header)
+                next_offset = header.next_offset
+        except CorruptRecordError:
+            # Told when it is read; the index leads to what lies before it.
+            pass
         self.seal()
         if self.on_rebuilt is not None:
             self.on_rebuilt()
@@ -461,13 +553,16 @@ class Segment:
         try:
             if timestamp < 0:
                 return self.size == 0 or self.first_timestamp() < 0
-            place = self.locate(offset) if offset >= self.base_offset else None
-            if place is not None:
-                for _, header in headers(self.file, place.position, self.size):
-                    return header.max_timestamp == timestamp
+            return self._has_timestamp(timestamp, offset)
         except CorruptRecordError:
-            # The offset index led astray.
             return False
+
+    def _has_timestamp(self, timestamp: int, offset: int) -> bool:
+        """Whether the batch of an offset has that largest timestamp."""
+        place = self.locate(offset) if offset >= self.base_offset else None
+        if place is not None:
+            for _, header in headers(self.file, place.position, self.size):
+                return header.max_timestamp == timestamp
         return False
 
     def ensure_offset_fits(self, offset: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.record.batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.storage.segment import Segment
     from barnabas.storage.transaction_index import AbortedEntry
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 class Segments:
     """A sorted collection; the last one is active, all others are sealed."""
 
-    __slots__ = ("_aborting", "_bases", "_maxima", "_maxima_base", "_segments", "active")
+    __slots__ = (
+        "_aborting",
+        "_bases",
+        "_maxima",
+        "_maxima_base",
+        "_on_damaged_index",
+        "_segments",
+        "active",
+    )
 
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
@@ -34,8 +42,15 @@ class Segments:
         # Base offsets of those with aborted transactions (or such as had some before they were
         # cut); None until they were looked for.
         self._aborting: list[int] | None = None
+        self._on_damaged_index: Callable[[str, int], None] | None = None
         for segment in self._segments:
             segment.on_rebuilt = self._forget
+
+    def listen(self, on_damaged_index: Callable[[str, int], None]) -> None:
+        """Have each segment tell the path and position of index entries that it finds damaged."""
+        self._on_damaged_index = on_damaged_index
+        for segment in self._segments:
+            segment.on_damaged_index = on_damaged_index
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -148,6 +163,7 @@ class Segments:
         self._bases.insert(slot, segment.base_offset)
         self.active = self._segments[-1]
         segment.on_rebuilt = self._forget
+        segment.on_damaged_index = self._on_damaged_index
         # A new one at the end has nothing yet.
         if segment is not self.active or segment.size:
             self._forget()

@@ -68,10 +68,17 @@ class TimeIndex:
                 self._last = (timestamp, self.base_offset + relative)
         return self._last
 
-    def lookup(self, timestamp: int) -> int:
-        """An offset from which a forward scan finds the first record at or after `timestamp`."""
-        slot = bisect_right(self._loaded(), timestamp)
-        return self.base_offset + (self._offsets[slot - 1] if slot else 0)
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """The last entry that is not later than `timestamp`: its timestamp, and its offset.
+
+        A forward scan from that offset finds the first record at or after `timestamp`. Without such
+        an entry: (-1, base offset).
+        """
+        timestamps = self._loaded()
+        slot = bisect_right(timestamps, timestamp)
+        if not slot:
+            return NO_TIMESTAMP, self.base_offset
+        return timestamps[slot - 1], self.base_offset + self._offsets[slot - 1]
 
     def maybe_append(self, timestamp: int, offset: int) -> bool:
         """Add an entry, unless its timestamp is no later than the last one's."""

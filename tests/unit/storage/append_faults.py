@@ -82,13 +82,14 @@ def _appends(first: int, end: int, **options: object) -> list[Append]:
 _DENSE = LogConfig(index_interval_bytes=1)
 PLANS = {
     "the first of a leader epoch": Plan(
-        _DENSE, _appends(0, 3), Append(3, 4), _appends(4, 6, epoch=4)
+        _DENSE, _appends(0, 3), Append(3, 4), _appends(4, 6, epoch=4), needs_file=True
     ),
     "one that rolls": Plan(
         LogConfig(index_interval_bytes=1, segment_bytes=600),
         _appends(0, 3),
         Append(3, 4),
         _appends(4, 9, epoch=4),
+        needs_file=True,
     ),
     # 64 entries of the time index are written at once.
     "one that writes the index": Plan(_DENSE, _appends(0, 64), Append(64), _appends(65, 67)),

@@ -12,7 +12,7 @@ def test_the_checkpoint_is_kafkas_file() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"))
     bench.seal_and_clean()
-    assert bench.disk.read("/data/cleaner-offset-checkpoint") == b"0\n1\ntopic 0 1\n"
+    assert bench.disk.read("/data/cleaner-offset-checkpoint").split() == b"0 1 topic 0 1".split()
 
 
 def test_after_a_restart_only_what_is_new_is_read_for_keys() -> None:

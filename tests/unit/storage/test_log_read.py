@@ -119,8 +119,8 @@ def test_a_read_ends_with_its_segment() -> None:
     assert len(read(bench.log, 0).records) == first.size
 
 
-def test_a_segment_that_has_nothing_at_the_offset_hands_over_to_the_next() -> None:
-    bench = Bench()
+def test_a_compacted_segment_that_has_nothing_at_the_offset_hands_over_to_the_next() -> None:
+    bench = Bench(LogConfig(cleanup_policy=("compact",)))
     bench.log.append_as_follower(batch([b"a"]))
     bench.log.roll()
     bench.log.append_as_follower(batch([b"b"], base_offset=10))

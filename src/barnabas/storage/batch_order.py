@@ -1,0 +1,109 @@
+"""Whether a batch continues a log, judged by the batches beside it.
+
+Base offset and leader epoch lie outside the CRC, so that a flipped bit in them can be seen only
+because they contradict the batches before and behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.storage.config import LONG_MAX
+from barnabas.storage.offset_index import RELATIVE_OFFSET_MAX
+
+if TYPE_CHECKING:
+    from barnabas.record.batch import BatchHeader
+
+
+class BatchOrder:
+    """Judges the batches of a log one after the other."""
+
+    __slots__ = (
+        "_epochs_start",
+        "_known_epochs",
+        "_last_known_epoch",
+        "_may_skip",
+        "_segment_base",
+        "epoch",
+        "next_offset",
+    )
+
+    def __init__(self, epochs: list[tuple[int, int]], *, may_skip: bool) -> None:
+        """Args:
+        epochs: leader epochs and their start offsets by the log's file; empty without one.
+        may_skip: whether offsets may be missing between batches (the log is compacted).
+        """
+        self._known_epochs = frozenset(epoch for epoch, _ in epochs)
+        self._last_known_epoch = epochs[-1][0] if epochs else -1
+        # The file has all epochs from this offset on, up to the last one that it has.
+        self._epochs_start = epochs[0][1] if epochs else LONG_MAX
+        self._may_skip = may_skip
+        self._segment_base = 0
+        # Where the batches that were taken end, and their latest leader epoch, -1 without one.
+        self.next_offset = 0
+        self.epoch = -1
+
+    def begin_segment(self, base_offset: int) -> None:
+        """The next batch is the first of a segment."""
+        self._segment_base = self.next_offset = base_offset
+
+    def take(self, header: BatchHeader) -> None:
+        """The batch is a part of the log."""
+        self.next_offset = header.next_offset
+        self.epoch = max(self.epoch, header.partition_leader_epoch)
+
+    def problem(self, header: BatchHeader, after: BatchHeader | None, following: int) -> str | None:
+        """Why the batch cannot continue the log; None if it can.
+
+        Args:
+            header: of a batch whose CRC is right.
+            after: header of the batch behind it in the segment, whose CRC is right too.
+            following: where the next segment begins, LONG_MAX if there is none.
+        """
+        return self._offset_problem(header, after, following) or self._epoch_problem(
+            header, after, is_last=after is None and following == LONG_MAX
+        )
+
+    def may_be_unfinished(self, header: BatchHeader) -> bool:
+        """Whether a crash may have left this batch, if it is the last, without its leader epoch.
+
+        The first append of an epoch writes the batch first and then the file of the epochs, and is
+        acknowledged after both.
+        """
+        return header.partition_leader_epoch > max(self.epoch, self._last_known_epoch)
+
+    def _offset_problem(
+        self, header: BatchHeader, after: BatchHeader | None, following: int
+    ) -> str | None:
+        base, expected = header.base_offset, self.next_offset
+        if base < expected:
+            return f"its base offset is {base}, the batch before it ends at {expected}"
+        if header.last_offset - self._segment_base > RELATIVE_OFFSET_MAX:
+            return f"its base offset is {base}, too large for its segment"
+        if base == expected:
+            return None
+        # Offsets are missing before it. That may be right, unless the next batch contradicts.
+        limit = following if after is None else after.base_offset
+        if header.next_offset > limit:
+            return f"its base offset is {base}, though offset {limit} follows it"
+        if after is None and limit == LONG_MAX and not self._may_skip:
+            return f"its base offset is {base}, the batch before it ends at {expected}"
+        return None
+
+    def _epoch_problem(
+        self, header: BatchHeader, after: BatchHeader | None, *, is_last: bool
+    ) -> str | None:
+        epoch = header.partition_leader_epoch
+        if epoch < self.epoch:
+            # Or bytes of before a cut that did not reach the disk.
+            return f"its leader epoch is {epoch}, the one before it has {self.epoch}"
+        known = self._known_epochs
+        if after is not None and after.partition_leader_epoch < epoch and epoch not in known:
+            older = after.partition_leader_epoch
+            return f"its leader epoch is {epoch}, the one behind it has {older}"
+        if epoch < 0 or epoch in known or header.base_offset < self._epochs_start:
+            return None
+        if is_last or epoch < self._last_known_epoch:
+            # The file has each epoch before a batch of it is acknowledged.
+            return f"its leader epoch is {epoch}, which leader-epoch-checkpoint does not have"
+        return None

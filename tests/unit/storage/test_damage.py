@@ -1,0 +1,94 @@
+"""Flipped bits in a log's files: what is cut, what is told, and that a start always succeeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.record.batch import HEADER_SIZE, check_crc, read_header
+from barnabas.record.reader import read_batches
+from barnabas.storage.config import LogConfig
+from barnabas.storage.damage import DamageKind
+from barnabas.storage.errors import CorruptRecordError
+from unit.storage.storage_fixtures import DIRECTORY, Bench, all_records, content, read
+
+FIRST = f"{DIRECTORY}/00000000000000000000"
+# Bits of the header's fields that the CRC does not cover, and those that it covers.
+HEADER_BITS = HEADER_SIZE * 8
+BATCHES = 6
+
+
+def flip(bench: Bench, path: str, bit: int) -> None:
+    """Turn one bit of a file over."""
+    file = bench.disk.open(path, create=False)
+    byte = file.read_at(1, bit // 8)[0]
+    file.write_at(bytes([byte ^ 1 << bit % 8]), bit // 8)
+
+
+def values(bench: Bench) -> list[tuple[int, bytes | None]]:
+    return [(record.offset, record.value) for record in all_records(bench.log)]
+
+
+def bench_of(batches: int, config: LogConfig | None = None) -> tuple[Bench, int]:
+    """A log of batches of one size, and that size."""
+    bench = Bench(config)
+    bench.append_many(batches)
+    bench.log.update_high_watermark(batches)
+    return bench, bench.log.size // batches
+
+
+@pytest.mark.parametrize("which", [0, 3, BATCHES - 1])
+def test_any_flipped_bit_of_a_header_ends_the_log_there_after_a_kill(which: int) -> None:
+    for bit in range(HEADER_BITS):
+        bench, size = bench_of(BATCHES)
+        whole = values(bench)
+        flip(bench, f"{FIRST}.log", which * size * 8 + bit)
+        bench.kill_and_reopen(recovery_point=0, high_watermark=BATCHES)
+        assert values(bench) == whole[:which], bit
+        # Records that were acknowledged are lost: this is never done in silence.
+        assert bench.doors.damage.counts[DamageKind.BATCH] == 1, bit
+        bench.append_many(2)
+        bench.kill_and_reopen(recovery_point=0)
+        assert [offset for offset, _ in values(bench)] == list(range(which + 2)), bit
+
+
+def test_a_flipped_bit_of_a_header_is_served_as_no_other_record_after_a_clean_stop() -> None:
+    config = LogConfig(index_interval_bytes=300)
+    for bit in range(BATCHES * HEADER_BITS):
+        which = bit // HEADER_BITS
+        bench, size = bench_of(BATCHES, config)
+        whole = values(bench)
+        bench.log.close()
+        flip(bench, f"{FIRST}.log", which * size * 8 + bit % HEADER_BITS)
+        bench.open(clean_shutdown=True, recovery_point=BATCHES, high_watermark=BATCHES)
+        assert bench.log.log_end_offset <= BATCHES, bit
+        refused: set[int] = set()
+        seen = [found for at in range(BATCHES) for found in read_one(bench, at, refused)]
+        assert [found for found in seen if found not in whole] == [], bit
+        # What is missing was told by the broker, or is refused by every consumer.
+        missing = set(range(BATCHES)) - {offset for offset, _ in seen}
+        assert missing <= refused or bench.doors.damage.counts, bit
+        bench.append_many(1)
+
+
+def read_one(bench: Bench, offset: int, refused: set[int]) -> list[tuple[int, bytes | None]]:
+    """The records of the one batch that is served for an offset; none if its CRC is wrong."""
+    if offset >= bench.log.log_end_offset:
+        return []
+    try:
+        served = content(read(bench.log, offset, max_bytes=1))
+    except CorruptRecordError:
+        return []
+    header = read_header(served)
+    if not check_crc(served, 0, header):
+        refused.add(offset)
+        return []
+    return [(each.offset, each.value) for _, found in read_batches(served) for each in found]
+
+
+def test_flipped_bits_of_a_body_end_the_log_there_after_a_kill() -> None:
+    for bit in range(HEADER_BITS, HEADER_BITS + 400, 37):
+        bench, size = bench_of(BATCHES)
+        whole = values(bench)
+        flip(bench, f"{FIRST}.log", 2 * size * 8 + bit)
+        bench.kill_and_reopen(recovery_point=0)
+        assert values(bench) == whole[:2], bit
