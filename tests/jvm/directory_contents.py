@@ -426,7 +426,9 @@ def is_cleaned(directory: Path, topic: str, partition: int) -> bool:
     """Whether the checkpoint of the cleaner stands at the last segment of several."""
     segments = sorted((directory / f"{topic}-{partition}").glob("*.log"))
     checkpoint = directory / "cleaner-offset-checkpoint"
-    lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
+    content = checkpoint.read_text() if checkpoint.exists() else ""
+    # White space ends the last line: a checksum.
+    lines = [line.rstrip() for line in content.splitlines()]
     return bool(segments) and f"{topic} {partition} {int(segments[-1].stem)}" in lines
 
 

@@ -8,6 +8,7 @@ from barnabas.raft.metadata_batch import replay_control_batches
 from barnabas.raft.snapshot import BOOTSTRAP_SNAPSHOT, list_snapshots
 from barnabas.storage.config import LONG_MAX, LogConfig
 from barnabas.storage.doors import LogOpening
+from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
@@ -24,6 +25,10 @@ METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 
 _READ_BYTES_MAX = 8 * 1024 * 1024
+
+
+class MetadataDamagedError(StorageError):
+    """Committed metadata is damaged: the node must not go on with what is left of it."""
 
 
 def open_metadata_log(directory: str, config: RaftConfig, doors: LogDoors) -> Log:

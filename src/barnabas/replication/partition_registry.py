@@ -147,8 +147,10 @@ class PartitionRegistry:
         changes = LeadershipChanges()
         for gone in local.deletes:
             topic_partition = TopicPartition(gone.topic, gone.partition)
+            is_offline = topic_partition in self.offline
             self.offline.discard(topic_partition)
-            if self.online.pop(topic_partition, None) is not None:
+            if self.online.pop(topic_partition, None) is not None or is_offline:
+                # A log that could not be opened is deleted with its topic too.
                 self._logs.delete_async(topic_partition)
             changes.deleted.append(topic_partition)
         for wanted in local.leaders:

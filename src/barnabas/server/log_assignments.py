@@ -38,3 +38,13 @@ class LogAssignments:
             return None
         directory = registration.directory_of(self._node_id)
         return None if directory in RESERVED_DIRECTORIES else directory
+
+    def topic_id_of(self, partition: TopicPartition) -> bytes | None:
+        """The id of the topic of that name; None if there is none."""
+        topic = self._image.topics.by_name(partition.topic)
+        return None if topic is None else topic.id
+
+    def has_other_in_sync(self, partition: TopicPartition) -> bool:
+        """Whether another broker's replica has all that is committed."""
+        registration = self._image.topics.partition(*partition)
+        return registration is not None and any(each != self._node_id for each in registration.isr)

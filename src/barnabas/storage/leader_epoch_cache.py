@@ -35,9 +35,9 @@ class LeaderEpochCache:
         self._is_synced = True
 
     def load(self) -> bool:
-        """Read the file; returns False if it is damaged (the cache is then empty)."""
+        """Read the file; returns False if it is missing or damaged (the cache is then empty)."""
         if not self._disk.exists(self.path):
-            return True
+            return False
         try:
             entries = decode_lines(self._disk.read(self.path), 2)
             pairs = sorted((int(epoch), int(start)) for epoch, start in entries)

@@ -22,7 +22,6 @@ from barnabas.storage.append_plan import (
 )
 from barnabas.storage.disk_guard import DiskGuard
 from barnabas.storage.errors import (
-    InconsistentTopicIdError,
     KafkaStorageError,
     OffsetOutOfRangeError,
     RecordBatchTooLargeError,
@@ -30,7 +29,6 @@ from barnabas.storage.errors import (
 )
 from barnabas.storage.file_names import LOG_SUFFIX, PARTITION_METADATA
 from barnabas.storage.flusher import Flusher
-from barnabas.storage.partition_metadata import write_topic_id
 from barnabas.storage.readable_log import ReadableLog
 from barnabas.storage.recovery import LogLoader
 from barnabas.storage.retention import expired_segments
@@ -61,7 +59,6 @@ class Log(ReadableLog):
         "_flusher",
         "_is_changed",
         "_is_closed",
-        "_is_identity_synced",
         "_unsynced",
         "cut_count",
         "last_flush_ms",
@@ -83,8 +80,6 @@ class Log(ReadableLog):
         # Whether anything was written since it was opened; if not, closing needs no sync.
         self._is_changed = not opening.clean_shutdown
         self._is_closed = False
-        # Whether the file with the topic's id is synced, or among those that are to be.
-        self._is_identity_synced = opening.clean_shutdown
         self._unsynced = UnsyncedFiles()
         # The first append or read opens a file again; most logs have none for long.
         self.close_files()
@@ -109,20 +104,6 @@ class Log(ReadableLog):
         self.config = config
         self._local.config = config
         self._local.may_skip = self._local.may_skip or config.is_compacted
-
-    def assign_topic_id(self, topic_id: bytes) -> None:
-        """The topic's id has become known.
-
-        Raises:
-            InconsistentTopicIdError: the log belongs to another one.
-        """
-        if self.topic_id is None:
-            with self._guard:
-                write_topic_id(self._doors.disk, self.directory, topic_id)
-            self._is_identity_synced = False
-            self.topic_id = topic_id
-        elif self.topic_id != topic_id:
-            raise InconsistentTopicIdError(f"{self.directory} belongs to another topic id")
 
     # -- appending ---------------------------------------------------------------------------
 

@@ -9,8 +9,12 @@ import msgspec
 
 from barnabas.storage.checkpoint import CheckpointError, OffsetCheckpoint
 from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, take_marker
+from barnabas.storage.damage import DamageKind
 from barnabas.storage.doors import LogOpening
+from barnabas.storage.errors import KafkaStorageError
+from barnabas.storage.file_names import PARTITION_METADATA
 from barnabas.storage.log import Log
+from barnabas.storage.partition_metadata import encode_topic_id
 from barnabas.storage.recovery import LogLoader
 from barnabas.storage.topic_partition import (
     DELETE_SUFFIX,
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.storage.config import LogConfig, StorageConfig
+    from barnabas.storage.damage import DamageRegister
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.log_directory import LogDirectory
 
@@ -47,6 +52,14 @@ class AssignedLogs(Protocol):
         """The data directory that a partition is assigned to; None where none is known."""
         ...
 
+    def topic_id_of(self, partition: TopicPartition) -> bytes | None:
+        """The id of the topic of that name; None if there is none, or none is known."""
+        ...
+
+    def has_other_in_sync(self, partition: TopicPartition) -> bool:
+        """Whether another broker's replica has all that is committed."""
+        ...
+
 
 class EverythingAssigned:
     """No metadata: every log found is wanted, wherever it lies."""
@@ -61,12 +74,22 @@ class EverythingAssigned:
         """Not known."""
         return None
 
+    def topic_id_of(self, partition: TopicPartition) -> bytes | None:  # noqa: ARG002
+        """Not known."""
+        return None
+
+    def has_other_in_sync(self, partition: TopicPartition) -> bool:  # noqa: ARG002
+        """Not known."""
+        return False
+
 
 class FoundLog(NamedTuple):
     """A log that was opened; or, without one, a directory that only waits for its deletion."""
 
     path: str
     log: Log | None
+    # The partition of a log that cannot be opened, and why; the partition is offline.
+    unreadable: tuple[TopicPartition, str] | None = None
     # On its way to this directory from another one.
     is_future: bool = False
 
@@ -77,6 +100,39 @@ class LoadingParts(msgspec.Struct, frozen=True):
     config: StorageConfig
     doors: LogDoors
     config_of: Callable[[str], LogConfig]
+
+
+def settle_identity(log: Log, assigned: AssignedLogs, damage: DamageRegister) -> str | None:
+    """Mend a damaged `partition.metadata`, if the metadata says which topic the log belongs to.
+
+    Returns:
+        Why the log must not be used, though it may be the topic's; None if that is settled: by its
+        topic id, it is the topic's or a stray.
+    """
+    expected = assigned.topic_id_of(log.topic_partition)
+    if expected is None or log.topic_id == expected:
+        return None
+    path = f"{log.directory}/{PARTITION_METADATA}"
+    if log.is_damaged_identity(expected):
+        problem, action = "its topic id is damaged", "written anew from the metadata; nothing to do"
+        damage.tell(DamageKind.IDENTITY, path, problem, action)
+        log.mend_topic_id(expected)
+        return None
+    if log.topic_id is not None or not log.recovery_point:
+        # Another topic's; or nothing in it was ever synced, and a crash tore the file.
+        return None
+    problem = "the file is missing or unreadable, and the log has records that were synced"
+    if assigned.has_other_in_sync(log.topic_partition):
+        action = "the directory is set aside as a stray, the records are fetched from the leader"
+        damage.tell(DamageKind.IDENTITY, path, problem, action)
+        return None
+    content = encode_topic_id(expected).decode()
+    action = (
+        f"the partition is offline; stop the broker, and if the directory belongs to the topic, "
+        f"write {content!r} into the file; if not, move the directory away"
+    )
+    damage.tell(DamageKind.IDENTITY, path, problem, action)
+    return problem
 
 
 class DirectoryLoading:
@@ -104,9 +160,19 @@ class DirectoryLoading:
         directory.was_stopped_cleanly = epoch is not None
         if epoch is not None:
             self.previous_broker_epoch = epoch
-        self._recovery_points = _read(directory.recovery_points)
-        self._log_starts = _read(directory.log_start_offsets)
-        self._high_watermarks = _read(directory.high_watermarks)
+        self._recovery_points = self._read(directory.recovery_points)
+        self._log_starts = self._read(directory.log_start_offsets)
+        self._high_watermarks = self._read(directory.high_watermarks)
+
+    def _read(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
+        """The offsets; none from a damaged file, for which the logs are read instead."""
+        try:
+            return checkpoint.read()
+        except CheckpointError as error:
+            action = "the logs are read instead, the file is written anew; nothing to do"
+            damage = self._parts.doors.damage
+            damage.tell(DamageKind.CHECKPOINT, checkpoint.path, str(error), action)
+            return {}
 
     def slices(self) -> Generator[FoundLog | None, None, None]:
         """Each log as it is open, None after each bounded part of the work.
@@ -130,9 +196,27 @@ class DirectoryLoading:
             partition = future or parse_directory_name(name)
             if partition is None or partition == CLUSTER_METADATA or not disk.is_directory(where):
                 continue
-            log = yield from self._open(where, partition)
+            try:
+                log = yield from self._open(where, partition)
+            except (OSError, KafkaStorageError):
+                raise
+            except Exception as error:  # noqa: BLE001
+                # Damage may show as any error; the trouble of one log stays that log's.
+                yield FoundLog(where, None, (partition, self._tell_unreadable(where, error)))
+                continue
             yield FoundLog(where, log, is_future=future is not None)
         self._directory.is_loaded = True
+
+    def _tell_unreadable(self, path: str, error: Exception) -> str:
+        """Tell that a log cannot be opened; returns why."""
+        problem = f"{type(error).__name__}: {error}"
+        action = (
+            "the partition is offline (KAFKA_STORAGE_ERROR); if other replicas exist, stop the "
+            "broker, move the directory away and start; else run `barnabas log repair`"
+        )
+        self._parts.doors.damage.tell(DamageKind.LOG, path, problem, action)
+        _log.debug("%s cannot be opened", path, exc_info=error)
+        return problem
 
     def _open(self, path: str, partition: TopicPartition) -> Generator[None, None, Log]:
         young = is_young(self._parts.doors.disk, path)
@@ -176,11 +260,3 @@ class _Progress:
         how = "opening" if self._directory.was_stopped_cleanly else "recovering"
         path = self._directory.path
         _log.warning("%s the logs of %s: %d of %d done", how, path, count, self._total)
-
-
-def _read(checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
-    """The offsets; none from a damaged file, which costs a longer recovery and nothing else."""
-    try:
-        return checkpoint.read()
-    except CheckpointError:
-        return {}

@@ -26,6 +26,7 @@ from barnabas.storage.log_loading import (
     EverythingAssigned,
     FoundLog,
     LoadingParts,
+    settle_identity,
 )
 from barnabas.storage.log_removal import LogRemoval
 from barnabas.storage.log_renaming import rename_to_stray
@@ -64,6 +65,7 @@ class LogManager:
         "_on_directory_failure",
         "_preferred",
         "_removal",
+        "_unreadable",
         "_young",
         "cleaner",
         "descriptor_relief",
@@ -102,6 +104,8 @@ class LogManager:
         # Replicas on their way to another directory, behind the log of the same partition.
         self.futures: dict[TopicPartition, Log] = {}
         self._future_directory_of: dict[TopicPartition, LogDirectory] = {}
+        # Logs that could not be opened, with their directory and why: their partitions are offline.
+        self._unreadable: dict[TopicPartition, tuple[str, str]] = {}
         # Where a log that does not exist yet is wanted (AlterReplicaLogDirs).
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._offline_paths = tuple(offline_paths)
@@ -234,10 +238,18 @@ class LogManager:
     def _take_in(self, directory: LogDirectory, found: FoundLog, assigned: AssignedLogs) -> None:
         """A log was opened: keep it, or set it aside if it is nobody's."""
         log = found.log
+        if found.unreadable is not None:
+            self._unreadable[found.unreadable[0]] = (found.path, found.unreadable[1])
+            return
         if log is None:
             self._removal.remove_later(found.path, self._config.log_defaults)
             return
         partition = log.topic_partition
+        problem = settle_identity(log, assigned, self._doors.damage)
+        if problem is not None:
+            log.close_files()
+            self._unreadable[partition] = (log.directory, problem)
+            return
         logs, owners = self.logs, self._directory_of
         if found.is_future:
             logs, owners = self.futures, self._future_directory_of
@@ -250,8 +262,7 @@ class LogManager:
             return
         other = logs.get(partition)
         if other is not None:
-            # A move to another directory was cut off between its two renames; what the metadata
-            # names was complete by then.
+            # A move was cut off between its two renames; what the metadata names was complete.
             if assigned.directory_id_of(partition) != directory.id:
                 self._set_aside(log, f"{other.directory} is the log of {partition}")
                 return
@@ -322,13 +333,16 @@ class LogManager:
         Raises:
             InconsistentTopicIdError: there is one of another topic of the same name.
             KafkaStorageError: no directory is online, or it failed, or the log may be in one that
-                is offline.
+                is offline, or it is there and cannot be opened.
         """
         log = self.logs.get(partition)
         if log is not None:
             if topic_id is not None:
                 log.assign_topic_id(topic_id)
             return log
+        if partition in self._unreadable:
+            path, problem = self._unreadable[partition]
+            raise KafkaStorageError(f"{path} cannot be opened: {problem}")
         directory = self._directory_for(partition, directory_id)
         log = self._create(f"{directory.path}/{partition.directory_name}", partition, topic_id,
                            config)  # fmt: skip
@@ -340,6 +354,10 @@ class LogManager:
         """Forget a log at once, delete its files later; returns whether there was one."""
         self.delete_future(partition)
         log = self.logs.pop(partition, None)
+        if partition in self._unreadable:
+            path, _ = self._unreadable.pop(partition)
+            self._removal.remove_later(path, self._config.log_defaults)
+            return True
         if log is None:
             return False
         self.cleaner.on_gone(partition, self._directory_of.pop(partition))

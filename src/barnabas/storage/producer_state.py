@@ -86,6 +86,7 @@ class ProducerState:
         "_ongoing",
         "_unreplicated",
         "_unsynced",
+        "damaged_snapshots",
         "entries",
         "expiration_ms",
         "map_end_offset",
@@ -107,6 +108,8 @@ class ProducerState:
         self.map_end_offset = 0
         # Offsets of the snapshot files, ascending.
         self.snapshots: list[int] = []
+        # Paths of snapshot files that were found damaged, and were removed.
+        self.damaged_snapshots: list[str] = []
         # Snapshot files written since the last sync.
         self._unsynced: list[str] = []
 
@@ -321,6 +324,7 @@ class ProducerState:
             try:
                 entries = decode_snapshot(self._disk.read(self.snapshot_path(offset)))
             except (CorruptSnapshotError, FileNotFoundError):
+                self.damaged_snapshots.append(self.snapshot_path(offset))
                 self._remove_snapshot(offset)
                 continue
             for entry in entries:

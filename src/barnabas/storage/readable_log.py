@@ -1,4 +1,4 @@
-"""What may be read of a partition's log, and where it lies: the reading half of Kafka's UnifiedLog.
+"""What may be read of a partition's log, where it lies and whose it is: half of Kafka's UnifiedLog.
 
 Offsets are moved by `Log`, which derives from this; here they are only looked at. Bytes go out as
 slices of the file.
@@ -9,9 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.storage.disk_guard import DiskGuard
-from barnabas.storage.errors import DamagedLogError, OffsetOutOfRangeError
+from barnabas.storage.errors import (
+    DamagedLogError,
+    InconsistentTopicIdError,
+    OffsetOutOfRangeError,
+)
 from barnabas.storage.local_log import LocalLog
 from barnabas.storage.offset_search import find_by_timestamp, find_max_timestamp
+from barnabas.storage.partition_metadata import is_damaged_copy, write_topic_id
 from barnabas.storage.read_result import AbortedTransaction, FetchIsolation, ReadResult
 
 if TYPE_CHECKING:
@@ -32,6 +37,7 @@ class ReadableLog:
         "_doors",
         "_guard",
         "_high_watermark_metadata",
+        "_is_identity_synced",
         "_local",
         "config",
         "high_watermark",
@@ -59,6 +65,8 @@ class ReadableLog:
         self.topic_partition = opening.topic_partition
         # 16 bytes; None while nobody has said it.
         self.topic_id = loaded.topic_id
+        # Whether the file with the topic's id is synced, or among those that are to be.
+        self._is_identity_synced = opening.clean_shutdown
         self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
         self.producer_state: ProducerState = loaded.producer_state
         # First offset that may be read; moves up only, but for a full truncation.
@@ -74,6 +82,32 @@ class ReadableLog:
         # Where it lies; None until somebody asks.
         self._high_watermark_metadata: LogOffsetMetadata | None = None
         self.producer_state.on_high_watermark_updated(self.high_watermark)
+
+    # -- identity ----------------------------------------------------------------------------
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """The topic's id has become known.
+
+        Raises:
+            InconsistentTopicIdError: the log belongs to another one.
+        """
+        if self.topic_id is None:
+            with self._guard:
+                write_topic_id(self._doors.disk, self.directory, topic_id)
+            self._is_identity_synced = False
+            self.topic_id = topic_id
+        elif self.topic_id != topic_id:
+            raise InconsistentTopicIdError(f"{self.directory} belongs to another topic id")
+
+    def is_damaged_identity(self, topic_id: bytes) -> bool:
+        """Whether the file with the topic's id surely had that id, and is damaged."""
+        with self._guard:
+            return is_damaged_copy(self._doors.disk, self.directory, topic_id)
+
+    def mend_topic_id(self, topic_id: bytes) -> None:
+        """Write the topic's id anew: the file with it was damaged."""
+        self.topic_id = None
+        self.assign_topic_id(topic_id)
 
     # -- facts -------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from barnabas.storage.config import LONG_MAX
 from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import (
     CorruptRecordError,
+    DamagedLogError,
     InconsistentTopicIdError,
     StorageError,
 )
@@ -111,18 +112,23 @@ class LogLoader:
         epochs_are_whole = self._epochs.load()
         segments = self._find_segments(names)
         end: int | None = None
+        recover_from: int | None = None
         if self._opening.clean_shutdown:
             self._repair_indexes(segments, names)
             end = self._clean_end(segments)
+            if end is not None:
+                recover_from = self._damaged_transactions(segments, end)
+                end = end if recover_from is None else None
         if end is None and segments:
-            end = yield from self._recover(segments)
-        if end is None or end < self._opening.log_start_offset:
+            end = yield from self._recover(segments, recover_from)
+        if end is None or end < self._log_start(end):
             segments, end = self._start_anew(segments), self._opening.log_start_offset
         return self._finish(Segments(segments), end, epochs_are_whole)
 
     def _finish(self, segments: Segments, end: int, epochs_are_whole: bool) -> LoadedLog:
-        start = max(self._opening.log_start_offset, segments[0].base_offset)
-        if not epochs_are_whole:
+        start = max(self._log_start(end), segments[0].base_offset)
+        if not epochs_are_whole and segments.size:
+            self._tell_epochs()
             self._epochs.replace(_epochs_in(segments))
         # Before what lies at the end is forgotten: of a log that was deleted whole, it says where.
         start = max(start, min(self._start_by_epochs(segments, start), end))
@@ -133,6 +139,7 @@ class LogLoader:
         if self._producers.map_end_offset != end or not self._is_replayed:
             now_ms = self._doors.clock.wall_ms()
             self.load_producer_state(self._producers, segments, (start, end), now_ms)
+        self._tell_snapshots()
         for segment in segments:
             # Ten thousand logs must not hold as many descriptors; the first use opens it again.
             segment.close()
@@ -141,6 +148,22 @@ class LogLoader:
         return LoadedLog(
             segments, self._epochs, self._producers, start, end, recovery_point, self._topic_id()
         )
+
+    def _log_start(self, end: int) -> int:
+        """The checkpoint's log start, unless a clean stop cannot have left it."""
+        start = self._opening.log_start_offset
+        return 0 if self._opening.clean_shutdown and end < start else start
+
+    def _tell_epochs(self) -> None:
+        action = "the leader epochs were read from the batches; nothing to do"
+        problem = "the file is missing or damaged"
+        self._doors.damage.tell(DamageKind.EPOCHS, self._epochs.path, problem, action)
+
+    def _tell_snapshots(self) -> None:
+        action = "removed; the producers were read from an older one and the batches; nothing to do"
+        for path in self._producers.damaged_snapshots:
+            problem = "the producer snapshot cannot be read"
+            self._doors.damage.tell(DamageKind.PRODUCERS, path, problem, action)
 
     def _start_by_epochs(self, segments: Segments, start: int) -> int:
         """Where the log begins, by the file of leader epochs too.
@@ -255,15 +278,36 @@ class LogLoader:
             return None
         return end
 
+    def _damaged_transactions(self, segments: list[Segment], end: int) -> int | None:
+        """The base offset of the first segment whose index of aborted transactions is damaged."""
+        ends = [segment.base_offset for segment in segments[1:]] + [end]
+        for segment, segment_end in zip(segments, ends, strict=True):
+            path = segment.path(TXN_INDEX_SUFFIX)
+            if not self._disk.exists(path):
+                continue
+            if not segment.txn_index.is_sane(segment.base_offset, segment_end):
+                action = "made new from the batches; nothing to do"
+                problem = "its entries do not fit the segment"
+                self._doors.damage.tell(DamageKind.TRANSACTIONS, path, problem, action)
+                return segment.base_offset
+        return None
+
     # -- recovery ----------------------------------------------------------------------------
 
-    def _recover(self, segments: list[Segment]) -> Generator[None, None, int]:
+    def _recover(
+        self, segments: list[Segment], recover_from: int | None = None
+    ) -> Generator[None, None, int]:
         """Check every segment above the recovery point; the first bad batch ends the log.
+
+        Args:
+            recover_from: base offset of an earlier segment to begin with.
 
         Returns:
             The log end.
         """
         point = self._opening.recovery_point
+        if recover_from is not None:
+            point = min(point, recover_from)
         # A segment that ends at the point was perhaps sealed after it was noted: its indexes were
         # completed then, and may not have reached the disk.
         first = max(0, sum(segment.base_offset < point for segment in segments) - 1)
@@ -460,7 +504,11 @@ def _epochs_in(segments: Segments) -> list[tuple[int, int]]:
     """Each leader epoch with its first offset, as the batches have it."""
     found: dict[int, int] = {}
     for segment in segments:
-        for _, header in headers(segment.file, 0, segment.size):
-            if header.partition_leader_epoch >= 0:
-                found.setdefault(header.partition_leader_epoch, header.base_offset)
+        try:
+            for _, header in headers(segment.file, 0, segment.size):
+                if header.partition_leader_epoch >= 0:
+                    found.setdefault(header.partition_leader_epoch, header.base_offset)
+        except DamagedLogError:
+            # Told to those who read it; later segments say how the epochs go on.
+            continue
     return list(found.items())

@@ -51,6 +51,26 @@ class TransactionIndex:
             self._entries = self._read()
         return self._entries
 
+    def is_sane(self, base_offset: int, end_offset: int) -> bool:
+        """Whether the file's entries can belong to a segment of these offsets.
+
+        An empty file is not: it says as little as a missing one, and a segment without aborted
+        transactions has none.
+        """
+        content = self._disk.read(self.path)
+        if not content or len(content) % ENTRY_BYTES:
+            return False
+        last = base_offset - 1
+        for version, producer_id, *offsets in _ENTRY.iter_unpack(content):
+            first_offset, last_offset, last_stable_offset = offsets
+            is_placed = last < last_offset < end_offset and 0 <= first_offset <= last_offset
+            # The end of the transaction, or the first offset of another one that is open.
+            is_stable = 0 <= last_stable_offset <= last_offset + 1
+            if version != _VERSION or producer_id < 0 or not (is_placed and is_stable):
+                return False
+            last = last_offset
+        return True
+
     def append(self, entry: AbortedEntry) -> None:
         """Add a transaction; it is written at once, aborts are rare."""
         self.entries().append(entry)
@@ -93,7 +113,9 @@ class TransactionIndex:
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions that ended at `offset` or after it."""
         kept = [entry for entry in self.entries() if entry.last_offset < offset]
-        if len(kept) < len(self.entries()):
+        if not kept:
+            self.clear()
+        elif len(kept) < len(self.entries()):
             self._disk.write_atomically(self.path, _encoded(kept), sync=False)
             self._entries = kept
             self._unwritten = 0

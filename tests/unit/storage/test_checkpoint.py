@@ -19,15 +19,9 @@ def test_offsets_are_written_as_kafka_writes_them() -> None:
     checkpoint = OffsetCheckpoint(disk, "/data", RECOVERY_POINTS)
     offsets = {TopicPartition("a.b", 0): 5, TopicPartition("c-d", 12): 1 << 40}
     checkpoint.write(offsets)
-    lines = disk.read(f"/data/{RECOVERY_POINTS}").split(b"\n")
     # White space at the end of a line is nothing to Kafka.
-    assert [line.rstrip() for line in lines] == [
-        b"0",
-        b"2",
-        b"a.b 0 5",
-        b"c-d 12 1099511627776",
-        b"",
-    ]
+    lines = [line.rstrip() for line in disk.read(f"/data/{RECOVERY_POINTS}").split(b"\n")]
+    assert lines == [b"0", b"2", b"a.b 0 5", b"c-d 12 1099511627776", b""]
     assert checkpoint.read() == offsets
 
 
