@@ -14,9 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.committed_note import CommittedNote
 from barnabas.raft.core import RaftCore
 from barnabas.raft.delivery import Delivery
 from barnabas.raft.effects import ControlRecords
+from barnabas.raft.election_state import at_least_epoch
 from barnabas.raft.errors import NotLeaderError, RaftError, SnapshotError
 from barnabas.raft.listener import NO_LEADER, CommittedBatch, RaftListener
 from barnabas.raft.log_retention import clean
@@ -98,8 +100,10 @@ class RaftDriver:
         self._view = MetadataLogView(parts.log, snapshots)
         static = VoterSet.static(config.voters, config.voter_endpoints, config.listener_name)
         self._history = VoterHistory(static)
-        self._core = RaftCore(config, self._view, parts.rng, parts.store.read(), self._history)
+        election = at_least_epoch(parts.store.read(), self._view.last_epoch)
+        self._core = RaftCore(config, self._view, parts.rng, election, self._history)
         self._delivery = Delivery(config.node_id, parts.log, self._core)
+        self._note = CommittedNote(parts.doors, parts.log.directory)
         # Goes up when the log is cut: a sync from before does not count.
         self._cuts = 0
         self._timer: Cancellable | None = None
@@ -227,6 +231,7 @@ class RaftDriver:
         self._parts.transport.close()
         if self._receiver is not None:
             self._receiver.abandon()
+        self._note.close()
         self._log.close()
 
     # -- what comes in ----------------------------------------------------------------------------
@@ -338,6 +343,8 @@ class RaftDriver:
         has_appended = self._write_effects(effects)
         if effects.high_watermark is not None:
             self._log.update_high_watermark(effects.high_watermark)
+            # A follower may know of commits that it has not synced itself.
+            self._note.note(min(effects.high_watermark, self._log.recovery_point))
             self.metrics.on_high_watermark(effects.high_watermark)
         if effects.leadership is not None:
             self._delivery.on_leadership(effects.leadership)

@@ -38,6 +38,15 @@ class ElectionState(msgspec.Struct, frozen=True):
     voted_directory_id: bytes = ZERO_UUID
 
 
+def at_least_epoch(state: ElectionState, last_epoch: int) -> ElectionState:
+    """The state of a replica whose log has records of an epoch.
+
+    The file may be lost, or of an older backup: a leader of an earlier epoch must not write behind
+    records of a later one (as in Kafka's QuorumState.initialize).
+    """
+    return state if state.epoch >= last_epoch else ElectionState(epoch=last_epoch)
+
+
 def encode_quorum_state(state: ElectionState, voters: Iterable[int] | None) -> bytes:
     """The file's content.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.raft.metadata_batch import replay_control_batches
+from barnabas.raft.metadata_check import check_metadata
 from barnabas.raft.snapshot import BOOTSTRAP_SNAPSHOT, list_snapshots
 from barnabas.storage.config import LONG_MAX, LogConfig
 from barnabas.storage.doors import LogOpening
-from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
@@ -27,12 +27,13 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 _READ_BYTES_MAX = 8 * 1024 * 1024
 
 
-class MetadataDamagedError(StorageError):
-    """Committed metadata is damaged: the node must not go on with what is left of it."""
-
-
 def open_metadata_log(directory: str, config: RaftConfig, doors: LogDoors) -> Log:
-    """Open or make the log, recovered, synced, and beginning no later than its latest snapshot."""
+    """Open or make the log, recovered, synced, and beginning no later than its latest snapshot.
+
+    Raises:
+        MetadataDamagedError: committed metadata is damaged; nothing was changed.
+    """
+    check_metadata(doors.disk, directory, doors.damage)
     log_config = LogConfig(
         max_message_bytes=LONG_MAX,
         segment_bytes=config.segment_bytes,

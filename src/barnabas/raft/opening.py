@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.raft.driver import RaftDriver, RaftParts
-from barnabas.raft.election_state import QuorumStateStore
+from barnabas.raft.election_state import QUORUM_STATE_FILE, QuorumStateError, QuorumStateStore
 from barnabas.raft.formatter import format_metadata_directory
+from barnabas.raft.metadata_check import MetadataDamagedError
 from barnabas.raft.metadata_log import METADATA_PARTITION, open_metadata_log
 from barnabas.raft.snapshot import (
     BOOTSTRAP_SNAPSHOT,
@@ -52,7 +53,7 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
     The driver has done nothing yet: add listeners, then call `start`.
 
     Raises:
-        QuorumStateError: the `quorum-state` file cannot be read.
+        MetadataDamagedError: committed metadata, or the `quorum-state` file, is damaged.
         StorageError: the log cannot be opened.
     """
     doors = opening.doors
@@ -63,6 +64,15 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
     )
     log = open_metadata_log(directory, config, doors)
     store = QuorumStateStore(doors.disk, directory)
+    try:
+        store.read()
+    except QuorumStateError as error:
+        path = f"{directory}/{QUORUM_STATE_FILE}"
+        raise MetadataDamagedError(
+            path,
+            f"{error}; it holds the last election and the vote of this node. A node that is the "
+            f"only controller may delete it",
+        ) from error
     transport = NoTransport() if opening.transport is None else opening.transport
     parts = RaftParts(log, store, doors, opening.rng, opening.on_fatal, transport)
     return RaftDriver(config, parts)

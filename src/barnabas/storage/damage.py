@@ -35,6 +35,8 @@ class DamageKind(StrEnum):
     CHECKPOINT = "checkpoint"
     # partition.metadata
     IDENTITY = "identity"
+    # A file of the metadata log that is not needed; the node refuses to start over others.
+    METADATA = "metadata"
     # A log that cannot be opened; its partition is offline.
     LOG = "log"
 

@@ -118,8 +118,14 @@ def settle_identity(log: Log, assigned: AssignedLogs, damage: DamageRegister) ->
         damage.tell(DamageKind.IDENTITY, path, problem, action)
         log.mend_topic_id(expected)
         return None
-    if log.topic_id is not None or not log.recovery_point:
-        # Another topic's; or nothing in it was ever synced, and a crash tore the file.
+    if log.topic_id is not None or not log.log_end_offset:
+        # Another topic's, or empty.
+        return None
+    if not log.recovery_point:
+        # Nothing in it was ever synced: a loss of power tore the file.
+        action = "the directory is set aside as a stray, its records were never synced"
+        problem = "the file is missing or unreadable"
+        damage.tell(DamageKind.IDENTITY, path, problem, action)
         return None
     problem = "the file is missing or unreadable, and the log has records that were synced"
     if assigned.has_other_in_sync(log.topic_partition):

@@ -74,6 +74,7 @@ class LogLoader:
         "_disk",
         "_doors",
         "_epochs",
+        "_has_cut",
         "_is_replayed",
         "_opening",
         "_order",
@@ -88,6 +89,8 @@ class LogLoader:
         self._doors = doors
         self._disk = doors.disk
         self._opening = opening
+        # Whether records were cut off, or whole segments, which was told.
+        self._has_cut = False
         # Whether the producer state was brought to the log's end while it was recovered.
         self._is_replayed = False
         self._producers = ProducerState(doors.disk, directory, opening.producer_id_expiration_ms)
@@ -130,6 +133,7 @@ class LogLoader:
         if not epochs_are_whole and segments.size:
             self._tell_epochs()
             self._epochs.replace(_epochs_in(segments))
+        self._tell_lost(segments, end)
         # Before what lies at the end is forgotten: of a log that was deleted whole, it says where.
         start = max(start, min(self._start_by_epochs(segments, start), end))
         self._epochs.forget_from(end)
@@ -153,6 +157,25 @@ class LogLoader:
         """The checkpoint's log start, unless a clean stop cannot have left it."""
         start = self._opening.log_start_offset
         return 0 if self._opening.clean_shutdown and end < start else start
+
+    def _tell_lost(self, segments: Segments, end: int) -> None:
+        """Tell of records that were in the log and are not, unless they were cut off just now."""
+        if self._has_cut:
+            return
+        problems = []
+        noted = max(self._opening.recovery_point, self._opening.high_watermark)
+        entries = self._epochs.entries
+        if end < noted:
+            problems.append(f"the log ends at offset {end}, records below {noted} were there")
+        elif entries and (entries[-1][1] > end or entries[-1][1] == end == 0):
+            problems.append(f"the log ends at offset {end}, records at {entries[-1][1]} were there")
+        first = segments[0].base_offset
+        if entries and entries[0][1] < first:
+            # Deleting records lifts the first epoch's start.
+            problems.append(f"offsets {entries[0][1]} to {first - 1} are missing at its beginning")
+        action = "the log goes on with what is there; lost records come from other replicas only"
+        for problem in problems:
+            self._doors.damage.tell(DamageKind.GAP, self._directory, problem, action)
 
     def _tell_epochs(self) -> None:
         action = "the leader epochs were read from the batches; nothing to do"
@@ -331,6 +354,7 @@ class LogLoader:
         for index in range(first, len(segments)):
             if segments[index].base_offset > end and not self._config.is_compacted:
                 # Names that a loss of power brought back: the segment between them is gone.
+                self._tell_gap(segments[index], end)
                 self._drop(segments, index)
                 break
             self._producers.map_end_offset = segments[index].base_offset
@@ -342,6 +366,15 @@ class LogLoader:
                 break
         self._producers.map_end_offset = end
         return end
+
+    def _tell_gap(self, segment: Segment, end: int) -> None:
+        self._has_cut = True
+        problem = f"offsets {end} to {segment.base_offset - 1} are missing before it"
+        action = (
+            f"deleted with all segments behind it; the log goes on at offset {end}; records behind "
+            f"it come back only from other replicas"
+        )
+        self._doors.damage.tell(DamageKind.GAP, segment.path(LOG_SUFFIX), problem, action)
 
     def _drop(self, segments: list[Segment], first: int) -> None:
         """Delete the segments from `first` on, for good: what follows must not meet them again."""
@@ -450,6 +483,7 @@ class LogLoader:
                 problem,
             )
         else:
+            self._has_cut = True
             action = (
                 f"cut off, with {lost} bytes from here to the segment's end; the log goes on at "
                 f"offset {end}; records behind it come back only from other replicas"

@@ -1,0 +1,80 @@
+"""A note of how far the metadata is committed, in a file beside the metadata log.
+
+Without it, a log whose last batches are damaged looks like one whose end a crash has torn. The file
+is written some time after each commit: it may say less than what is committed, never more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.storage.checkpoint import CheckpointError, decode_lines, encode_lines
+from barnabas.storage.damage import DamageKind
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
+    from barnabas.runtime.timer import Cancellable
+    from barnabas.storage.damage import DamageRegister
+    from barnabas.storage.doors import LogDoors
+
+FILE_NAME = "committed-offset"
+_INTERVAL_MS = 1000
+
+
+def read_committed_note(disk: Disk, directory: str, damage: DamageRegister) -> int:
+    """The offset below which metadata was committed, 0 if it is not known."""
+    path = f"{directory}/{FILE_NAME}"
+    if not disk.exists(path):
+        return 0
+    content = disk.read(path)
+    if not content:
+        # Never synced, and lost with power.
+        return 0
+    try:
+        lines = decode_lines(content, 1)
+        return int(lines[0][0]) if lines else 0
+    except (CheckpointError, ValueError) as error:
+        action = "ignored, and written anew; nothing to do"
+        damage.tell(DamageKind.METADATA, path, str(error), action)
+        return 0
+
+
+def write_committed_note(disk: Disk, directory: str, offset: int) -> None:
+    """Write the file; not synced, since it may say less."""
+    content = encode_lines([str(offset)])
+    disk.write_atomically(f"{directory}/{FILE_NAME}", content, sync=False)
+
+
+class CommittedNote:
+    """Writes the note off the loop, once a second at most."""
+
+    __slots__ = ("_directory", "_doors", "_offset", "_timer")
+
+    def __init__(self, doors: LogDoors, directory: str) -> None:
+        self._doors = doors
+        self._directory = directory
+        # The latest high watermark, exclusive; and the timer of the next writing.
+        self._offset = 0
+        self._timer: Cancellable | None = None
+
+    def note(self, offset: int) -> None:
+        """Metadata below `offset` is committed."""
+        self._offset = max(self._offset, offset)
+        if self._timer is None:
+            self._timer = self._doors.timer.call_later(_INTERVAL_MS, self._write)
+
+    def _write(self) -> None:
+        self._timer = None
+        disk, directory, offset = self._doors.disk, self._directory, self._offset
+        # A disk that fails here fails the log too, which tells of it.
+        self._doors.executor.submit(
+            lambda: write_committed_note(disk, directory, offset), lambda _, __: None
+        )
+
+    def close(self) -> None:
+        """Write it for the last time, in this turn."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._offset:
+            write_committed_note(self._doors.disk, self._directory, self._offset)
