@@ -126,8 +126,8 @@ def find_intact_end(disk: Disk, directory: str) -> IntactEnd:
     for index, base in enumerate(bases):
         path = offset_file(directory, base, LOG_SUFFIX)
         if base > end:
-            problem = f"offsets {end} to {base - 1} are missing before it"
-            return IntactEnd(bases[0], end, path, 0, problem, is_missing_segment=True)
+            gap = f"offsets {end} to {base - 1} are missing before it"
+            return IntactEnd(bases[0], end, path, 0, gap, is_missing_segment=True)
         following = bases[index + 1] if index + 1 < len(bases) else LONG_MAX
         file = disk.open(path, create=False)
         try:

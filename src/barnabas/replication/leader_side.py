@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 ACKS_ALL = -1
 
+# So often a follower asks again for what it was sent before our batch is looked at.
+_REFUSALS_MAX = 3
+
 # Looking a member up in its enum costs 100 ns, as much as a call.
 _NONE = ErrorCode.NONE
 
@@ -38,6 +41,8 @@ class FollowerUpdate(NamedTuple):
     moved: bool
     # The follower may join the ISR: to be sent to the controller.
     proposal: AlterPartitionProposal | None
+    # The follower asks for the same records again and again: ours may be damaged.
+    is_suspicious: bool = False
 
 
 class AnswerOutcome(NamedTuple):
@@ -154,6 +159,13 @@ class LeaderSide(PartitionReplica):
         proposal = self.maybe_expand_isr(replica)
         if replica.log_end_offset != old_end_offset:
             moved = self.maybe_increment_high_watermark() or moved
+        elif len(result.records):
+            replica.refusals += 1
+            if replica.refusals == _REFUSALS_MAX:
+                replica.refusals = 0
+                return FollowerUpdate(moved, proposal, is_suspicious=True)
+            return FollowerUpdate(moved, proposal)
+        replica.refusals = 0
         return FollowerUpdate(moved, proposal)
 
     def has_nothing_for(

@@ -109,7 +109,7 @@ class ImageBrokers:
 class PartitionRegistry:
     """Partitions by name, and why one is not there."""
 
-    __slots__ = ("_brokers", "_log_config", "_logs", "_settings", "offline", "online")
+    __slots__ = ("_brokers", "_damaged", "_log_config", "_logs", "_settings", "offline", "online")
 
     def __init__(
         self,
@@ -127,6 +127,8 @@ class PartitionRegistry:
         self.online: dict[TopicPartition, Partition] = {}
         # What lies on a failed disk; disjoint from `online`.
         self.offline: set[TopicPartition] = set()
+        # Those of them whose log is damaged and can be fetched again: the damaged segment's file.
+        self._damaged: dict[TopicPartition, str] = {}
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
         """The partition if it is online here, else the error for the asker."""
@@ -190,7 +192,7 @@ class PartitionRegistry:
         partition = self.online.get(topic_partition)
         if partition is not None and partition.topic_id == wanted.topic_id:
             return partition
-        if topic_partition in self.offline:
+        if topic_partition in self.offline and not self._may_repair(wanted):
             return None
         if partition is not None:
             # Deleted and created anew under the same name in one batch of metadata.
@@ -217,6 +219,29 @@ class PartitionRegistry:
             _log.warning("%s belongs to a deleted topic and makes room", topic_partition)
             self._logs.delete_async(topic_partition)
             return self._logs.get_or_create(topic_partition, topic_id, config, directory_id)
+
+    def note_damage(self, topic_partition: TopicPartition, path: str) -> None:
+        """A segment's file is damaged; the partition is about to go offline for it."""
+        self._damaged[topic_partition] = path
+
+    def _may_repair(self, wanted: LocalPartition) -> bool:
+        """Drop the damaged part of a log that is offline for it, if other replicas have it.
+
+        The controller must have taken this replica out of the ISR: then it is not counted on.
+        """
+        key = TopicPartition(wanted.topic, wanted.partition)
+        registration, node_id = wanted.registration, self._settings.node_id
+        if key not in self._damaged or node_id in registration.isr:
+            return False
+        path = self._damaged.pop(key)
+        try:
+            self._open(key, wanted.topic_id, registration.directory_of(node_id)).cut_damage(path)
+        except StorageError as error:
+            _log.error("cannot cut the damaged log of %s: %s", key, error)
+            return False
+        _log.warning("Damaged replica is fetched again: partition=%s path=%s", key, path)
+        self.offline.discard(key)
+        return True
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
         """Its disk failed."""

@@ -18,7 +18,8 @@ from barnabas.replication.results import (
     FetchResult,
     failed_fetch,
 )
-from barnabas.storage.errors import OffsetOutOfRangeError
+from barnabas.storage.errors import DamagedLogError, OffsetOutOfRangeError
+from barnabas.storage.offset_metadata import LogOffsetMetadata
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from barnabas.replication.partition_settings import PartitionSettings
     from barnabas.replication.replica import Replica
     from barnabas.storage.log import Log
-    from barnabas.storage.offset_metadata import LogOffsetMetadata
     from barnabas.storage.topic_partition import TopicPartition
 
 NO_LEADER = -1
@@ -197,11 +197,18 @@ class PartitionReplica:
         return self.end_of_epoch(leader_epoch)
 
     def exposed_end(self, isolation: FetchIsolation) -> LogOffsetMetadata:
-        """Up to where a fetch of that isolation may see, and where that lies in the file."""
-        match isolation:
-            case FetchIsolation.LOG_END:
-                return self.log.end_offset_metadata()
-            case FetchIsolation.HIGH_WATERMARK:
-                return self.log.high_watermark_metadata()
-            case FetchIsolation.TXN_COMMITTED:
-                return self.log.last_stable_offset_metadata()
+        """Up to where a fetch of that isolation may see, and where that lies in the file.
+
+        The place is unknown where the log is damaged: a read says so.
+        """
+        log = self.log
+        try:
+            match isolation:
+                case FetchIsolation.LOG_END:
+                    return log.end_offset_metadata()
+                case FetchIsolation.HIGH_WATERMARK:
+                    return log.high_watermark_metadata()
+                case FetchIsolation.TXN_COMMITTED:
+                    return log.last_stable_offset_metadata()
+        except DamagedLogError:
+            return LogOffsetMetadata(log.high_watermark)

@@ -32,6 +32,7 @@ class Replica:
         "last_fetch_leader_log_end_offset",
         "log_start_offset",
         "pulse",
+        "refusals",
     )
 
     def __init__(self, broker_id: int) -> None:
@@ -47,6 +48,8 @@ class Replica:
         self._last_caught_up_ms = NEVER_MS
         # Tells of fetches that nobody noted here; None unless all of them found nothing new.
         self.pulse: Pulse | None = None
+        # How often in a row it asked again for what it was sent: it refuses the batch, perhaps.
+        self.refusals = 0
         # Of the registration that fetched last; None until a fetch says it (KIP-903).
         self.broker_epoch: int | None = None
 

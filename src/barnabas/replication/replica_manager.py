@@ -36,7 +36,7 @@ from barnabas.replication.results import (
     ListOffsetResult,
 )
 from barnabas.storage.errors import StorageError
-from barnabas.storage.topic_partition import TopicPartition
+from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.purgatory import Purgatory
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from barnabas.replication.results import FetchResult
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
+    from barnabas.storage.errors import DamagedLogError
     from barnabas.storage.read_result import FetchIsolation
-    from barnabas.storage.topic_partition import TopicIdPartition
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
 _log = logging.getLogger(__name__)
@@ -96,6 +96,8 @@ class ReplicationParts(msgspec.Struct, frozen=True):
     leaders: LeaderChannels | None = None
     # Of this broker's registration, as followers tell it (KIP-903); -1 while there is none.
     broker_epoch: Callable[[], int] = lambda: -1
+    # Tells the controller that the replica of this broker is lost; None where none could take over.
+    give_up_replica: Callable[[TopicIdPartition], None] | None = None
 
 
 class ReplicaManager:
@@ -160,7 +162,7 @@ class ReplicaManager:
         reads = ReplicaReads(
             ReadParts(
                 self._registry, self.metrics, self._isr, self._fetches, self._deletes,
-                self.leader_throttle, self._preferred_replicas(), self.wake,
+                self.leader_throttle, self._preferred_replicas(), self.wake, self._on_damage,
             )
         )  # fmt: skip
         # Bound methods of theirs, so that the hot path has no call in between.
@@ -357,6 +359,42 @@ class ReplicaManager:
         for topic_partition in affected:
             self._wheel.add(0, partial(self.wake, topic_partition))
         return affected
+
+    def _on_damage(self, key: TopicPartition, error: DamagedLogError) -> None:
+        """The log of a partition was found damaged.
+
+        If another replica in sync is alive, this one goes offline and leaves the ISR by the
+        controller's word: then its damaged segment is dropped and fetched again. If not, what is
+        intact is served on.
+        """
+        give_up = self._parts.give_up_replica
+        partition = self._online.get(key)
+        if give_up is None or partition is None or not self._has_other_in_sync(key):
+            return
+        _log.warning(
+            "Damaged replica goes offline: partition=%s path=%s; it is fetched again once the "
+            "controller has taken it out of the ISR",
+            key,
+            error.path,
+        )
+        where = TopicIdPartition(partition.topic_id, *key)
+        self._registry.note_damage(key, error.path)
+        # In the next turn: this may be called in the midst of a fetch.
+        self._wheel.add(0, partial(self._give_up, where, give_up))
+
+    def _give_up(
+        self, where: TopicIdPartition, give_up: Callable[[TopicIdPartition], None]
+    ) -> None:
+        self._take_offline(where.topic_partition)
+        self.wake(where.topic_partition)
+        give_up(where)
+
+    def _has_other_in_sync(self, key: TopicPartition) -> bool:
+        image = self._brokers.image
+        registration = None if image is None else image.topics.partition(*key)
+        return registration is not None and any(
+            each != self._node_id and self._brokers.is_alive(each) for each in registration.isr
+        )
 
     def _take_offline(self, topic_partition: TopicPartition) -> None:
         self._registry.take_offline(topic_partition)

@@ -10,7 +10,7 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.delayed_fetch import DelayedFetch, WaitingPartition
 from barnabas.replication.results import FetchResult, failed_fetch
-from barnabas.storage.errors import StorageError, log_level_of
+from barnabas.storage.errors import DamagedLogError, StorageError, log_level_of
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class ReadParts(msgspec.Struct, frozen=True):
     preferred: PreferredReplicas | None
     # Lets those look who wait for a partition.
     wake: Callable[[TopicPartition], None]
+    # Called with a partition whose own log was found damaged.
+    on_damage: Callable[[TopicPartition, DamagedLogError], None]
 
 
 class ReplicaReads:
@@ -62,6 +64,7 @@ class ReplicaReads:
         "_fetches",
         "_isr",
         "_metrics",
+        "_on_damage",
         "_online",
         "_preferred",
         "_registry",
@@ -80,6 +83,7 @@ class ReplicaReads:
         self._throttle = parts.throttle
         self._preferred = parts.preferred
         self._wake = parts.wake
+        self._on_damage = parts.on_damage
 
     def fetch(
         self,
@@ -218,6 +222,11 @@ class ReplicaReads:
                 return elsewhere
         try:
             result = partition.read(params, data, *limit)
+        except DamagedLogError as error:
+            # Told once by the log.
+            self._metrics.topics[key.topic].failed_fetch_requests += 1
+            self._on_damage(key, error)
+            return failed_fetch(error.error_code)
         except StorageError as error:
             _log.log(log_level_of(error), "read of %s failed: %s", key, error)
             self._metrics.topics[key.topic].failed_fetch_requests += 1
@@ -249,6 +258,10 @@ class ReplicaReads:
             if isinstance(update, ErrorCode):
                 results[index] = (where, failed_fetch(update))
                 continue
+            if update.is_suspicious:
+                damage = partition.log.verify(data.fetch_offset, len(result.records))
+                if damage is not None:
+                    self._on_damage(partition.topic_partition, damage)
             if update.proposal is not None:
                 self._isr.propose(partition, update.proposal)
             if update.moved:

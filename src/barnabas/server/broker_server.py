@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.config import GroupCoordinatorConfig
 from barnabas.coordinator.driver import DriverParts
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.fetch_session_cache import FetchSessionCache
 from barnabas.replication.log_dir_moves import LogDirMoves
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from barnabas.server.shared_server import SharedServer
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.storage.log_directory import LogDirectory
+    from barnabas.storage.topic_partition import TopicIdPartition
 
 _log = logging.getLogger(__name__)
 
@@ -220,9 +222,10 @@ class BrokerServer:
                 configs.of,
                 self._leader_channels(),
                 self._broker_epoch,
+                None if self._is_alone else self._give_up_replica,
             ),
         )
-        assignments = DirectoryAssignments(
+        assignments = self._assignments = DirectoryAssignments(
             node_id, self._broker_epoch, self._forwarding, runtime.timer, shared.cluster, self.logs
         )
         group_config = config.build(GroupCoordinatorConfig)
@@ -250,6 +253,10 @@ class BrokerServer:
         self._moves = LogDirMoves(self.replicas, self.logs, assignments, shared.doors)
         self.follower.add_listener(assignments.on_changes)
         self.follower.add_listener(self._moves.on_changes)
+
+    def _give_up_replica(self, where: TopicIdPartition) -> None:
+        """Have the controller take a damaged replica of this broker for lost."""
+        self._assignments.assign(where, DIRECTORY_LOST, lambda _: None)
 
     def _leader_channels(self) -> LeaderChannels | None:
         """The way to brokers that lead what this one follows; None where there are no others."""

@@ -106,6 +106,15 @@ class _Staging:
         self.changes.append(change)
 
 
+def epochs_of(found: Batches) -> list[tuple[int, int]]:
+    """Return leader epoch and offset of each batch that has a leader epoch."""
+    return [
+        (header.partition_leader_epoch, header.base_offset)
+        for _, header in found
+        if header.partition_leader_epoch >= 0
+    ]
+
+
 def place(info: AppendInfo, position: int, header: BatchHeader, base_offset: int) -> PlacedBatch:
     """Add a batch to what `info` says of the append; returns its place within the append."""
     last_offset = base_offset + header.last_offset_delta

@@ -104,8 +104,8 @@ def describe_end(file: File, position: int, end: int) -> tuple[str, bool]:
         What is wrong with the bytes at `position`, and whether a crash leaves such bytes behind the
         last batch: a part of one, or zeros.
     """
-    head = file.read_at(min(HEADER_SIZE, end - position), position)
     left = end - position
+    head = file.read_at(min(HEADER_SIZE, left), position)
     if not any(head):
         return f"{left} bytes begin with zeros instead of a batch", True
     if len(head) < HEADER_SIZE:

@@ -16,6 +16,7 @@ from barnabas.storage.append_info import AppendInfo, AppendOrigin
 from barnabas.storage.append_plan import (
     assign,
     check_offsets,
+    epochs_of,
     note_duplicate,
     place,
     stage_followed,
@@ -27,7 +28,7 @@ from barnabas.storage.errors import (
     RecordBatchTooLargeError,
     UnsupportedForMessageFormatError,
 )
-from barnabas.storage.file_names import LOG_SUFFIX, PARTITION_METADATA
+from barnabas.storage.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_of
 from barnabas.storage.flusher import Flusher
 from barnabas.storage.readable_log import ReadableLog
 from barnabas.storage.recovery import LogLoader
@@ -178,12 +179,7 @@ class Log(ReadableLog):
         info.first_offset = found[0][1].base_offset
         placed = [place(info, position, header, header.base_offset) for position, header in found]
         info.last_leader_epoch = found[-1][1].partition_leader_epoch
-        epochs = [
-            (header.partition_leader_epoch, header.base_offset)
-            for _, header in found
-            if header.partition_leader_epoch >= 0
-        ]
-        self._write(records, info, placed, self._doors.clock.wall_ms(), epochs)
+        self._write(records, info, placed, self._doors.clock.wall_ms(), epochs_of(found))
         self._commit_producers(changes)
         info.needs_flush = self.is_flush_due
         return info
@@ -228,13 +224,7 @@ class Log(ReadableLog):
 
     def _commit_producers(self, changes: list[Change]) -> None:
         """Take over what was staged of the producers, since their batches are in the file."""
-        producers = self.producer_state
-        aborted_ones = []
-        for entry, completed in changes:
-            producers.commit(entry, completed)
-            if completed is not None and completed.is_aborted:
-                aborted_ones.append(producers.aborted_entry(completed))
-        producers.map_end_offset = self.log_end_offset
+        aborted_ones = self.producer_state.commit_all(changes, self.log_end_offset)
         # The memory is complete: now the file that may fail.
         with self._guard.of_change:
             for aborted in aborted_ones:
@@ -320,6 +310,16 @@ class Log(ReadableLog):
             self._rebuild_producer_state()
         self._after_cut()
         return True
+
+    def cut_damage(self, path: str) -> None:
+        """Drop the damaged segment with its file at `path`, and all behind it."""
+        base_offset = offset_of(path.rpartition("/")[2], LOG_SUFFIX)
+        assert base_offset is not None, path
+        if base_offset <= max(self._local.segments[0].base_offset, self.log_start_offset):
+            self.truncate_fully_and_start_at(max(base_offset, self.log_start_offset))
+        else:
+            # With the last batch before it, whose segment is cut where it is intact.
+            self.truncate_to(base_offset - 1)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at `offset`."""

@@ -92,6 +92,8 @@ class FoundLog(NamedTuple):
     unreadable: tuple[TopicPartition, str] | None = None
     # On its way to this directory from another one.
     is_future: bool = False
+    # Whether all of it was synced before the start: after a clean stop.
+    was_synced: bool = False
 
 
 class LoadingParts(msgspec.Struct, frozen=True):
@@ -102,8 +104,13 @@ class LoadingParts(msgspec.Struct, frozen=True):
     config_of: Callable[[str], LogConfig]
 
 
-def settle_identity(log: Log, assigned: AssignedLogs, damage: DamageRegister) -> str | None:
+def settle_identity(
+    log: Log, assigned: AssignedLogs, damage: DamageRegister, *, was_synced: bool
+) -> str | None:
     """Mend a damaged `partition.metadata`, if the metadata says which topic the log belongs to.
+
+    Args:
+        was_synced: whether the log, and so the file, had been synced.
 
     Returns:
         Why the log must not be used, though it may be the topic's; None if that is settled: by its
@@ -121,13 +128,16 @@ def settle_identity(log: Log, assigned: AssignedLogs, damage: DamageRegister) ->
     if log.topic_id is not None or not log.log_end_offset:
         # Another topic's, or empty.
         return None
-    if not log.recovery_point:
-        # Nothing in it was ever synced: a loss of power tore the file.
-        action = "the directory is set aside as a stray, its records were never synced"
+    if not was_synced:
+        # A loss of power may have torn the file, of this topic or of an older one of its name.
+        action = (
+            "the directory is set aside with the suffix -stray and kept; if it is the topic's, "
+            "stop the broker, move it back and mend the file"
+        )
         problem = "the file is missing or unreadable"
         damage.tell(DamageKind.IDENTITY, path, problem, action)
         return None
-    problem = "the file is missing or unreadable, and the log has records that were synced"
+    problem = "the file is missing or unreadable, and the log was closed cleanly"
     if assigned.has_other_in_sync(log.topic_partition):
         action = "the directory is set aside as a stray, the records are fetched from the leader"
         damage.tell(DamageKind.IDENTITY, path, problem, action)
@@ -210,7 +220,8 @@ class DirectoryLoading:
                 # Damage may show as any error; the trouble of one log stays that log's.
                 yield FoundLog(where, None, (partition, self._tell_unreadable(where, error)))
                 continue
-            yield FoundLog(where, log, is_future=future is not None)
+            was_synced = self._directory.was_stopped_cleanly
+            yield FoundLog(where, log, None, future is not None, was_synced)
         self._directory.is_loaded = True
 
     def _tell_unreadable(self, path: str, error: Exception) -> str:

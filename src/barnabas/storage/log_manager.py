@@ -245,7 +245,7 @@ class LogManager:
             self._removal.remove_later(found.path, self._config.log_defaults)
             return
         partition = log.topic_partition
-        problem = settle_identity(log, assigned, self._doors.damage)
+        problem = settle_identity(log, assigned, self._doors.damage, was_synced=found.was_synced)
         if problem is not None:
             log.close_files()
             self._unreadable[partition] = (log.directory, problem)

@@ -248,6 +248,25 @@ class ProducerState:
         others = [first for first in self._ongoing if first != completed.first_offset]
         return min(others, default=completed.last_offset + 1)
 
+    def commit_all(
+        self, changes: Iterable[tuple[ProducerEntry, CompletedTxn | None]], end_offset: int
+    ) -> list[AbortedEntry]:
+        """Take over what was staged for the batches of one append, which are in the file.
+
+        Args:
+            end_offset: where the log ends now.
+
+        Returns:
+            The transactions that the append aborted, for the segment's index.
+        """
+        aborted_ones = []
+        for entry, completed in changes:
+            self.commit(entry, completed)
+            if completed is not None and completed.is_aborted:
+                aborted_ones.append(self.aborted_entry(completed))
+        self.map_end_offset = end_offset
+        return aborted_ones
+
     def aborted_entry(self, completed: CompletedTxn) -> AbortedEntry:
         """What the index says of a transaction whose abort was committed just now."""
         stable = self.last_stable_offset_after(completed)

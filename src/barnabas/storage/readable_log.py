@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.storage.batch_scan import describe_end, valid_batches
 from barnabas.storage.disk_guard import DiskGuard
 from barnabas.storage.errors import (
     DamagedLogError,
     InconsistentTopicIdError,
     OffsetOutOfRangeError,
 )
+from barnabas.storage.file_names import LOG_SUFFIX
 from barnabas.storage.local_log import LocalLog
 from barnabas.storage.offset_search import find_by_timestamp, find_max_timestamp
 from barnabas.storage.partition_metadata import is_damaged_copy, write_topic_id
@@ -216,6 +218,30 @@ class ReadableLog:
             with self._guard:
                 aborted = self._local.aborted_within(result, bound.message_offset)
         return result._replace(aborted_transactions=aborted)
+
+    def verify(self, offset: int, max_bytes: int) -> DamagedLogError | None:
+        """Check the CRC of the batches from `offset` on, within its segment.
+
+        Returns:
+            The damage that was found, which was told; None if there is none.
+        """
+        try:
+            segment = self._local.segments.floor(offset)
+            place = None if segment is None else segment.locate(offset, self._local.may_skip)
+            if segment is None or place is None:
+                return None
+            position = place.position
+            end = min(segment.size, position + max(max_bytes, place.size))
+            for at, header, _ in valid_batches(segment.file, position, end):
+                position = at + header.size
+            problem, is_cut_off = describe_end(segment.file, position, end)
+            if position == end or (is_cut_off and end < segment.size):
+                return None
+            error = DamagedLogError(segment.path(LOG_SUFFIX), position, problem)
+        except DamagedLogError as damage:
+            error = damage
+        self._guard.tell(error)
+        return error
 
     def aborted_transactions_below(self, offset: int) -> list[AbortedEntry]:
         """Those of which any part lies below `offset`."""

@@ -178,6 +178,9 @@ class LogLoader:
             self._doors.damage.tell(DamageKind.GAP, self._directory, problem, action)
 
     def _tell_epochs(self) -> None:
+        if not self._opening.recovery_point:
+            # It was never synced: a loss of power explains it.
+            return
         action = "the leader epochs were read from the batches; nothing to do"
         problem = "the file is missing or damaged"
         self._doors.damage.tell(DamageKind.EPOCHS, self._epochs.path, problem, action)
