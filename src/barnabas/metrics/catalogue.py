@@ -146,6 +146,9 @@ CATALOGUE: dict[str, MetricRow] = {
     names.LOG_FLUSH_TIME: MetricRow(S, (), "Time that syncs of logs took off the loop, ms."),
     names.LOG_DIRECTORY_OFFLINE: MetricRow(G, ("logDirectory",), "1 if a directory has failed."),
     names.OFFLINE_LOG_DIRECTORIES: MetricRow(G, (), "Data directories that have failed."),
+    names.STORAGE_DAMAGE: MetricRow(
+        C, ("kind",), "Damaged places found in files since the start; the log names each."
+    ),
     names.REQUESTS: MetricRow(C, ("request", "version"), "Requests."),
     names.REQUEST_ERRORS: MetricRow(C, ("request", "error"), "Error codes of answers, NONE too."),
     names.REQUEST_BYTES: MetricRow(S, _REQUEST, "Bytes of requests."),

@@ -96,6 +96,7 @@ UNCLEANABLE_PARTITIONS: Final = "kafka.log:LogCleanerManager:uncleanable-partiti
 UNCLEANABLE_BYTES: Final = "kafka.log:LogCleanerManager:uncleanable-bytes"
 LOG_DIRECTORY_OFFLINE: Final = "kafka.log:LogManager:LogDirectoryOffline"
 OFFLINE_LOG_DIRECTORIES: Final = "kafka.log:LogManager:OfflineLogDirectoryCount"
+STORAGE_DAMAGE: Final = "barnabas_storage_damage"
 
 REQUESTS: Final = "kafka.network:RequestMetrics:RequestsPerSec"
 REQUEST_ERRORS: Final = "kafka.network:RequestMetrics:ErrorsPerSec"

@@ -27,7 +27,7 @@ def read_committed_note(disk: Disk, directory: str, damage: DamageRegister) -> i
     if not disk.exists(path):
         return 0
     content = disk.read(path)
-    if not content:
+    if not content.strip(b"\0"):
         # Never synced, and lost with power.
         return 0
     try:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
+from barnabas.storage.damage import DamageKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.replication.fetch_session_cache import FetchSessionCache
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.log_directories import DataDirectories
+    from barnabas.storage.damage import DamageRegister
 
 
 class ClusterMetrics:
@@ -72,6 +74,12 @@ def directory_families(directories: DataDirectories) -> Iterator[MetricFamily]:
         names.LOG_DIRECTORY_OFFLINE,
         [((("logDirectory", path),), state) for path, state in failed.items()],
     )
+
+
+def damage_families(damage: DamageRegister) -> Iterator[MetricFamily]:
+    """What was found damaged in files, by its kind."""
+    found = [((("kind", kind.value),), damage.counts[kind]) for kind in DamageKind]
+    yield MetricFamily(names.STORAGE_DAMAGE, found)
 
 
 def session_families(sessions: FetchSessionCache) -> Iterator[MetricFamily]:

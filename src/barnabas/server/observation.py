@@ -10,7 +10,12 @@ from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 from barnabas.metrics.registry import MetricsRegistry, summary_of
 from barnabas.replication.replica_gauges import publish_replica_metrics
-from barnabas.server.cluster_metrics import ClusterMetrics, directory_families, session_families
+from barnabas.server.cluster_metrics import (
+    ClusterMetrics,
+    damage_families,
+    directory_families,
+    session_families,
+)
 from barnabas.server.process_metrics import ProcessMetrics
 from barnabas.server.quorum_metrics import quorum_families
 from barnabas.server.request_metrics import (
@@ -59,6 +64,7 @@ class Observation:
             cluster.families,
             lambda: quorum_families(shared.quorum),
             lambda: directory_families(shared.directories),
+            lambda: damage_families(shared.doors.damage),
             lambda: [
                 MetricFamily(names.LOG_FLUSH_TIME, [((), summary_of(shared.doors.flush_times))])
             ],

@@ -19,9 +19,7 @@ class BatchOrder:
     """Judges the batches of a log one after the other."""
 
     __slots__ = (
-        "_epochs_start",
         "_known_epochs",
-        "_last_known_epoch",
         "_may_skip",
         "_segment_base",
         "epoch",
@@ -34,9 +32,6 @@ class BatchOrder:
         may_skip: whether offsets may be missing between batches (the log is compacted).
         """
         self._known_epochs = frozenset(epoch for epoch, _ in epochs)
-        self._last_known_epoch = epochs[-1][0] if epochs else -1
-        # The file has all epochs from this offset on, up to the last one that it has.
-        self._epochs_start = epochs[0][1] if epochs else LONG_MAX
         self._may_skip = may_skip
         self._segment_base = 0
         # Where the batches that were taken end, and their latest leader epoch, -1 without one.
@@ -101,9 +96,7 @@ class BatchOrder:
         if after is not None and after.partition_leader_epoch < epoch and epoch not in known:
             older = after.partition_leader_epoch
             return f"its leader epoch is {epoch}, the one behind it has {older}"
-        if epoch < 0 or epoch in known or header.base_offset < self._epochs_start:
-            return None
-        if is_last or epoch < self._last_known_epoch:
+        if is_last and known and epoch >= 0 and epoch not in known:
             # The file has each epoch before a batch of it is acknowledged.
             return f"its leader epoch is {epoch}, which leader-epoch-checkpoint does not have"
         return None

@@ -180,6 +180,10 @@ class LeaderEpochCache:
         """The log's directory has a new name."""
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
 
+    def mark_unsynced(self) -> None:
+        """The file may have been written by a process that was killed before it synced it."""
+        self._is_synced = False
+
     def take_unsynced(self) -> list[str]:
         """The file, if the next sync of the log has to include it.
 

@@ -113,6 +113,8 @@ class LogLoader:
         names = self._clean_up(self._disk.list(self._directory))
         self._producers.find_snapshots(names)
         epochs_are_whole = self._epochs.load()
+        if epochs_are_whole and not self._opening.clean_shutdown:
+            self._epochs.mark_unsynced()
         segments = self._find_segments(names)
         end: int | None = None
         recover_from: int | None = None

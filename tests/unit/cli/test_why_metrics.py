@@ -9,10 +9,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from barnabas.cli.top.metrics import MetricsError
+from barnabas.cli.why.damage_reasons import damage_reasons
 from barnabas.cli.why.metric_facts import gather_metrics
 
 WAITING = b'kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation="%s"} %d\n'
 FAILED = b'kafka_server_replicafetchermanager_failedpartitionscount{clientId="Replica"} %d\n'
+
+
+DAMAGE = b'barnabas_storage_damage_total{kind="%s"} %d\n'
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -56,3 +60,18 @@ def test_what_is_not_there_is_not_told(listener: str) -> None:
 def test_a_listener_that_does_not_answer_is_an_error_with_a_remedy() -> None:
     with pytest.raises(MetricsError, match=r"metrics\.listener"):
         gather_metrics(["127.0.0.1:1"])
+
+
+def test_damage_is_told_with_its_kind_and_what_to_do(listener: str) -> None:
+    Answer.text = DAMAGE % (b"batch", 2) + DAMAGE % (b"index", 0)
+    facts = gather_metrics([listener])
+    assert facts.damage == {listener: {"batch": 2}}
+    (reason,) = damage_reasons(facts.damage)
+    assert (reason.kind, reason.verdict) == ("damaged-files", "wrong")
+    assert "2 of kind batch" in reason.what
+    assert "barnabas log verify" in reason.remedy
+
+
+def test_damage_that_lost_no_record_is_a_note() -> None:
+    (reason,) = damage_reasons({"host:1": {"index": 1, "checkpoint": 1}})
+    assert reason.verdict == "note"

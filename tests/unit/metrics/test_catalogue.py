@@ -41,9 +41,9 @@ def test_names_are_those_of_the_usual_exporter_rules() -> None:
 
 def test_counts_are_counters_and_nothing_else_is() -> None:
     for name, row in CATALOGUE.items():
-        grows = name.endswith(("PerSec", "-total", "-count")) and name not in (
-            names.CONNECTION_COUNT,
-            names.RAFT_CONNECTIONS,
-            names.UNCLEANABLE_PARTITIONS,
+        grows = name == names.STORAGE_DAMAGE or (
+            name.endswith(("PerSec", "-total", "-count"))
+            and name
+            not in (names.CONNECTION_COUNT, names.RAFT_CONNECTIONS, names.UNCLEANABLE_PARTITIONS)
         )
         assert (row.kind is MetricKind.COUNTER) == grows, name

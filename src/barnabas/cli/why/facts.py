@@ -76,6 +76,8 @@ class PartitionFacts:
     # partitions of fetchers that failed.
     waiting_produces: Mapping[str, int] = field(default_factory=dict)
     failed_fetches: Mapping[str, int] = field(default_factory=dict)
+    # Damaged places in a broker's files, by the listener's address and by their kind.
+    damage: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def partition(self) -> TopicPartition:

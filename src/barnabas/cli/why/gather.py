@@ -126,6 +126,7 @@ def gather_partitions(
                 int(time.time() * 1000),
                 metrics.waiting_produces,
                 metrics.failed_fetches,
+                metrics.damage,
             )
         )
     return facts

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["MetricFacts", "gather_metrics"]
 
 _WAITING = "kafka_server_delayedoperationpurgatory_numdelayedoperations"
+_DAMAGE = "barnabas_storage_damage_total"
 _FAILED = "kafka_server_replicafetchermanager_failedpartitionscount"
 
 
@@ -24,6 +25,8 @@ class MetricFacts:
     waiting_produces: dict[str, int] = field(default_factory=dict)
     # Partitions whose fetching failed and is given up until leadership changes.
     failed_fetches: dict[str, int] = field(default_factory=dict)
+    # Damaged places that the broker has found in its files, by their kind.
+    damage: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def gather_metrics(addresses: Sequence[str]) -> MetricFacts:
@@ -45,4 +48,11 @@ def gather_metrics(addresses: Sequence[str]) -> MetricFacts:
         failed = sum(found.get(_FAILED, {}).values())
         if failed:
             facts.failed_fetches[address] = int(failed)
+        damage = {
+            dict(labels)["kind"]: int(value)
+            for labels, value in found.get(_DAMAGE, {}).items()
+            if value
+        }
+        if damage:
+            facts.damage[address] = damage
     return facts

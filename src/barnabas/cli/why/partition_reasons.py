@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.why.damage_reasons import damage_reasons
 from barnabas.cli.why.reason import Reason, duration, note, ok, wrong
 from barnabas.cli.why.replica_reasons import replica_reason
 from barnabas.protocol.errors import ErrorCode
@@ -23,11 +24,12 @@ NO_LEADER = -1
 def partition_reasons(facts: PartitionFacts) -> list[Reason]:
     """Everything that is the case with a partition, the gravest first."""
     state = facts.now.state
+    damage = damage_reasons(facts.damage)
     if state.leader == NO_LEADER:
-        return [_no_leader(facts)]
+        return [_no_leader(facts), *damage]
     if facts.end is None:
-        return [_silent_leader(facts)]
-    reasons = watermark_reasons(facts)
+        return [_silent_leader(facts), *damage]
+    reasons = watermark_reasons(facts) + damage
     reasons += [replica_reason(facts, replica) for replica in facts.now.out_of_sync]
     reasons += transaction_reasons(facts)
     moving = facts.now.reassignment
@@ -108,10 +110,10 @@ def _silent_leader(facts: PartitionFacts) -> Reason:
     if _code(error) == ErrorCode.KAFKA_STORAGE_ERROR or leader in facts.failed_directories:
         return wrong(
             "leader-disk-failed",
-            f"broker {leader} leads and has lost the disk it lies on"
+            f"broker {leader} leads and has lost the disk it lies on, or its log is damaged"
             f"{_reason_of_directory(facts, leader)}",
-            f"look at the disk and at the log of broker {leader}; another replica leads as soon "
-            f"as the controller has been told",
+            f"look at the disk and at the log of broker {leader} (`Damage found` names a damaged "
+            f"file); another replica in sync leads as soon as the controller has been told",
         )
     if _code(error) in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         return note(

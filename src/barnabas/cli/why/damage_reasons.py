@@ -1,0 +1,33 @@
+"""Damaged files, as the metrics listeners of brokers count them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.why.reason import Reason, note, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["damage_reasons"]
+
+# Kinds of damage by which records are lost, or cannot be read.
+_GRAVE = frozenset({"batch", "gap", "identity", "log"})
+
+
+def damage_reasons(damage: Mapping[str, Mapping[str, int]]) -> list[Reason]:
+    """What each broker has found damaged since it was started."""
+    return [_reason(address, kinds) for address, kinds in damage.items()]
+
+
+def _reason(address: str, kinds: Mapping[str, int]) -> Reason:
+    places = ", ".join(f"{count} of kind {kind}" for kind, count in kinds.items())
+    what = f"the broker of {address} has found damaged files since its start: {places}"
+    lines = "its log names each in a line that begins with `Damage found`"
+    if _GRAVE & set(kinds):
+        remedy = (
+            f"{lines}; `barnabas log verify DIRECTORY` finds what is damaged now, and with the "
+            f"broker stopped `barnabas log repair DIRECTORY` says what can be done"
+        )
+        return wrong("damaged-files", what, remedy)
+    return note("damaged-files", what, f"{lines}; it made them anew, no record is lost")
