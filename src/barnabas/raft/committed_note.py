@@ -6,36 +6,33 @@ is written some time after each commit: it may say less than what is committed, 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.storage.checkpoint import CheckpointError, decode_lines, encode_lines
-from barnabas.storage.damage import DamageKind
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.timer import Cancellable
-    from barnabas.storage.damage import DamageRegister
     from barnabas.storage.doors import LogDoors
+
+_log = logging.getLogger(__name__)
 
 FILE_NAME = "committed-offset"
 _INTERVAL_MS = 1000
 
 
-def read_committed_note(disk: Disk, directory: str, damage: DamageRegister) -> int:
+def read_committed_note(disk: Disk, directory: str) -> int:
     """The offset below which metadata was committed, 0 if it is not known."""
     path = f"{directory}/{FILE_NAME}"
     if not disk.exists(path):
         return 0
-    content = disk.read(path)
-    if not content.strip(b"\0"):
-        # Never synced, and lost with power.
-        return 0
     try:
-        lines = decode_lines(content, 1)
+        lines = decode_lines(disk.read(path), 1)
         return int(lines[0][0]) if lines else 0
     except (CheckpointError, ValueError) as error:
-        action = "ignored, and written anew; nothing to do"
-        damage.tell(DamageKind.METADATA, path, str(error), action)
+        # A loss of power explains it.
+        _log.warning("Committed offset is not known: path=%s problem=%s", path, error)
         return 0
 
 

@@ -77,7 +77,7 @@ def check_metadata(disk: Disk, directory: str, damage: DamageRegister) -> None:
     if intact.path is not None and read_marker(disk, directory.rpartition("/")[0]) is not None:
         problem = f"at position {intact.position} {intact.problem}, after a clean stop"
         raise MetadataDamagedError(intact.path, problem)
-    committed = read_committed_note(disk, directory, damage)
+    committed = read_committed_note(disk, directory)
     if max(intact.end, snapshot_end) < committed:
         path = intact.path or directory
         problem = f"{intact.problem or 'a file is gone'}; " if intact.path else ""

@@ -180,8 +180,9 @@ class LogLoader:
             self._doors.damage.tell(DamageKind.GAP, self._directory, problem, action)
 
     def _tell_epochs(self) -> None:
-        if not self._opening.recovery_point:
-            # It was never synced: a loss of power explains it.
+        if not self._opening.clean_shutdown:
+            # A loss of power explains it.
+            _log.warning("%s was missing or damaged and is made new", self._epochs.path)
             return
         action = "the leader epochs were read from the batches; nothing to do"
         problem = "the file is missing or damaged"
@@ -495,6 +496,8 @@ class LogLoader:
             )
             self._doors.damage.tell(DamageKind.BATCH, path, problem, action, position)
         segment.cut_at(position)
+        # Intact batches that were cut must not come back with a loss of power, behind newer ones.
+        segment.sync_batches()()
 
     def _note_epoch(self, header: BatchHeader) -> None:
         latest = self._epochs.latest_epoch
