@@ -6,6 +6,7 @@ Decompression is ours, and bounded; the compiled reader sees uncompressed batche
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -20,17 +21,26 @@ from barnabas.record.batch import (
     read_header,
 )
 from barnabas.record.compiled import CompiledReader, CompiledRecord
-from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE
+from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE, decompress
 from barnabas.record.conversion import entries
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.legacy import messages, unwrap
-from barnabas.record.reader import records_of, records_payload
+from barnabas.record.reader import check_record_count, iter_records_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+# Records that are read at once: some 0.2 ms of work in C, 2 ms in Python.
+RECORDS_PER_SLICE = 500
+
 _LENGTH = Struct(">i")
 _ATTRIBUTES = Struct(">h")
+
+
+# What the compiled reader raises beside its own error. A header key that is not UTF-8 is no reason
+# to stop reading; Java shows it changed. The others are numbers that cannot be: of more than ten
+# bytes (ValueError), or sizes that its check of bounds does not see because their sum wraps around.
+_UNREADABLE = (ValueError, OverflowError, MemoryError)
 
 
 @lru_cache(maxsize=1)
@@ -82,9 +92,39 @@ def uncompressed_records(batch: Buffer) -> Sequence[CompiledRecord]:
         return list(reader.batch(batch))
     except reader.corrupt as problem:
         raise CorruptBatchError(str(problem)) from None
-    except (UnicodeDecodeError, OverflowError):
-        # A header key that is not UTF-8 is no reason to stop reading; Java shows it changed.
+    except _UNREADABLE:
         return records_of(batch, 0, read_header(batch))
+
+
+def record_slices(batch: Buffer, header: BatchHeader) -> Iterator[Sequence[CompiledRecord]]:
+    """The records of a batch that `uncompressed` gave, up to RECORDS_PER_SLICE at a time.
+
+    What the compiled reader cannot read is read in Python from the start, and slices are empty
+    until it gets to records that were not given yet.
+
+    Raises:
+        CorruptBatchError: anything malformed, perhaps after some slices.
+    """
+    reader = _reader()
+    count = header.record_count
+    given = 0
+    try:
+        unread = iter(reader.batch(batch))
+        while given < count:
+            size = min(count - given, RECORDS_PER_SLICE)
+            part = [next(unread) for _ in range(size)]
+            given += size
+            if given == count:
+                # Looks whether bytes are left.
+                next(unread, None)
+            yield part
+        return
+    except (reader.corrupt, *_UNREADABLE):
+        pass
+    again = iter_records_of(batch, 0, read_header(batch))
+    for start in range(0, count, RECORDS_PER_SLICE):
+        found = list(islice(again, RECORDS_PER_SLICE))
+        yield found[max(given - start, 0) :]
 
 
 def append_columns(
@@ -120,7 +160,7 @@ def append_columns(
                 add_value(record.value)
     except reader.corrupt as problem:
         raise CorruptBatchError(str(problem)) from None
-    except (UnicodeDecodeError, OverflowError):
+    except _UNREADABLE:
         del offsets[count:], keys[count:], values[count:]
         for record in uncompressed_records(batch):
             offsets.append(record.offset)
@@ -139,10 +179,13 @@ def uncompressed(
     if header.record_count < 0 or position + header.size > len(buffer):
         raise CorruptBatchError("batch is cut off or has a negative record count")
     if header.compression == NONE:
+        check_record_count(header.record_count, header.size - HEADER_SIZE)
         return memoryview(buffer)[position : position + header.size]
-    payload = records_payload(buffer, position, header, max_bytes)
-    batch = bytearray(memoryview(buffer)[position : position + HEADER_SIZE])
-    batch += payload
+    view = memoryview(buffer)[position : position + header.size]
+    head = bytearray(view[:HEADER_SIZE])
+    _ATTRIBUTES.pack_into(head, ATTRIBUTES_POSITION, header.attributes & ~COMPRESSION_MASK)
+    batch = decompress(header.compression, view[HEADER_SIZE:], max_bytes, head)
+    assert not isinstance(batch, bytes), "what has a head can be written to"
     _LENGTH.pack_into(batch, 8, len(batch) - LOG_OVERHEAD)
-    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, header.attributes & ~COMPRESSION_MASK)
+    check_record_count(header.record_count, len(batch) - HEADER_SIZE)
     return batch

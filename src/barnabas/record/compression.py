@@ -8,6 +8,7 @@ number of bytes, whatever the input claims.
 
 from __future__ import annotations
 
+import mmap
 import zlib
 from struct import Struct, error
 from typing import TYPE_CHECKING
@@ -39,6 +40,21 @@ DECOMPRESSED_BYTES_MAX = 128 << 20
 # First guess of the output's size: small, because a fresh bytearray is zeroed.
 _GUESS_BYTES_MIN = 64 << 10
 _GUESS_RATIO = 4
+# Larger outputs go to memory that the kernel maps for them: it is not zeroed under the interpreter
+# lock before it is used (128 MiB: 75 ms), untouched pages cost nothing, and the kernel has it back
+# as soon as it is freed.
+_HEAP_BYTES_MAX = 16 << 20
+
+# Mapped memory is a little larger than its content, so that a zero byte follows: the compiled
+# record reader finds the end of a number at the first byte below 128, whatever the bounds.
+_SLACK_BYTES = 64
+
+# How many times as large as its input an output of each code can be; zstd has no useful limit.
+_RATIO_MAX = {NONE: 1, GZIP: 1032, SNAPPY: 64, LZ4: 256}
+
+# What is decompressed, and given as input, at once where the library can stop in between.
+_PIECE_BYTES = 1 << 20
+_GZIP_INPUT_BYTES = 16 << 10
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -78,26 +94,42 @@ def compress(code: int, data: Buffer, level: int | None = None) -> Buffer:
     raise ValueError(f"unknown compression code {code}")
 
 
-def decompress(code: int, data: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+def decompress(
+    code: int, data: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX, head: Buffer = b""
+) -> Buffer:
     """Undo `compress`.
+
+    Args:
+        max_bytes: limit of what the data decompress to.
+        head: bytes that the result begins with.
+
+    Returns:
+        New bytes, which at least one zero byte follows in memory, writable if there is a head;
+        `data` itself for code 0.
 
     Raises:
         CorruptBatchError: an unknown code, malformed bytes, or more than `max_bytes` of output.
     """
     if code == NONE:
-        return data
+        return bytearray().join((head, data)) if head else data
     try:
         if code == GZIP:
-            return _decompress_gzip(data, max_bytes)
+            return _decompress_gzip(data, _Output(max_bytes, head))
         if code == SNAPPY:
-            return _decompress_snappy(data, max_bytes)
+            return _decompress_snappy(data, _Output(max_bytes, head))
         if code == LZ4:
-            return _decompress_growing(cramjam.lz4.decompress_into, data, max_bytes)
+            return _decompress_growing(cramjam.lz4.decompress_into, data, max_bytes, head)
         if code == ZSTD:
-            return _decompress_growing(cramjam.zstd.decompress_into, data, max_bytes)
+            return _decompress_growing(cramjam.zstd.decompress_into, data, max_bytes, head)
     except (cramjam.DecompressionError, zlib.error, error) as problem:
         raise CorruptBatchError(f"bytes are not valid {NAMES[code]}: {problem}") from None
     raise CorruptBatchError(f"unknown compression code {code}")
+
+
+def decompressed_bytes_max(code: int, size: int, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> int:
+    """Return an upper bound of what `decompress` makes of `size` bytes."""
+    ratio = _RATIO_MAX.get(code)
+    return max_bytes if ratio is None else min(max_bytes, size * ratio)
 
 
 def _too_large(max_bytes: int) -> DecompressedTooLargeError:
@@ -105,18 +137,27 @@ def _too_large(max_bytes: int) -> DecompressedTooLargeError:
 
 
 def _decompress_growing(
-    decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int
-) -> bytes:
+    decompress_into: Callable[[Buffer, Buffer], int], data: Buffer, max_bytes: int, head: Buffer
+) -> Buffer:
     """Decompress into a buffer, four times as large if it was too small, up to `max_bytes`.
 
     Neither format tells its size before it is decompressed; asking the library to allocate would
     trust the sender with our memory.
     """
+    start = len(head)
     capacity = min(max_bytes, max(_GUESS_BYTES_MIN, len(data) * _GUESS_RATIO))
     while True:
-        output = bytearray(capacity)
+        is_mapped = capacity > _HEAP_BYTES_MAX
+        if is_mapped:
+            # One attempt with the limit: pages that are not written to take no memory.
+            capacity = max_bytes
+            output: bytearray | mmap.mmap = mmap.mmap(-1, start + capacity + _SLACK_BYTES)
+        else:
+            output = bytearray(start + capacity)
+        view = memoryview(output)
+        view[:start] = head
         try:
-            size = decompress_into(data, output)
+            size = decompress_into(data, view[start : start + capacity])
         except cramjam.DecompressionError as problem:
             if _OVERFLOW not in str(problem):
                 raise
@@ -124,28 +165,88 @@ def _decompress_growing(
                 raise _too_large(max_bytes) from None
             capacity = min(max_bytes, capacity * 4)
             continue
-        with memoryview(output) as view:
-            return bytes(view[:size])
+        if is_mapped:
+            return view[: start + size]
+        kept = view[: start + size]
+        return bytearray(kept) if head else bytes(kept)
 
 
-def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
-    """All gzip members of `data`, one after the other."""
-    parts: list[bytes] = []
-    room = max_bytes
-    rest: Buffer = data
+class _Output:
+    """Collects decompressed pieces: as a list, and in mapped memory once they are many."""
+
+    __slots__ = ("_head", "_mapped", "_max_bytes", "_pieces", "size")
+
+    def __init__(self, max_bytes: int, head: Buffer) -> None:
+        self._max_bytes = max_bytes
+        self._head = head
+        self._pieces: list[Buffer] = [head] if head else []
+        # None while the pieces are few.
+        self._mapped: mmap.mmap | None = None
+        # Bytes added, without the head.
+        self.size = 0
+
+    @property
+    def room(self) -> int:
+        """Bytes that may still be added."""
+        return self._max_bytes - self.size
+
+    def add(self, piece: Buffer) -> None:
+        """Add a piece.
+
+        Raises:
+            DecompressedTooLargeError: there is no room for it.
+        """
+        self.check_room(len(piece))
+        if self._mapped is None and self.size + len(piece) > _HEAP_BYTES_MAX:
+            self._mapped = mmap.mmap(-1, len(self._head) + self._max_bytes + _SLACK_BYTES)
+            for each in self._pieces:
+                self._mapped.write(each)
+            self._pieces.clear()
+        if self._mapped is None:
+            self._pieces.append(piece)
+        else:
+            self._mapped.write(piece)
+        self.size += len(piece)
+
+    def check_room(self, size: int) -> None:
+        """Raise DecompressedTooLargeError if so many bytes cannot be added."""
+        if size > self.room:
+            raise _too_large(self._max_bytes)
+
+    def content(self) -> Buffer:
+        """Return the head and everything that was added."""
+        if self._mapped is not None:
+            return memoryview(self._mapped)[: len(self._head) + self.size]
+        if self._head:
+            return bytearray().join(self._pieces)
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+
+def _decompress_gzip(data: Buffer, output: _Output) -> Buffer:
+    """All gzip members of `data`, one after the other.
+
+    The input is given in pieces: what a member leaves of its piece is copied, and there may be as
+    many members as there are 20 bytes of input.
+    """
+    view = memoryview(data)
+    position = 0
+    rest: Buffer = b""
     while True:
         member = zlib.decompressobj(_GZIP_WBITS)
-        # One byte more than the room, so that "exactly full" and "too large" differ.
-        part = member.decompress(rest, room + 1)
-        room -= len(part)
-        if room < 0:
-            raise _too_large(max_bytes)
-        if not member.eof:
-            raise CorruptBatchError("gzip stream is cut off")
-        parts.append(part)
+        while not member.eof:
+            if not rest:
+                rest = view[position : position + _GZIP_INPUT_BYTES]
+                position += len(rest)
+            # One byte more than the room, so that "exactly full" and "too large" differ.
+            piece = member.decompress(rest, min(output.room + 1, _PIECE_BYTES))
+            if not (rest or piece or member.eof):
+                raise CorruptBatchError("gzip stream is cut off")
+            if piece:
+                output.add(piece)
+            rest = member.unconsumed_tail
         rest = member.unused_data
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        if not rest and position >= len(view):
+            return output.content()
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -158,12 +259,12 @@ def _compress_xerial(data: Buffer) -> bytes:
         return b"".join(chunks)
 
 
-def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
+def _decompress_snappy(data: Buffer, output: _Output) -> Buffer:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _decompress_raw_snappy(view, max_bytes)
-    chunks: list[bytes] = []
-    position, room = len(_XERIAL_HEADER), max_bytes
+        output.add(_decompress_raw_snappy(view, output))
+        return output.content()
+    position = len(_XERIAL_HEADER)
     while position < len(view):
         if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
             # Streams may be concatenated, each with its header.
@@ -173,15 +274,13 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
         position += _BLOCK_LENGTH.size
         if not 0 <= length <= len(view) - position:
             raise CorruptBatchError(f"snappy block of {length} bytes does not fit")
-        chunks.append(_decompress_raw_snappy(view[position : position + length], room))
-        room -= len(chunks[-1])
+        output.add(_decompress_raw_snappy(view[position : position + length], output))
         position += length
-    return b"".join(chunks)
+    return output.content()
 
 
-def _decompress_raw_snappy(data: memoryview, max_bytes: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(data) > max_bytes:
-        raise _too_large(max_bytes)
+def _decompress_raw_snappy(data: memoryview, output: _Output) -> bytes:
+    output.check_room(cramjam.snappy.decompress_raw_len(data))
     return bytes(cramjam.snappy.decompress_raw(data))
 
 
@@ -191,7 +290,10 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     compressor = cramjam.lz4.Compressor(
         level=0 if fast else level, content_checksum=False, block_linked=False
     )
-    compressor.compress(bytes(data))
+    with memoryview(data) as view:
+        # It takes bytes only; copies of pieces do not hold the interpreter lock for long.
+        for start in range(0, len(view), _PIECE_BYTES):
+            compressor.compress(bytes(view[start : start + _PIECE_BYTES]))
     return bytes(compressor.finish())
 
 

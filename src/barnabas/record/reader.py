@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 
+# Length, attributes, two deltas, sizes of key and value, number of headers: a byte each.
+RECORD_BYTES_MIN = 7
+
 # timestamp delta, offset delta, key start, key end, value start, value end, headers start, end.
 # A null key or value has start -1.
 RecordLayout = tuple[int, int, int, int, int, int, int, int]
@@ -44,15 +47,24 @@ def records_payload(
     return memoryview(decompress(header.compression, payload, max_bytes))
 
 
+def check_record_count(count: int, size: int) -> None:
+    """Check that so many records can lie in `size` uncompressed bytes.
+
+    Raises:
+        CorruptBatchError: the count is negative, or too large.
+    """
+    if not 0 <= count * RECORD_BYTES_MIN <= size:
+        raise CorruptBatchError(f"{count} records do not fit into {size} bytes")
+
+
 def layouts(payload: bytes | memoryview, count: int) -> Iterator[RecordLayout]:
     """Where the parts of each of `count` records are, without copying keys or values.
 
     Raises:
         CorruptBatchError: a length that does not fit, or bytes left over behind the last record.
     """
-    if count < 0:
-        raise CorruptBatchError(f"record count {count} is negative")
     position, size = 0, len(payload)
+    check_record_count(count, size)
     for _ in range(count):
         try:
             length, position = read_varint(payload, position)
@@ -143,8 +155,14 @@ def records_of(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
     """The same as `records`, with the header already read."""
-    payload = records_payload(buffer, position, header, max_bytes)
-    return list(_decoded(payload, header))
+    return list(iter_records_of(buffer, position, header, max_bytes))
+
+
+def iter_records_of(
+    buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """The same, one record after the other."""
+    return _decoded(records_payload(buffer, position, header, max_bytes), header)
 
 
 def first_record(

@@ -21,6 +21,7 @@ from barnabas.record.compression import (
     _xxhash32,
     compress,
     decompress,
+    decompressed_bytes_max,
     with_lz4_checksum_of_magic_0,
     with_lz4_checksum_of_the_format,
 )
@@ -131,3 +132,32 @@ def test_cut_off_bytes_are_corrupt(code: int) -> None:
 def test_hostile_bytes_raise_nothing_else(code: int, data: bytes) -> None:
     with contextlib.suppress(CorruptBatchError):
         decompress(code, data, max_bytes=1 << 16)
+
+
+@pytest.mark.parametrize("code", REAL)
+def test_what_is_large_is_neither_zeroed_nor_copied_on_the_heap(code: int) -> None:
+    packed = bytes(compress(code, bytes(40 << 20)))
+    tracemalloc.start()
+    head = bytearray(b"head")
+    made = decompress(code, packed, head=head)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(made) == 4 + (40 << 20)
+    assert bytes(made[:6]) == b"head\0\0"
+    assert peak < 24 << 20
+
+
+def test_many_empty_gzip_members_are_not_copied_for_each() -> None:
+    members = bytes(compress(GZIP, b"")) * 5000 + bytes(compress(GZIP, b"x"))
+    tracemalloc.start()
+    assert decompress(GZIP, members) == b"x"
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 80_000
+
+
+@pytest.mark.parametrize("code", REAL)
+def test_the_bound_of_what_comes_out_holds(code: int) -> None:
+    packed = compress(code, bytes(3 << 20))
+    assert decompressed_bytes_max(code, len(packed)) >= 3 << 20
+    assert decompressed_bytes_max(code, 1 << 40, 77) == 77
