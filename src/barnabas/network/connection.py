@@ -69,6 +69,8 @@ _CLOSING = 16
 _THROTTLED = 32
 # Requests that were put off have not been taken up again.
 _PUT_OFF = 64
+# A request is worked on in turns with those of other connections.
+_WORKING = 128
 # Requests that wait are the reason; the connection's end would not be seen.
 _WAITING = _IN_FLIGHT | _HELD
 # Between two looks whether the peer of such a connection is still there.
@@ -147,6 +149,7 @@ class Connection(FramedHandler):
         "_slots",
         "_throttle_timer",
         "_throttled_until_ms",
+        "_works",
         "id",
         "last_activity_ms",
         "malformed",
@@ -181,6 +184,8 @@ class Connection(FramedHandler):
         # Set while a look at the peer is due, because of _WAITING.
         self._peer_check: Cancellable | None = None
         self._throttled_until_ms = 0.0
+        # Requests that are worked on in turns.
+        self._works = 0
         # When the request that is being handled, or the last one, came.
         self.last_activity_ms = doors.clock.monotonic_ms()
         # What the peer sent that is no frame, if that ended the connection.
@@ -213,6 +218,18 @@ class Connection(FramedHandler):
     def unmute(self) -> None:
         """Read again."""
         self._resume(_MUTED)
+
+    def begin_work(self) -> None:
+        """Take no more requests until `end_work`: one of them is worked on, and holds memory."""
+        self._works += 1
+        self._pause(_WORKING)
+
+    def end_work(self) -> None:
+        """The work of one request is done."""
+        self._works -= 1
+        assert self._works >= 0, "work ends once"
+        if not self._works:
+            self._resume(_WORKING)
 
     def throttle(self, duration_ms: float) -> None:
         """Read nothing for so long: the peer is over its quota (KIP-219)."""

@@ -14,15 +14,19 @@ from barnabas.replication.leader_side import ACKS_ALL
 from barnabas.replication.partition_replica import NOTHING_TO_SYNC
 from barnabas.replication.results import ProduceResult
 from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
+from barnabas.storage.inspection_needed import InspectionNeededError
+from barnabas.waiting.off_loop import ImmediateSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.replication.partition import Partition
     from barnabas.replication.partition_registry import PartitionRegistry
+    from barnabas.replication.put_off_append import PutOffAppend, StepQueue
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.runtime.clock import Clock
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
+    from barnabas.storage.batch_inspection import InspectedRecords, Inspection
     from barnabas.storage.log import Log
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.purgatory import Purgatory
@@ -55,6 +59,8 @@ class AppendParts(msgspec.Struct, frozen=True):
     wake: Callable[[TopicPartition], None]
     # A partition's disk failed: it goes offline.
     take_offline: Callable[[TopicPartition], None]
+    # Where records are looked into when that takes several turns; None for at once.
+    inspections: StepQueue | None = None
 
 
 class ReplicaAppends:
@@ -62,6 +68,7 @@ class ReplicaAppends:
 
     __slots__ = (
         "_clock",
+        "_inspections",
         "_metrics",
         "_online",
         "_produces",
@@ -79,6 +86,8 @@ class ReplicaAppends:
         self._produces = parts.produces
         self._wake = parts.wake
         self._take_offline = parts.take_offline
+        queue = parts.inspections
+        self._inspections = ImmediateSteps() if queue is None else queue
 
     def partition(self, topic_partition: TopicPartition) -> Partition | ErrorCode:
         """The partition if it is online here, else the error for the asker."""
@@ -88,10 +97,10 @@ class ReplicaAppends:
         self,
         timeout_ms: int,
         required_acks: int,
-        entries: dict[TopicPartition, memoryview],
+        entries: Mapping[TopicPartition, memoryview | InspectedRecords],
         origin: AppendOrigin,
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
-    ) -> DelayedProduce | None:
+    ) -> DelayedProduce | PutOffAppend | None:
         """Append each entry to its partition and answer when `required_acks` is fulfilled.
 
         Args:
@@ -104,20 +113,17 @@ class ReplicaAppends:
             on_done: gets one result per entry; may be called before this returns.
 
         Returns:
-            The operation that waits; None if it was answered at once.
+            The operation that waits, for acknowledgements or for records to be looked into; None
+            if it was answered at once.
         """
         if required_acks not in _VALID_ACKS:
-            refused = dict.fromkeys(entries, ErrorCode.INVALID_REQUIRED_ACKS)
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for key in entries:
-                if key not in self._online and self._registry.why_missing(key) is unknown:
-                    refused[key] = unknown
-            on_done({key: ProduceResult(error) for key, error in refused.items()})
+            self._refuse_acks(entries, on_done)
             return None
         now_ms = self._clock.wall_ms()
         results: dict[TopicPartition, ProduceResult] = {}
         appended: list[tuple[Partition, AppendInfo]] = []
         pending: list[PendingAppend] = []
+        put_off: dict[TopicPartition, Inspection] | None = None
         for key, records in entries.items():
             partition = self._online.get(key)
             if partition is None:
@@ -125,8 +131,12 @@ class ReplicaAppends:
                 continue
             try:
                 info = partition.append_as_leader(records, origin, required_acks, now_ms)
+            except InspectionNeededError as needed:
+                put_off = put_off or {}
+                put_off[key] = needed.inspection
+                continue
             except StorageError as error:
-                results[key] = self._refused(key, error, len(records))
+                results[key] = self.refused(key, error, records.nbytes)
                 continue
             if isinstance(info, ErrorCode):
                 results[key] = ProduceResult(info)
@@ -145,13 +155,41 @@ class ReplicaAppends:
                 acknowledged = partition.sync_required_from
             if required_acks and acknowledged <= info.last_offset:
                 pending.append(PendingAppend(key, info.last_offset + 1, result))
+        if put_off is not None:
+            self._after_append(appended)
+            operation = self._put_off(timeout_ms, required_acks, origin, on_done)
+            return operation.begin(put_off, results, pending, self._inspections)
         if pending:
             self._after_append(appended)
-            return self._park(timeout_ms, required_acks, pending, results, on_done)
+            return self.park(timeout_ms, required_acks, pending, results, on_done)
         # The answer first: nobody who is woken has anything to do with it.
         on_done(results)
         self._after_append(appended)
         return None
+
+    def _refuse_acks(
+        self,
+        entries: Iterable[TopicPartition],
+        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> None:
+        refused = dict.fromkeys(entries, ErrorCode.INVALID_REQUIRED_ACKS)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for key in entries:
+            if key not in self._online and self._registry.why_missing(key) is unknown:
+                refused[key] = unknown
+        on_done({key: ProduceResult(error) for key, error in refused.items()})
+
+    def _put_off(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        origin: AppendOrigin,
+        on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
+    ) -> PutOffAppend:
+        # Most brokers never need it.
+        from barnabas.replication.put_off_append import PutOffAppend
+
+        return PutOffAppend(self, required_acks, timeout_ms, origin, on_done)
 
     def _after_append(self, appended: list[tuple[Partition, AppendInfo]]) -> None:
         """Count, begin the syncs that are due, and wake consumers and followers.
@@ -171,7 +209,7 @@ class ReplicaAppends:
                 self._sync(partition)
             self._wake(key)
 
-    def _park(
+    def park(
         self,
         timeout_ms: int,
         required_acks: int,
@@ -179,6 +217,7 @@ class ReplicaAppends:
         results: dict[TopicPartition, ProduceResult],
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> DelayedProduce:
+        """Answer when what is pending is acknowledged, or after the timeout."""
         needs_all = required_acks == ACKS_ALL
         operation = DelayedProduce(timeout_ms, needs_all, pending, results, self, on_done)
         self._produces.try_complete_else_watch(operation, operation.pending)
@@ -188,10 +227,10 @@ class ReplicaAppends:
         """So many partitions were not acknowledged in time."""
         self._metrics.delayed_produce_expires += partitions
 
-    def _refused(
+    def refused(
         self, topic_partition: TopicPartition, error: StorageError, size: int
     ) -> ProduceResult:
-        """The log does not take the records, or cannot."""
+        """Count and describe records that the log does not take, or cannot take."""
         counts = self._metrics.topics[topic_partition.topic]
         counts.produce_requests += 1
         if error.error_code in _TOO_LARGE:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from barnabas.replication.leader_channels import LeaderChannels
     from barnabas.replication.partition import Partition
     from barnabas.replication.preferred_replicas import PreferredReplicas
+    from barnabas.replication.put_off_append import StepQueue
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.results import FetchResult
     from barnabas.runtime.clock import Clock
@@ -98,6 +99,8 @@ class ReplicationParts(msgspec.Struct, frozen=True):
     broker_epoch: Callable[[], int] = lambda: -1
     # Tells the controller that the replica of this broker is lost; None where none could take over.
     give_up_replica: Callable[[TopicIdPartition], None] | None = None
+    # Where producers' records are looked into when that takes several turns; None for at once.
+    inspections: StepQueue | None = None
 
 
 class ReplicaManager:
@@ -156,7 +159,7 @@ class ReplicaManager:
         appends = ReplicaAppends(
             AppendParts(
                 self._registry, self.metrics, self._clock, self._produces, self.wake,
-                self._take_offline,
+                self._take_offline, parts.inspections,
             )
         )  # fmt: skip
         reads = ReplicaReads(

@@ -210,6 +210,7 @@ class BrokerServer:
         sender = ForwardedAlterPartition(
             node_id, self._broker_epoch, self._forwarding, runtime.timer
         )
+        self._conversions = ConversionQueue(runtime.timer, runtime.executor)
         self.replicas = ReplicaManager(
             node_id,
             config.build(ReplicationConfig),
@@ -223,6 +224,7 @@ class BrokerServer:
                 self._leader_channels(),
                 self._broker_epoch,
                 None if self._is_alone else self._give_up_replica,
+                self._conversions,
             ),
         )
         assignments = self._assignments = DirectoryAssignments(
@@ -326,7 +328,7 @@ class BrokerServer:
             ),
             groups=self.groups,
             producer_ids=ProducerIds(shared.node_id, self._broker_epoch, self._forwarding),
-            conversions=ConversionQueue(runtime.timer),
+            conversions=self._conversions,
             rng=runtime.rng,
             telemetry=telemetry,
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.replication.fetch_params import FetchPartitionData
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.conversion_queue import ConversionQueue
+    from barnabas.server.request import RequestContext
     from barnabas.storage.topic_partition import TopicIdPartition
 
     Asked = tuple[TopicIdPartition, FetchPartitionData]
@@ -66,17 +67,18 @@ class OldFetch:
 
     def adapt(
         self,
-        version: int,
+        context: RequestContext,
         answered: list[Answered],
         asked: list[Asked],
         on_done: Callable[[list[Answered]], None],
     ) -> None:
-        """Bring an answer into the form that `version` knows.
+        """Bring an answer into the form that the version of the request knows.
 
         Args:
             asked: where the consumer reads each partition from.
             on_done: gets the answer; may be called before this returns.
         """
+        version = context.version
         adapted = [(where, self._adapted(version, where, result)) for where, result in answered]
         if version >= MAGIC_2_SINCE:
             on_done(adapted)
@@ -86,9 +88,8 @@ class OldFetch:
             if len(result.records):
                 _read(result)
         offsets = {where: data.fetch_offset for where, data in asked}
-        held_bytes = sum(len(result.records) for _, result in adapted)
         steps = self._steps(adapted, offsets, 1 if version >= _MAGIC_1_SINCE else 0)
-        self._queue.submit(steps, steps, on_done, held_bytes)
+        self._queue.submit(steps, steps, on_done, context.connection)
 
     def _adapted(self, version: int, where: TopicIdPartition, result: FetchResult) -> FetchResult:
         partition = self._replicas.partition(where.topic_partition)

@@ -23,6 +23,7 @@ from barnabas.server.produced_records import Refusal, checked_records
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from barnabas.network.connection import Connection
     from barnabas.protocol.chunks import Records
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.conversion_queue import ConversionQueue
@@ -50,20 +51,19 @@ class OldProduce:
 
     def convert(
         self,
-        lane: object,
+        connection: Connection,
         sets: dict[TopicPartition, Records | None],
         on_done: Callable[[dict[TopicPartition, Converted]], None],
     ) -> None:
         """Convert the record sets of a request; `on_done` may be called before this returns.
 
         Args:
-            lane: of the connection, whose sets are appended in the order of its requests.
+            connection: its sets are appended in the order of its requests.
             sets: views into the receive buffer; they are copied.
         """
         # The views die when the handler returns, the work may take longer.
         copies = {key: _copy(records) for key, records in sets.items()}
-        held_bytes = sum(len(copy) for copy in copies.values())
-        self._queue.submit(lane, self._steps(copies), on_done, held_bytes)
+        self._queue.submit(connection, self._steps(copies), on_done, connection)
 
     def _steps(
         self, sets: dict[TopicPartition, bytearray]

@@ -60,12 +60,11 @@ class BatchOrder:
         )
 
     def may_be_unfinished(self, header: BatchHeader) -> bool:
-        """Whether a crash may have left this batch, if it is the last, without its leader epoch.
+        """Whether a loss of power may have kept this last batch but not the file with its epoch.
 
-        The first append of an epoch writes the batch first and then the file of the epochs, and is
-        acknowledged after both.
+        The file is written before the batch, and neither is synced at once.
         """
-        return header.partition_leader_epoch > max(self.epoch, self._last_known_epoch)
+        return header.partition_leader_epoch > max(self._known_epochs, default=self.epoch)
 
     def _offset_problem(
         self, header: BatchHeader, after: BatchHeader | None, following: int

@@ -113,6 +113,9 @@ class LogConfig(msgspec.Struct, frozen=True):
     # Whether producers' batches are stored as they came, with nobody looking into them. Worked out
     # once, for the same reason.
     keeps_batches: bool = False
+    # How far ahead the largest timestamp of a header may lie without a look at the records. A later
+    # one would keep its segment from being deleted by age.
+    message_timestamp_unread_ms: int = HOUR_MS
 
     def __post_init__(self) -> None:
         keeps_batches = (
@@ -123,6 +126,8 @@ class LogConfig(msgspec.Struct, frozen=True):
             and not self.is_compacted
         )
         force_setattr(self, "keeps_batches", keeps_batches)
+        unread_ms = min(self.message_timestamp_after_max_ms, HOUR_MS)
+        force_setattr(self, "message_timestamp_unread_ms", unread_ms)
         compacted_ms = self.max_compaction_lag_ms if self.is_compacted else LONG_MAX
         force_setattr(self, "segment_ms_max", min(self.segment_ms, compacted_ms))
 

@@ -51,5 +51,5 @@ def test_every_field_of_a_log_config_is_a_topic_key() -> None:
     of_replication = {"leader.replication.throttled.replicas",
                       "follower.replication.throttled.replicas"}  # fmt: skip
     names = {key.attribute for key in TOPIC_CONFIGS if key.name not in of_replication}
-    worked_out = {"segment_ms_max", "keeps_batches"}
+    worked_out = {"segment_ms_max", "keeps_batches", "message_timestamp_unread_ms"}
     assert set(LogConfig.__struct_fields__) - worked_out == names

@@ -247,7 +247,7 @@ class PendingFetch:
             self._respond(news, throttle_ms)
             return
         respond = partial(self._respond, throttle_ms=throttle_ms)
-        self.old.adapt(self._context.version, news, self._asked, respond)
+        self.old.adapt(self._context, news, self._asked, respond)
 
     def _respond(self, news: list[Answered], throttle_ms: int) -> None:
         response = FetchResponse(

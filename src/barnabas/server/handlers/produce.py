@@ -23,12 +23,14 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from barnabas.replication.delayed_produce import DelayedProduce
 from barnabas.server.old_produce import MAGIC_2_SINCE, OldProduce
 from barnabas.server.produced_records import Refusal, checked_records
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from barnabas.replication.put_off_append import PutOffAppend
     from barnabas.replication.results import ProduceResult
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.old_produce import Converted
@@ -105,7 +107,7 @@ class ProduceHandler:
                 request.timeout_ms, request.acks, entries, _CLIENT, pending.on_appended
             )
             if operation is not None:
-                pending.context.on_client_gone(operation.cancel)
+                pending.wait_for(operation)
         else:
             pending.on_appended({})
 
@@ -189,6 +191,7 @@ class PendingProduce:
     __slots__ = (
         "_acks",
         "_cluster",
+        "_is_working",
         "answers",
         "context",
         "has_failed",
@@ -209,6 +212,8 @@ class PendingProduce:
         # Why nothing of the request is appended, by the first batch that says so: it belongs to a
         # transaction that the request does not name, or is none.
         self.refusal: Refusal | None = None
+        # Whether the connection waits until records were looked into.
+        self._is_working = False
 
     def each_once(
         self, asked: list[PartitionProduceData]
@@ -271,6 +276,18 @@ class PendingProduce:
                 answer.error_code = refusal.error
                 answer.error_message = refusal.words or None
 
+    def wait_for(self, operation: DelayedProduce | PutOffAppend) -> None:
+        """The answer comes later.
+
+        While records are looked into, no later request of the connection is taken, as by Kafka: a
+        batch must not overtake the one before it.
+        """
+        if isinstance(operation, DelayedProduce):
+            self.context.on_client_gone(operation.cancel)
+        else:
+            self._is_working = True
+            self.context.connection.begin_work()
+
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Answer with what became of each partition."""
         answers = self.answers
@@ -283,6 +300,8 @@ class PendingProduce:
                 self.has_failed = True
                 _fill_error(answer, result)
                 self._maybe_name_leader(key.topic, answer)
+        if self._is_working:
+            self.context.connection.end_work()
         if self._acks != 0:
             self.context.respond(self.response, is_clean=not self.has_failed)
         elif self.has_failed:

@@ -1,0 +1,48 @@
+"""What steps of work ask for that must be done off the loop: a call that releases the interpreter
+lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    # Yields None after about a millisecond of work, or a call whose result it is sent.
+    Steps = Generator["OffLoop | None", Any, Any]
+
+
+class OffLoop(NamedTuple):
+    """A call that a generator yields instead of making it."""
+
+    work: Callable[[], Any]
+    # What the result may take in memory. It takes the place of what the same generator announced
+    # before; None if that is still in use.
+    result_bytes_max: int | None = None
+
+
+def run_steps(steps: Steps) -> Any:
+    """Run a generator to its end at once, and return its result."""
+    answer: Any = None
+    failure: Exception | None = None
+    while True:
+        try:
+            asked = steps.send(answer) if failure is None else steps.throw(failure)
+        except StopIteration as end:
+            return end.value
+        answer = failure = None
+        if asked is not None:
+            try:
+                answer = asked.work()
+            except Exception as error:  # noqa: BLE001 - thrown where the call was asked for
+                failure = error
+
+
+class ImmediateSteps:
+    """Runs all work at once: for tests and tools, which have no other requests to serve."""
+
+    __slots__ = ()
+
+    def submit(self, _lane: object, steps: Steps, on_done: Callable[[Any], None]) -> None:
+        """Run `steps` and hand its result to `on_done`, before this returns."""
+        on_done(run_steps(steps))

@@ -1,0 +1,283 @@
+"""Looking into producers' batches: what is refused, what is mended, and in how many steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.record.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    MAX_TIMESTAMP_POSITION,
+    TIMESTAMP_TYPE_FLAG,
+    check_crc,
+    read_header,
+    set_crc,
+)
+from barnabas.record.builder import BatchBuilder
+from barnabas.record.columns import RECORDS_PER_SLICE
+from barnabas.record.compression import CODES, ZSTD, compress
+from barnabas.record.reader import records
+from barnabas.storage.append_info import AppendOrigin
+from barnabas.storage.batch_inspection import RECORD_ERRORS_MAX, InspectedRecords
+from barnabas.storage.config import LONG_MAX, LogConfig
+from barnabas.storage.errors import (
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+    StorageError,
+)
+from barnabas.storage.inspection_needed import InspectionNeededError
+from barnabas.storage.validator import validate
+from barnabas.waiting.off_loop import OffLoop, run_steps
+from unit.storage.storage_fixtures import NOW_MS
+
+if TYPE_CHECKING:
+    from barnabas.waiting.off_loop import Steps
+
+FAR = 2**63 - 1
+COMPACTED = LogConfig(cleanup_policy=("compact",))
+
+
+def batch(
+    count: int = 3, compression: int = 0, key: bytes | None = b"k", **options: Any
+) -> bytearray:
+    builder = BatchBuilder(compression=compression, **options)
+    for index in range(count):
+        builder.append(NOW_MS - count + index, key, b"v")
+    return builder.build()
+
+
+def packed(payload: bytes, count: int, code: int = ZSTD) -> bytearray:
+    made = batch(1)[:HEADER_SIZE] + compress(code, payload)
+    made[8:12] = (len(made) - 12).to_bytes(4, "big")
+    made[ATTRIBUTES_POSITION + 1] = code
+    return changed(made, count=count)
+
+
+def changed(made: bytearray, count: int | None = None, largest: int | None = None) -> bytearray:
+    if count is not None:
+        made[23:27] = (count - 1).to_bytes(4, "big")
+        made[57:61] = count.to_bytes(4, "big")
+    if largest is not None:
+        start = MAX_TIMESTAMP_POSITION
+        made[start : start + 8] = largest.to_bytes(8, "big", signed=True)
+    set_crc(made, 0, len(made))
+    return made
+
+
+class Noting:
+    """Runs steps, and notes what they ask for."""
+
+    def __init__(self) -> None:
+        self.asked: list[OffLoop | None] = []
+
+    def run(self, steps: Steps) -> Any:
+        def noted() -> Steps:
+            answer: Any = None
+            while True:
+                try:
+                    wanted = steps.send(answer)
+                except StopIteration as end:
+                    return end.value
+                self.asked.append(wanted)
+                while True:
+                    try:
+                        answer = yield wanted
+                        break
+                    except Exception as error:  # noqa: BLE001
+                        try:
+                            wanted = steps.throw(error)
+                        except StopIteration as end:
+                            return end.value
+                        self.asked.append(wanted)
+
+        return run_steps(noted())
+
+
+def look_into(made: bytearray, config: LogConfig) -> tuple[bytes, list[OffLoop | None]]:
+    """What is to be written, and what the steps asked for in between."""
+    asked: list[OffLoop | None] = []
+    try:
+        content, _ = validate(memoryview(made), config, AppendOrigin.CLIENT, NOW_MS)
+    except InspectionNeededError as needed:
+        noting = Noting()
+        result = noting.run(needed.inspection.outcome())
+        asked = noting.asked
+        if isinstance(result, StorageError):
+            raise result from None
+        content = result.content
+    return bytes(content), asked
+
+
+@pytest.mark.parametrize("origin", [AppendOrigin.CLIENT, AppendOrigin.COORDINATOR])
+def test_more_records_than_bytes_are_refused_by_the_header_alone(origin: AppendOrigin) -> None:
+    for flag in (0, TIMESTAMP_TYPE_FLAG):
+        made = batch()
+        made[ATTRIBUTES_POSITION + 1] = flag
+        changed(made, count=20_000_000)
+        for config in (LogConfig(), COMPACTED, LogConfig(message_timestamp_type="LogAppendTime")):
+            with pytest.raises(InvalidRecordError, match="20000000 records do not fit"):
+                validate(memoryview(made), config, origin, NOW_MS)
+
+
+@pytest.mark.parametrize("compression", range(5))
+@pytest.mark.parametrize("after_ms", [3_600_000, LONG_MAX])
+def test_a_largest_time_that_no_record_has_is_mended(compression: int, after_ms: int) -> None:
+    config = LogConfig(message_timestamp_after_max_ms=after_ms)
+    content, _ = look_into(changed(batch(compression=compression), largest=FAR), config)
+    header = read_header(content)
+    assert header.max_timestamp == NOW_MS - 1
+    assert check_crc(content, 0, header)
+
+
+@pytest.mark.parametrize("largest", [-1, 5, FAR])
+@pytest.mark.parametrize("config", [COMPACTED, LogConfig(compression_type="gzip")])
+def test_where_records_are_read_the_header_says_their_largest_time(
+    config: LogConfig, largest: int
+) -> None:
+    content, _ = look_into(changed(batch(), largest=largest), config)
+    assert read_header(content).max_timestamp == NOW_MS - 1
+
+
+def test_a_time_that_a_record_has_indeed_is_refused_and_named() -> None:
+    builder = BatchBuilder()
+    for at in (NOW_MS, FAR, NOW_MS):
+        builder.append(at, None, b"v")
+    with pytest.raises(InvalidTimestampError) as refused:
+        look_into(builder.build(), LogConfig())
+    assert [index for index, _ in refused.value.record_errors] == [1]
+
+
+def test_many_records_take_many_steps() -> None:
+    count = 10 * RECORDS_PER_SLICE
+    content, asked = look_into(batch(count), COMPACTED)
+    assert asked == [None] * 9
+    assert read_header(content).record_count == count
+
+
+@pytest.mark.parametrize("config", [COMPACTED, LogConfig(compression_type="gzip")])
+def test_few_records_are_looked_into_at_once(config: LogConfig) -> None:
+    for compression in range(5):
+        _, asked = look_into(batch(100, compression), config)
+        assert asked == []
+
+
+def test_long_calls_are_not_made_on_the_loop() -> None:
+    # 3 MB of one record in 200 bytes.
+    builder = BatchBuilder(compression=ZSTD)
+    builder.append(NOW_MS, b"k", bytes(3 << 20))
+    content, asked = look_into(builder.build(), LogConfig(compression_type="gzip"))
+    assert [each is not None for each in asked] == [True, True]
+    assert asked[0] is not None
+    assert asked[0].result_bytes_max is not None
+    assert asked[0].result_bytes_max <= 4 << 20
+    assert len(records(content)[0].value or b"") == 3 << 20
+
+
+@pytest.mark.parametrize("code", [1, 4])
+def test_a_bomb_is_refused_by_what_it_decompresses_to(code: int) -> None:
+    bomb = packed(bytes(40 << 20), 3, code)
+    with pytest.raises(InvalidRecordError):
+        look_into(bomb, COMPACTED)
+    with pytest.raises(InvalidRecordError, match="decompress to more than 5000000 bytes"):
+        look_into(packed(bytes(40 << 20), 3), LogConfig(
+            cleanup_policy=("compact",), max_message_bytes=5_000_000,
+        ))  # fmt: skip
+
+
+def test_a_batch_may_always_have_what_the_topic_takes_uncompressed() -> None:
+    builder = BatchBuilder(compression=ZSTD)
+    builder.append(NOW_MS, b"k", bytes(9 << 20))
+    config = LogConfig(cleanup_policy=("compact",), max_message_bytes=10 << 20)
+    content, _ = look_into(builder.build(), config)
+    assert read_header(content).record_count == 1
+
+
+def test_the_faulty_records_that_are_named_are_bounded() -> None:
+    with pytest.raises(InvalidRecordError) as refused:
+        look_into(batch(5 * RECORD_ERRORS_MAX, key=None), COMPACTED)
+    assert len(refused.value.record_errors) == RECORD_ERRORS_MAX
+    claim = batch(5 * RECORD_ERRORS_MAX)
+    claim[ATTRIBUTES_POSITION + 1] = TIMESTAMP_TYPE_FLAG
+    changed(claim, count=5 * RECORD_ERRORS_MAX)
+    with pytest.raises(InvalidTimestampError) as claimed:
+        look_into(claim, LogConfig(message_timestamp_type="LogAppendTime"))
+    assert len(claimed.value.record_errors) == RECORD_ERRORS_MAX
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [bytes(range(200)), bytes(300), b"\x02\0\0\0\0\0\0\0", b"\xff" * 11 + bytes(20), b""],
+    ids=["garbage", "zeros", "too-short", "number-of-eleven-bytes", "nothing"],
+)
+@pytest.mark.parametrize("name", ["producer", "gzip", "uncompressed"])
+def test_bytes_that_are_no_records_are_refused_where_records_are_read(
+    payload: bytes, name: str
+) -> None:
+    config = LogConfig(cleanup_policy=("compact",), compression_type=name)
+    for code in range(5):
+        with pytest.raises(InvalidRecordError):
+            look_into(packed(payload, 1, code), config)
+    with pytest.raises(InvalidRecordError):
+        look_into(changed(packed(batch(3)[HEADER_SIZE:], 1)), config)
+
+
+def test_compressed_bytes_that_are_none_are_refused_where_records_are_read() -> None:
+    for code in range(1, 5):
+        made = packed(b"", 1, 0)[:HEADER_SIZE] + bytes(range(100, 200))
+        made[8:12] = (len(made) - 12).to_bytes(4, "big")
+        made[ATTRIBUTES_POSITION + 1] = code
+        with pytest.raises(InvalidRecordError):
+            look_into(changed(made), COMPACTED)
+
+
+def test_records_whose_offsets_are_not_in_order_are_refused_where_records_are_read() -> None:
+    made = batch(2)
+    first = made[HEADER_SIZE : HEADER_SIZE + (len(made) - HEADER_SIZE) // 2]
+    with pytest.raises(InvalidRecordError, match="not in order"):
+        look_into(packed(bytes(first) * 2, 2), COMPACTED)
+
+
+@pytest.mark.parametrize("name", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+def test_another_compression_keeps_the_records_as_they_are(name: str) -> None:
+    source = batch(
+        2000, 4 if name != "zstd" else 1, producer_id=7, producer_epoch=3, base_sequence=9
+    )
+    wanted = [(r.offset, r.timestamp, r.key, r.value) for r in records(source)]
+    content, _ = look_into(source, LogConfig(compression_type=name))
+    assert [(r.offset, r.timestamp, r.key, r.value) for r in records(content)] == wanted
+    header = read_header(content)
+    assert header.compression == CODES["none" if name == "uncompressed" else name]
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, 9)
+    assert check_crc(content, 0, header)
+
+
+def test_what_is_too_large_uncompressed_is_not_even_copied() -> None:
+    builder = BatchBuilder(compression=ZSTD)
+    builder.append(NOW_MS, b"k", bytes(3 << 20))
+    with pytest.raises(RecordTooLargeError):
+        look_into(builder.build(), LogConfig(compression_type="uncompressed"))
+
+
+def test_a_producer_epoch_that_cannot_be_is_refused() -> None:
+    made = batch(producer_id=7, producer_epoch=-2, base_sequence=0)
+    with pytest.raises(InvalidProducerEpochError):
+        validate(memoryview(made), LogConfig(), AppendOrigin.CLIENT, NOW_MS)
+
+
+def test_the_receive_buffer_is_left_as_it_is_when_the_work_takes_turns() -> None:
+    made = changed(batch(3 * RECORDS_PER_SLICE), largest=FAR)
+    before = bytes(made)
+    view = memoryview(made)
+    with pytest.raises(InspectionNeededError) as needed:
+        validate(view, LogConfig(), AppendOrigin.CLIENT, NOW_MS)
+    # Released as when a handler returns: it raises if anybody still has a part of it.
+    view.release()
+    made.clear()
+    done = run_steps(needed.value.inspection.outcome())
+    assert isinstance(done, InspectedRecords)
+    assert bytes(done.content)[HEADER_SIZE:] == before[HEADER_SIZE:]
+    assert done.batches[0][1].max_timestamp == NOW_MS - 1
