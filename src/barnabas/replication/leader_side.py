@@ -23,6 +23,7 @@ from barnabas.storage.errors import StorageError
 if TYPE_CHECKING:
     from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
     from barnabas.storage.append_info import AppendInfo, AppendOrigin
+    from barnabas.storage.batch_inspection import InspectedRecords
     from barnabas.storage.log import Log
 
 ACKS_ALL = -1
@@ -62,7 +63,11 @@ class LeaderSide(PartitionReplica):
     # Appending.
 
     def append_as_leader(
-        self, records: memoryview, origin: AppendOrigin, required_acks: int, now_ms: int
+        self,
+        records: memoryview | InspectedRecords,
+        origin: AppendOrigin,
+        required_acks: int,
+        now_ms: int,
     ) -> AppendInfo | ErrorCode:
         """Append and move the high watermark if this alone can.
 
@@ -72,6 +77,7 @@ class LeaderSide(PartitionReplica):
 
         Raises:
             StorageError: the log refuses the records or cannot take them.
+            InspectionNeededError: a client's records must be looked into first.
         """
         if self.leader_id != self._settings.node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -5,7 +5,7 @@ Before KIP-79 (v0) the answer was a list of segments' starts, found by the age o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.results import UNKNOWN_EPOCH, ListOffsetResult
@@ -13,7 +13,10 @@ from barnabas.storage.errors import StorageError
 from barnabas.storage.read_result import FetchIsolation
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.replication.partition import Partition
+    from barnabas.waiting.off_loop import OffLoop
 
 LATEST = -1
 EARLIEST = -2
@@ -25,8 +28,8 @@ EARLIEST_PENDING_UPLOAD = -6
 
 def list_offset(
     partition: Partition, timestamp: int, isolation: FetchIsolation
-) -> ListOffsetResult:
-    """The offset for a timestamp; the caller has checked that the asker may know it.
+) -> Generator[OffLoop | None, Any, ListOffsetResult]:
+    """The offset for a timestamp, in steps; the caller has checked that the asker may know it.
 
     Args:
         isolation: LOG_END for replicas; for others what they may see bounds the answer.
@@ -50,7 +53,7 @@ def list_offset(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         # Nothing is tiered.
         return ListOffsetResult()
-    return _by_timestamp(partition, timestamp, isolation)
+    return (yield from _by_timestamp(partition, timestamp, isolation))
 
 
 def offsets_before(
@@ -93,13 +96,15 @@ def offsets_before(
 
 def _by_timestamp(
     partition: Partition, timestamp: int, isolation: FetchIsolation
-) -> ListOffsetResult:
+) -> Generator[OffLoop | None, Any, ListOffsetResult]:
     log = partition.log
     try:
         if timestamp == MAX_TIMESTAMP:
-            found = log.max_timestamp_offset()
+            found = yield from log.max_timestamp_offset()
+        elif timestamp >= 0:
+            found = yield from log.offset_for_timestamp(timestamp)
         else:
-            found = log.offset_for_timestamp(timestamp) if timestamp >= 0 else None
+            found = None
     except StorageError as error:
         return ListOffsetResult(error.error_code)
     if found is not None and found[1] < _fetchable_end(partition, isolation):

@@ -105,16 +105,14 @@ class ReplicaAppends:
 
         Args:
             timeout_ms: how long acks=all may wait; then REQUEST_TIMED_OUT.
-            required_acks: 0, 1 or -1; anything else is INVALID_REQUIRED_ACKS for all
-                partitions that there are.
-            entries: one record set each, writable: offset and epoch are set in place. Nothing
-                keeps the view after the call.
+            required_acks: 0, 1 or -1; all else is INVALID_REQUIRED_ACKS for partitions that exist.
+            entries: one writable record set each, patched in place. No view is kept.
             origin: who appends.
             on_done: gets one result per entry; may be called before this returns.
 
         Returns:
-            The operation that waits, for acknowledgements or for records to be looked into; None
-            if it was answered at once.
+            The operation that waits: acknowledgements, or records to be looked into; None if it was
+            answered at once.
         """
         if required_acks not in _VALID_ACKS:
             self._refuse_acks(entries, on_done)
@@ -132,8 +130,7 @@ class ReplicaAppends:
             try:
                 info = partition.append_as_leader(records, origin, required_acks, now_ms)
             except InspectionNeededError as needed:
-                put_off = put_off or {}
-                put_off[key] = needed.inspection
+                put_off = {**(put_off or {}), key: needed.inspection}
                 continue
             except StorageError as error:
                 results[key] = self.refused(key, error, records.nbytes)
@@ -157,8 +154,8 @@ class ReplicaAppends:
                 pending.append(PendingAppend(key, info.last_offset + 1, result))
         if put_off is not None:
             self._after_append(appended)
-            operation = self._put_off(timeout_ms, required_acks, origin, on_done)
-            return operation.begin(put_off, results, pending, self._inspections)
+            later = self._put_off(timeout_ms, required_acks, origin, on_done)
+            return later.begin(put_off, results, pending, self._inspections)
         if pending:
             self._after_append(appended)
             return self.park(timeout_ms, required_acks, pending, results, on_done)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -40,7 +40,7 @@ from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.purgatory import Purgatory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
     from barnabas.storage.errors import DamagedLogError
     from barnabas.storage.read_result import FetchIsolation
+    from barnabas.waiting.off_loop import OffLoop
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
 _log = logging.getLogger(__name__)
@@ -459,8 +460,8 @@ class ReplicaManager:
         isolation: FetchIsolation,
         current_leader_epoch: int,
         only_leader: bool = True,
-    ) -> ListOffsetResult:
-        """The offset at a timestamp, or at one of Kafka's special ones (-1 to -6).
+    ) -> Generator[OffLoop | None, Any, ListOffsetResult]:
+        """The offset at a timestamp, or at one of Kafka's special ones (-1 to -6), in steps.
 
         OFFSET_NOT_AVAILABLE is for versions >= 5; below the caller says LEADER_NOT_AVAILABLE.
 
@@ -478,7 +479,7 @@ class ReplicaManager:
         error = partition.check_access(current_leader_epoch, only_leader)
         if error is not _NONE:
             return ListOffsetResult(error)
-        return list_offset(partition, timestamp, isolation)
+        return (yield from list_offset(partition, timestamp, isolation))
 
     def offsets_before(
         self,

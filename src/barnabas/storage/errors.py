@@ -35,6 +35,12 @@ class OffsetOutOfRangeError(StorageError):
     error_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+class LogChangedError(StorageError):
+    """A part of the log went while it was searched; the peer may ask again."""
+
+    error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
 class CorruptRecordError(StorageError):
     """A batch whose bytes do not hold together: CRC, length, magic."""
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.storage.append_plan import Change
+    from barnabas.storage.batch_inspection import InspectedRecords
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.recovery import LoadedLog
@@ -109,7 +110,11 @@ class Log(ReadableLog):
     # -- appending ---------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: memoryview, leader_epoch: int, origin: AppendOrigin, now_ms: int
+        self,
+        records: memoryview | InspectedRecords,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        now_ms: int,
     ) -> AppendInfo:
         """Validate batches, give them offsets and `leader_epoch`, write them once.
 
@@ -124,6 +129,7 @@ class Log(ReadableLog):
 
         Raises:
             StorageError: one of its kinds, with the code for the peer; nothing was written.
+            InspectionNeededError: a client's records must be looked into first.
         """
         if self._guard.has_failed or self._is_closed:
             raise KafkaStorageError(f"{self.directory} is offline")
@@ -141,8 +147,7 @@ class Log(ReadableLog):
             if config.has_log_append_time:
                 info.log_append_time = info.max_timestamp
             return info
-        producers = self.producer_state
-        placed, changes = assign(records, found, leader_epoch, info, origin, producers)
+        placed, changes = assign(records, found, leader_epoch, info, origin, self.producer_state)
         if config.has_log_append_time:
             info.log_append_time = now_ms
         self._write(records, info, placed, now_ms, [(leader_epoch, info.first_offset)])
@@ -194,11 +199,8 @@ class Log(ReadableLog):
     ) -> None:
         """Write the bytes to the active segment, rolling first if it is time.
 
-        The file of leader epochs comes first: a batch whose epoch it does not have is no part of
-        the log after a crash.
-
-        Args:
-            epochs: the leader epochs of the batches, with the offset of each batch.
+        `epochs` (of each batch, with its offset) are in their file first: a batch whose epoch the
+        file does not have is no part of the log after a crash.
 
         Raises:
             TooManyOpenFilesError: nothing was written, and the log has not changed.

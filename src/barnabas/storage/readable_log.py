@@ -17,7 +17,6 @@ from barnabas.storage.errors import (
 )
 from barnabas.storage.file_names import LOG_SUFFIX
 from barnabas.storage.local_log import LocalLog
-from barnabas.storage.offset_search import find_by_timestamp, find_max_timestamp
 from barnabas.storage.partition_metadata import is_damaged_copy, write_topic_id
 from barnabas.storage.read_result import AbortedTransaction, FetchIsolation, ReadResult
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.leader_epoch_cache import LeaderEpochCache
     from barnabas.storage.offset_metadata import LogOffsetMetadata
+    from barnabas.storage.offset_search import Search
     from barnabas.storage.producer_state import ProducerState
     from barnabas.storage.recovery import LoadedLog
     from barnabas.storage.segments import Segments
@@ -248,18 +248,23 @@ class ReadableLog:
         with self._guard:
             return self._local.segments.collect_aborted(0, offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`.
+    def offset_for_timestamp(self, timestamp: int) -> Search:
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`, in steps.
 
         Offsets below the log start are not found; None if no record is that late.
         """
-        with self._guard:
-            return find_by_timestamp(self._local.segments, timestamp, self.log_start_offset)
+        from barnabas.storage.offset_search import find_by_timestamp
 
-    def max_timestamp_offset(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
         with self._guard:
-            return find_max_timestamp(self._local.segments, self.log_start_offset)
+            segments = self._local.segments
+            return (yield from find_by_timestamp(segments, timestamp, self.log_start_offset))
+
+    def max_timestamp_offset(self) -> Search:
+        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+        from barnabas.storage.offset_search import find_max_timestamp
+
+        with self._guard:
+            return (yield from find_max_timestamp(self._local.segments, self.log_start_offset))
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch <= `epoch`, its end offset); (-1, -1) if the log does not know it."""

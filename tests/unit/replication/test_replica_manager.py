@@ -11,6 +11,7 @@ from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+from barnabas.waiting.off_loop import run_steps
 from unit.replication.replica_set import (
     LEADER,
     PARTITION,
@@ -347,7 +348,7 @@ def test_an_older_registration_changes_nothing(three) -> None:
 
 
 def list_offset(replicas: ReplicaSet, timestamp: int, isolation=FetchIsolation.HIGH_WATERMARK):
-    result = replicas.manager.list_offset(PARTITION, timestamp, isolation, -1)
+    result = run_steps(replicas.manager.list_offset(PARTITION, timestamp, isolation, -1))
     return (result.error, result.timestamp, result.offset, result.leader_epoch)
 
 
@@ -380,12 +381,12 @@ def test_a_new_leader_whose_high_watermark_lags_gives_no_offset(three) -> None:
 def test_offset_queries_check_leader_and_epoch(three) -> None:
     manager = three.manager
     isolation = FetchIsolation.HIGH_WATERMARK
-    fenced = manager.list_offset(PARTITION, -1, isolation, 9)
+    fenced = run_steps(manager.list_offset(PARTITION, -1, isolation, 9))
     assert fenced.error is ErrorCode.UNKNOWN_LEADER_EPOCH
     three.change(leader=2)
-    moved = manager.list_offset(PARTITION, -1, isolation, -1)
+    moved = run_steps(manager.list_offset(PARTITION, -1, isolation, -1))
     assert moved.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    debugging = manager.list_offset(PARTITION, -1, isolation, -1, only_leader=False)
+    debugging = run_steps(manager.list_offset(PARTITION, -1, isolation, -1, only_leader=False))
     assert debugging.error is ErrorCode.NONE
 
 

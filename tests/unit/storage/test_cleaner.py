@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from barnabas.record.compression import GZIP, LZ4, SNAPPY, ZSTD
 from barnabas.storage.config import CleanerConfig, LogConfig
 from barnabas.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from barnabas.waiting.off_loop import run_steps
 from unit.storage.cleaner_fixtures import COMPACTED, DAY_MS, CleanerBench, all_batches
 from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, PARTITION, all_records, batch, read
 
@@ -324,7 +325,7 @@ def test_indexes_of_a_cleaned_segment_lead_to_its_batches() -> None:
         result = read(bench.log, offset, 1)
         first = int.from_bytes(result.records.read()[:8], "big")
         assert first == max(offset, 150)
-    assert bench.log.offset_for_timestamp(NOW_MS + 170) == (NOW_MS + 170, 170, 3)
+    assert run_steps(bench.log.offset_for_timestamp(NOW_MS + 170)) == (NOW_MS + 170, 170, 3)
     assert bench.disk.size(segment.path(INDEX_SUFFIX)) == 8 * len(segment.offset_index)
     assert bench.disk.size(segment.path(TIME_INDEX_SUFFIX)) == 12 * len(segment.time_index)
 

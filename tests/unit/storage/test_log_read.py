@@ -10,6 +10,7 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import OffsetOutOfRangeError
 from barnabas.storage.offset_metadata import LogOffsetMetadata
 from barnabas.storage.read_result import FetchIsolation
+from barnabas.waiting.off_loop import run_steps
 from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch, content, read
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
@@ -140,16 +141,16 @@ def test_the_first_record_at_or_after_a_time_is_found() -> None:
     for index in range(60):
         bench.append(batch([b"a", b"b"], timestamp=NOW_MS + index * 10))
     for index in range(60):
-        found = bench.log.offset_for_timestamp(NOW_MS + index * 10 - 5)
+        found = run_steps(bench.log.offset_for_timestamp(NOW_MS + index * 10 - 5))
         assert found == (NOW_MS + index * 10, index * 2, 3)
-    assert bench.log.offset_for_timestamp(NOW_MS + 591) is None
+    assert run_steps(bench.log.offset_for_timestamp(NOW_MS + 591)) is None
 
 
 def test_the_record_with_the_largest_timestamp_is_found() -> None:
     bench = Bench()
     for timestamp in (5, 90, 20):
         bench.append(batch([b"a"], timestamp=timestamp))
-    assert bench.log.max_timestamp_offset() == (90, 1, 3)
+    assert run_steps(bench.log.max_timestamp_offset()) == (90, 1, 3)
 
 
 def test_the_largest_timestamp_is_that_of_the_records_that_are_left() -> None:
@@ -160,18 +161,18 @@ def test_the_largest_timestamp_is_that_of_the_records_that_are_left() -> None:
     bench.log.update_high_watermark(8)
     for cut, found in ((1, (90, 1, 3)), (2, (70, 4, 3)), (5, (70, 5, 3)), (6, (40, 6, 3))):
         bench.log.maybe_increment_log_start_offset(cut, "asked for")
-        assert bench.log.max_timestamp_offset() == found
+        assert run_steps(bench.log.max_timestamp_offset()) == found
     bench.log.maybe_increment_log_start_offset(8, "asked for")
-    assert bench.log.max_timestamp_offset() is None
+    assert run_steps(bench.log.max_timestamp_offset()) is None
 
 
 def test_of_records_without_a_time_the_first_one_has_the_largest() -> None:
     bench = Bench()
     bench.append_many(0)
-    assert bench.log.max_timestamp_offset() is None
+    assert run_steps(bench.log.max_timestamp_offset()) is None
     for _ in range(2):
         bench.append(batch([b"a"], timestamp=-1))
-    assert bench.log.max_timestamp_offset() == (-1, 0, 3)
+    assert run_steps(bench.log.max_timestamp_offset()) == (-1, 0, 3)
 
 
 def test_what_idle_segments_give_back_is_opened_again_when_read() -> None:

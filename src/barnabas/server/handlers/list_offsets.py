@@ -8,7 +8,7 @@ earliest local, v9 latest tiered (KIP-405, KIP-1005), v10 time-out, v11 earliest
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import (
@@ -27,13 +27,18 @@ from barnabas.replication.offset_lookup import EARLIEST
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
+    from barnabas.waiting.off_loop import OffLoop
 
 # Special timestamp -> the version that brought it.
 _SPECIAL_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 _LEADER_EPOCH_SINCE = 4
 _NOT_AVAILABLE_SINCE = 5
+# Partitions that are looked at in one turn of the loop.
+_LOOKUPS_PER_STEP = 20
 
 
 def handler(parts: ServerParts) -> Handle:
@@ -44,15 +49,19 @@ def handler(parts: ServerParts) -> Handle:
 class ListOffsetsHandler:
     """Asks the replica of each partition."""
 
-    __slots__ = ("_replicas",)
+    __slots__ = ("_queue", "_replicas")
 
     def __init__(self, parts: ServerParts) -> None:
         self._replicas = parts.replicas
+        self._queue = parts.conversions
 
     def handle_list_offsets(
         self, context: RequestContext, request: ListOffsetsRequest
-    ) -> ListOffsetsResponse:
-        """One answer per partition; from v1 on a partition named twice is INVALID_REQUEST."""
+    ) -> ListOffsetsResponse | None:
+        """One answer per partition; from v1 on a partition named twice is INVALID_REQUEST.
+
+        Looking for a time may take several turns; no other request of the connection is taken then.
+        """
         if context.version == 0:
             return self._old_answer(request)
         if request.isolation_level not in ISOLATION_LEVELS:
@@ -72,22 +81,32 @@ class ListOffsetsHandler:
         for topic in request.topics:
             if topic.partitions:
                 by_topic.setdefault(topic.name, []).extend(topic.partitions)
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=name,
-                    partitions=[
-                        _failed(partition, ErrorCode.INVALID_REQUEST)
-                        if (name, partition.partition_index) in twice
-                        else self._list_offset(context.version, request, name, partition)
-                        for partition in {
-                            each.partition_index: each for each in partitions
-                        }.values()
-                    ],
-                )
-                for name, partitions in by_topic.items()
-            ]
-        )
+        steps = self._answer(context.version, request, by_topic, twice)
+        self._queue.submit(context, steps, context.respond, context.connection)
+        return None
+
+    def _answer(
+        self,
+        version: int,
+        request: ListOffsetsRequest,
+        by_topic: dict[str, list[ListOffsetsPartition]],
+        twice: set[tuple[str, int]],
+    ) -> Generator[OffLoop | None, Any, ListOffsetsResponse]:
+        topics: list[ListOffsetsTopicResponse] = []
+        until_step = _LOOKUPS_PER_STEP
+        for name, asked in by_topic.items():
+            answers: list[ListOffsetsPartitionResponse] = []
+            for partition in {each.partition_index: each for each in asked}.values():
+                if (name, partition.partition_index) in twice:
+                    answers.append(_failed(partition, ErrorCode.INVALID_REQUEST))
+                    continue
+                answers.append((yield from self._list_offset(version, request, name, partition)))
+                until_step -= 1
+                if not until_step:
+                    until_step = _LOOKUPS_PER_STEP
+                    yield None
+            topics.append(ListOffsetsTopicResponse(name=name, partitions=answers))
+        return ListOffsetsResponse(topics=topics)
 
     def _old_answer(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return ListOffsetsResponse(
@@ -129,10 +148,10 @@ class ListOffsetsHandler:
         request: ListOffsetsRequest,
         topic: str,
         asked: ListOffsetsPartition,
-    ) -> ListOffsetsPartitionResponse:
+    ) -> Generator[OffLoop | None, Any, ListOffsetsPartitionResponse]:
         if asked.timestamp < 0 and version < _SPECIAL_SINCE.get(asked.timestamp, version + 1):
             return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
-        result = self._replicas.list_offset(
+        result = yield from self._replicas.list_offset(
             TopicPartition(topic, asked.partition_index),
             asked.timestamp,
             lookup_isolation(request.replica_id, request.isolation_level),
