@@ -14,7 +14,7 @@ from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.record.batch import NO_PRODUCER_ID, batches, check_crc
 from barnabas.record.control import ControlType
 from barnabas.record.errors import CorruptBatchError
-from barnabas.record.reader import records_of
+from barnabas.record.reader import iter_records_of
 from barnabas.storage.errors import StorageError, TooManyOpenFilesError
 from barnabas.storage.producer_state import read_end_marker
 from barnabas.storage.read_result import FetchIsolation
@@ -129,18 +129,17 @@ class Loader:
             if header.is_control:
                 self._replay_end_marker(memoryview(content)[position:], header)
                 return
-            records = records_of(content, position, header)
+            producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+            # One after the other: a compressed batch may hold any number of them.
+            for record in iter_records_of(content, position, header):
+                if record.offset >= self._offset and record.key is not None:
+                    try:
+                        self._shard.replay(record.offset, record.key, record.value, producer_id)
+                    except ProtocolError as error:
+                        self._skip(record.offset, error)
+                yield
         except CorruptBatchError as error:
             self._skip(header.base_offset, error)
-            return
-        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-        for record in records:
-            if record.offset >= self._offset and record.key is not None:
-                try:
-                    self._shard.replay(record.offset, record.key, record.value, producer_id)
-                except ProtocolError as error:
-                    self._skip(record.offset, error)
-            yield
 
     def _replay_end_marker(self, batch: memoryview, header: BatchHeader) -> None:
         marker = read_end_marker(batch, header)

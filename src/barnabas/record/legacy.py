@@ -160,7 +160,7 @@ def unwrap(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Re
     """
     if message.compression == NONE:
         return [_record(message, message.offset, message.timestamp, message.timestamp_type)]
-    inner = list(inner_messages(message, max_bytes))
+    inner = list(inner_messages(message, decompressed_set(message, max_bytes)))
     shift = 0
     if message.magic == MAGIC_V1:
         shift = message.offset - inner[-1].offset
@@ -169,16 +169,17 @@ def unwrap(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Re
     return [_record(m, m.offset + shift, m.timestamp, CREATE_TIME) for m in inner]
 
 
-def inner_messages(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Message]:
+def inner_messages(message: Message, inner_set: Buffer) -> Iterator[Message]:
     """What a wrapper holds, with inner offsets; one message at least.
+
+    Args:
+        inner_set: what `decompressed_set` made of it.
 
     Raises:
         InvalidMessageSetError, CorruptBatchError: as `unwrap`.
     """
-    if message.compression not in _MESSAGE_CODECS or message.value is None:
-        raise InvalidMessageSetError("compressed message has no value or an unknown compression")
     is_empty = True
-    for inner in messages(_decompress_set(message, max_bytes)):
+    for inner in messages(inner_set):
         is_empty = False
         if inner.compression != NONE or inner.magic != message.magic:
             raise InvalidMessageSetError(
@@ -189,8 +190,14 @@ def inner_messages(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) ->
         raise InvalidMessageSetError("compressed message holds no messages")
 
 
-def _decompress_set(message: Message, max_bytes: int) -> Buffer:
-    assert message.value is not None
+def decompressed_set(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    """The message set in a wrapper.
+
+    Raises:
+        InvalidMessageSetError, CorruptBatchError: as `unwrap`.
+    """
+    if message.compression not in _MESSAGE_CODECS or message.value is None:
+        raise InvalidMessageSetError("compressed message has no value or an unknown compression")
     value: Buffer = message.value
     if message.compression == LZ4 and message.magic == MAGIC_V0:
         value = with_lz4_checksum_of_the_format(value)

@@ -7,23 +7,28 @@ takes: messages of one magic, or one compressed message and nothing beside it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from barnabas.record.batch import LOG_APPEND_TIME, Buffer
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE
+from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE, decompressed_bytes_max
 from barnabas.record.errors import (
     CorruptBatchError,
+    DecompressedTooLargeError,
     InvalidMessageSetError,
     MessageSetTooLargeError,
 )
-from barnabas.record.legacy import Message, inner_messages, messages
+from barnabas.record.legacy import Message, decompressed_set, inner_messages, messages
+from barnabas.waiting.off_loop import OffLoop, run_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterable
 
 # Records between two steps: about one millisecond of work.
 RECORDS_PER_STEP = 250
+# Decompressed on the loop at most; a sixteenth of it is compressed there.
+_INLINE_BYTES = 1 << 20
 
 
 def up_conversion(
@@ -32,7 +37,7 @@ def up_conversion(
     log_append_time_ms: int | None = None,
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
     max_batch_bytes: int | None = None,
-) -> Generator[None, None, bytearray | None]:
+) -> Generator[OffLoop | None, Any, bytearray | None]:
     """One v2 batch of all records of an old message set, in steps; offsets count from 0.
 
     Args:
@@ -63,7 +68,7 @@ def up_conversion(
             )
         magic = message.magic
         _check_size(message.size, max_batch_bytes)
-        for timestamp, key, value in _contents(message, max_bytes):
+        for timestamp, key, value in (yield from _contents(message, max_bytes)):
             builder.append(timestamp, key, value)
             if source == NONE and not compression:
                 _check_size(builder.estimated_size, max_batch_bytes)
@@ -77,7 +82,10 @@ def up_conversion(
     if log_append_time_ms is not None:
         builder.timestamp_type = LOG_APPEND_TIME
         builder.log_append_time_ms = log_append_time_ms
-    return builder.build()
+    if builder.compression == NONE or builder.estimated_size <= _INLINE_BYTES >> 4:
+        return builder.build()
+    batch: bytearray = yield OffLoop(builder.build)
+    return batch
 
 
 def _check_size(size: int, limit: int | None) -> None:
@@ -85,14 +93,23 @@ def _check_size(size: int, limit: int | None) -> None:
         raise MessageSetTooLargeError(f"{size} bytes are more than the limit of {limit}")
 
 
-def _contents(message: Message, max_bytes: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+def _contents(
+    message: Message, max_bytes: int
+) -> Generator[OffLoop | None, Any, Iterable[tuple[int, bytes | None, bytes | None]]]:
     """Timestamp, key and value of a plain message, or of those that a wrapper holds."""
     if message.compression == NONE:
-        yield message.content(message.timestamp)
-        return
+        return [message.content(message.timestamp)]
+    try:
+        inner_set = decompressed_set(message, min(_INLINE_BYTES, max_bytes))
+    except DecompressedTooLargeError:
+        size = 0 if message.value is None else len(message.value)
+        bytes_max = decompressed_bytes_max(message.compression, size, max_bytes)
+        inner_set = yield OffLoop(partial(decompressed_set, message, max_bytes), bytes_max)
     is_append_time = message.timestamp_type == LOG_APPEND_TIME
-    for inner in inner_messages(message, max_bytes):
-        yield inner.content(message.timestamp if is_append_time else inner.timestamp)
+    return (
+        inner.content(message.timestamp if is_append_time else inner.timestamp)
+        for inner in inner_messages(message, inner_set)
+    )
 
 
 def to_v2(
@@ -107,12 +124,7 @@ def to_v2(
         CorruptBatchError: anything malformed, or an empty set.
     """
     steps = up_conversion(buffer, compression, log_append_time_ms, max_bytes)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            batch: bytearray | None = end.value
-            break
+    batch: bytearray | None = run_steps(steps)
     if batch is None:
         raise CorruptBatchError("message set is empty")
     return batch

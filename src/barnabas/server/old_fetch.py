@@ -7,7 +7,7 @@ read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.down_conversion import down_conversion, record_count
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.server.conversion_queue import ConversionQueue
     from barnabas.server.request import RequestContext
     from barnabas.storage.topic_partition import TopicIdPartition
+    from barnabas.waiting.off_loop import OffLoop
 
     Asked = tuple[TopicIdPartition, FetchPartitionData]
     Answered = tuple[TopicIdPartition, FetchResult]
@@ -105,7 +106,7 @@ class OldFetch:
 
     def _steps(
         self, answered: list[Answered], offsets: dict[TopicIdPartition, int], magic: int
-    ) -> Generator[None, None, list[Answered]]:
+    ) -> Generator[OffLoop | None, Any, list[Answered]]:
         converted: list[Answered] = []
         for where, result in answered:
             source = result.records

@@ -6,7 +6,7 @@ too, in whatever compression, one batch at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import read_header
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.conversion_queue import ConversionQueue
     from barnabas.storage.topic_partition import TopicPartition
+    from barnabas.waiting.off_loop import OffLoop
 
     # The batch to append, a refusal, or None when there is nothing to append.
     Converted = memoryview | Refusal | None
@@ -67,7 +68,7 @@ class OldProduce:
 
     def _steps(
         self, sets: dict[TopicPartition, bytearray]
-    ) -> Generator[None, None, dict[TopicPartition, Converted]]:
+    ) -> Generator[OffLoop | None, Any, dict[TopicPartition, Converted]]:
         converted: dict[TopicPartition, Converted] = {}
         for key, records in sets.items():
             if not _has_complete(records):
@@ -80,7 +81,7 @@ class OldProduce:
 
     def _converted(
         self, key: TopicPartition, records: bytearray
-    ) -> Generator[None, None, Converted]:
+    ) -> Generator[OffLoop | None, Any, Converted]:
         partition = self._replicas.partition(key)
         if isinstance(partition, ErrorCode):
             return Refusal(partition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiokafka.record.legacy_records import _LegacyRecordBatchBuilderPy
@@ -11,15 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
+from barnabas.record import down_conversion as down_conversion_module
 from barnabas.record.batch import UnsupportedMagicError, read_header
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.conversion import entries, newest_magic, read_records, to_v2_at_offsets
-from barnabas.record.down_conversion import down_convert
+from barnabas.record.down_conversion import down_conversion, down_convert
 from barnabas.record.errors import CorruptBatchError, UnsupportedConversionError
 from barnabas.record.legacy import messages, write_message, write_message_set
 from barnabas.record.reader import records
 from barnabas.record.record import Record
-from barnabas.record.up_conversion import to_v2
+from barnabas.record.up_conversion import to_v2, up_conversion
+
+if TYPE_CHECKING:
+    from barnabas.waiting.off_loop import OffLoop, Steps
 
 OLD = [(magic, compression) for magic in (0, 1) for compression in range(4)]
 # aiokafka's own lz4 of magic 0 has the checksum of the format, not that of old clients.
@@ -160,3 +165,54 @@ def test_hostile_bytes_raise_nothing_else(data: bytes, size: int, magic: int) ->
     ):
         with contextlib.suppress(CorruptBatchError):
             work(raw)
+
+
+@pytest.mark.parametrize("compression", [1, 2, 3])
+def test_large_sets_are_decompressed_and_compressed_off_the_loop(compression: int) -> None:
+    value = bytes(3 << 20)
+    old = write_message_set(1, [Record(0, 5, 0, b"k", value)], compression)
+    asked: list[OffLoop] = []
+
+    def followed(steps: Steps) -> Any:
+        answer = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value
+            answer = None if step is None else step.work()
+            if step is not None:
+                asked.append(step)
+
+    batch = followed(up_conversion(old))
+    assert [each.result_bytes_max is not None for each in asked] == [True, False]
+    assert records(batch)[0].value == value
+    asked.clear()
+    assert [each.value for each in read_records(followed(down_conversion(batch, 1)))] == [value]
+    assert [each.result_bytes_max is not None for each in asked] == [True, False]
+
+
+def test_a_batch_that_would_become_too_many_messages_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(down_conversion_module, "CONVERTED_BYTES_MAX", 10_000)
+    small, large = BatchBuilder(compression=1), BatchBuilder(compression=1, base_offset=100)
+    for _ in range(100):
+        small.append(5, None, None)
+    for _ in range(1000):
+        large.append(5, None, None)
+    assert len(list(read_records(down_convert(small.build(), 1)))) == 100
+    with pytest.raises(CorruptBatchError, match="too large to be converted"):
+        down_convert(large.build(), 1)
+
+
+def test_an_answer_ends_with_the_batch_that_makes_it_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(down_conversion_module, "CONVERTED_BYTES_MAX", 4_000)
+    batches = bytearray()
+    for number in range(5):
+        builder = BatchBuilder(base_offset=60 * number)
+        for _ in range(60):
+            builder.append(5, None, None)
+        batches += builder.build()
+    found = [each.offset for each in read_records(down_convert(batches, 1))]
+    assert found == list(range(120))
