@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.key import DynamicMode
+from barnabas.settings.pattern import Pattern, PatternError
 from barnabas.settings.range import between
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class ClientMatchError(ValueError):
     """A `match` that selects nothing that there is."""
 
 
-def parse_match(patterns: list[str]) -> dict[str, re.Pattern[str]]:
+def parse_match(patterns: list[str]) -> dict[str, Pattern]:
     """The regular expression of each selector that `match` names.
 
     Raises:
         ClientMatchError: not SELECTOR=EXPRESSION, an unknown selector, or no regular expression.
     """
-    found: dict[str, re.Pattern[str]] = {}
+    found: dict[str, Pattern] = {}
     for pattern in patterns:
         selector, equals, expression = (part.strip() for part in pattern.partition("="))
         if not equals or "=" in expression:
@@ -83,15 +83,14 @@ def parse_match(patterns: list[str]) -> dict[str, re.Pattern[str]]:
             known = ", ".join(sorted(SELECTORS))
             raise ClientMatchError(f"clients are not selected by {selector!r}, but by {known}")
         try:
-            found[selector] = re.compile(expression)
-        except re.error as error:
-            raise ClientMatchError(f"{expression!r} is no regular expression: {error}") from None
+            found[selector] = Pattern(expression)
+        except PatternError as error:
+            raise ClientMatchError(
+                f"{expression!r} is no regular expression that is supported: {error}"
+            ) from None
     return found
 
 
-def matches(patterns: Mapping[str, re.Pattern[str]], client: Mapping[str, str]) -> bool:
+def matches(patterns: Mapping[str, Pattern], client: Mapping[str, str]) -> bool:
     """Whether a client's attributes, by selector, match all of `patterns`."""
-    return all(
-        pattern.fullmatch(client.get(selector, "")) is not None
-        for selector, pattern in patterns.items()
-    )
+    return all(pattern.matches(client.get(selector, "")) for selector, pattern in patterns.items())

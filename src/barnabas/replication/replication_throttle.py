@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from barnabas.settings.key import whole_number
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -54,8 +56,13 @@ class ReplicationThrottle:
         if _EVERY_REPLICA in replicas:
             self._throttled[topic] = _ALL
         else:
-            pairs = [each.split(":") for each in replicas if each != _NO_REPLICA]
-            mine = frozenset(int(index) for index, broker in pairs if int(broker) == node_id)
+            pairs = [each.partition(":") for each in replicas if each and each != _NO_REPLICA]
+            mine = frozenset(
+                partition
+                for index, _, broker in pairs
+                if whole_number(broker) == node_id
+                and (partition := whole_number(index)) is not None
+            )
             if mine:
                 self._throttled[topic] = mine
             else:

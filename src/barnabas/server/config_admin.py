@@ -6,7 +6,6 @@ and levels of loggers never leave this process.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +15,7 @@ from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.gradual_keys import GRADUAL
 from barnabas.server.log_levels import change_level, check_level_change
+from barnabas.settings.key import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     Answer = TypeVar("Answer", AlterConfigsResourceResponse, LegacyResourceResponse)
 
-_NUMBER = re.compile("[+-]?[0-9]+")
 # What came of a resource that the controller need not see; None: it is done.
 Outcome = Refusal | None
 
@@ -111,7 +110,7 @@ def joined(
 
 def names_broker(name: str, node_id: int) -> bool:
     """Whether a resource's name is the number of that broker, however it is written."""
-    return _NUMBER.fullmatch(name) is not None and int(name) == node_id
+    return whole_number(name) == node_id
 
 
 def _answer(

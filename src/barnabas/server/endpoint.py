@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from barnabas.settings.key import whole_number
+
 _PORT_MAX = 65_535
 
 
@@ -37,8 +39,9 @@ def parse_endpoint(text: str) -> Endpoint | None:
 def parse_address(text: str) -> tuple[str, int] | None:
     """Host and port of HOST:PORT or [IPV6]:PORT; None if it is neither."""
     host, colon, port = text.strip().rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > _PORT_MAX:
+    number = whole_number(port) if port.isdigit() else None
+    if not colon or number is None or number > _PORT_MAX:
         return None
     if host.startswith("[") and host.endswith("]"):
-        return host[1:-1], int(port)
-    return None if ":" in host else (host, int(port))
+        return host[1:-1], number
+    return None if ":" in host else (host, number)

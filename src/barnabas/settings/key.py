@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +12,8 @@ import msgspec
 if TYPE_CHECKING:
     from barnabas.settings.range import ConfigValue, Range
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-# As Java takes them: with the letter that says how precise a number is, and no NaN.
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?")
 # Where Java begins to write numbers with an exponent.
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
-_COMMA = re.compile(r"\s*,\s*")
 _HIDDEN = "[hidden]"
 
 
@@ -164,14 +159,14 @@ def _type_words(kind: ConfigType) -> str:
 def _convert(kind: ConfigType, text: str) -> ConfigValue:
     """The value, None when the text is not of the type."""
     if kind in _WHOLE_NUMBERS:
-        return _whole_number(text, _WHOLE_NUMBERS[kind][1])
+        return whole_number(text, _WHOLE_NUMBERS[kind][1])
     match kind:
         case ConfigType.BOOLEAN:
             return {"true": True, "false": False}.get(text.lower())
         case ConfigType.DOUBLE:
-            return float(text.rstrip("fFdD")) if _DECIMAL.fullmatch(text) else None
+            return _decimal(text)
         case ConfigType.LIST:
-            return _COMMA.split(text) if text else []
+            return [part.strip() for part in text.split(",")] if text else []
         case _:
             return text
 
@@ -188,9 +183,33 @@ def _java_text(value: float) -> str:
     return f"{'-' * sign}{digits[0]}.{fraction}E{exponent + len(digits) - 1}"
 
 
-def _whole_number(text: str, bits: int) -> int | None:
-    # Not int() alone: it also takes underscores and the digits of other scripts.
-    if not _INTEGER.fullmatch(text) or len(text) > bits:
+def _decimal(text: str) -> float | None:
+    """Return the number, written as Java takes it; None for any other text.
+
+    That is with the letter that says how precise a number is, and without NaN. No regular
+    expression: one with two runs of digits takes minutes on a long text.
+    """
+    number = text[:-1] if text[-1:] in tuple("fFdD") else text
+    mantissa, mark, exponent = number.lower().partition("e")
+    whole, _, fraction = _without_sign(mantissa).partition(".")
+    if not _are_digits(whole + fraction) or (mark and not _are_digits(_without_sign(exponent))):
+        return None
+    return float(number)
+
+
+def _without_sign(text: str) -> str:
+    return text[1:] if text[:1] in ("+", "-") else text
+
+
+def _are_digits(text: str) -> bool:
+    # Not isdigit() alone: it also takes the digits of other scripts.
+    return text.isascii() and text.isdigit()
+
+
+def whole_number(text: str, bits: int = 32) -> int | None:
+    """Return the number that digits stand for, if it fits a signed number of so many bits."""
+    # The length first: int() refuses texts of 4,300 digits. Not int() alone: it takes underscores.
+    if len(text) > bits or not _are_digits(_without_sign(text)):
         return None
     value = int(text)
     limit = 1 << bits - 1

@@ -15,6 +15,7 @@ from barnabas.settings.definition import (
     DynamicMode,
     Synonym,
 )
+from barnabas.settings.key import whole_number
 from barnabas.settings.range import (
     at_least,
     between,
@@ -62,7 +63,8 @@ def _are_replicas(value: ConfigValue) -> bool:
         return False
     pairs = [each.split(":") for each in value if each]
     return value in (["*"], ["none"]) or all(
-        len(pair) == 2 and all(part.isascii() and part.isdigit() for part in pair) for pair in pairs
+        len(pair) == 2 and all(part.isdigit() and whole_number(part) is not None for part in pair)
+        for pair in pairs
     )
 
 

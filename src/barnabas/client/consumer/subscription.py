@@ -87,7 +87,7 @@ class Subscription:
                 raise SubscriptionError("subscribe: topics or a pattern, not both")
             try:
                 return re.compile(pattern)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise SubscriptionError(f"subscribe: the pattern {pattern}: {error}") from None
         if topics is None or isinstance(topics, re.Pattern | SubscriptionPattern):
             return topics

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType, DynamicMode
+from barnabas.settings.key import whole_number
 from barnabas.settings.range import at_least, satisfying
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ def parse_overrides(text: str) -> dict[str, int] | None:
     overrides: dict[str, int] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         address, colon, count = item.rpartition(":")
-        if not (colon and address and count.isdecimal()):
+        limit = whole_number(count) if count.isdigit() else None
+        if not colon or not address or limit is None:
             return None
-        overrides[address.strip("[]")] = int(count)
+        overrides[address.strip("[]")] = limit
     return overrides
 
 

@@ -29,13 +29,13 @@ from barnabas.server.telemetry.otlp import OtlpError
 from barnabas.settings.key import ConfigError
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Mapping
 
     from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
     from barnabas.runtime.clock import Clock
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.telemetry.receiver import MetricsReceiver
+    from barnabas.settings.pattern import Pattern
 
 # As Kafka offers them, the best first.
 ACCEPTED_COMPRESSIONS = (ZSTD, LZ4, GZIP, SNAPPY)
@@ -52,7 +52,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
     metrics: tuple[str, ...]
     interval_ms: int
-    match: Mapping[str, re.Pattern[str]]
+    match: Mapping[str, Pattern]
 
 
 class ClientInstance(msgspec.Struct):
