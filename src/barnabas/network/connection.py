@@ -7,11 +7,15 @@ answered holds its answer until all slots before it are answered.
 A peer that sends faster than it is served, or does not read its answers, is read from no more
 until that changes: that bounds what a connection can make us keep. Requests that came in the same
 read are put off, in their order.
+
+The requests of one connection get a share of each turn of the loop, and one request at least. Those
+that are left are put off to the next turn, so that other connections are served in between.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Cancellable, Timer
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
+# What the requests of one connection that came together get of a turn; the last one may be longer.
+SHARE_MS = 2.0
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
@@ -75,6 +81,8 @@ _WORKING = 128
 _WAITING = _IN_FLIGHT | _HELD
 # Between two looks whether the peer of such a connection is still there.
 _PEER_CHECK_MS = 1_000.0
+# One request is worked on over several turns; those behind it may depend on it.
+_WORKING = 128
 
 
 class ResponseSlot:
@@ -147,6 +155,7 @@ class Connection(FramedHandler):
         "_peer_check",
         "_put_off",
         "_slots",
+        "_take_is_due",
         "_throttle_timer",
         "_throttled_until_ms",
         "_works",
@@ -180,6 +189,8 @@ class Connection(FramedHandler):
         self._paused = 0
         # Requests that came in one read with the one that made us pause; None for none.
         self._put_off: deque[memoryview] | None = None
+        # Whether `_take_put_off` is to be called in the next turn.
+        self._take_is_due = False
         self._throttle_timer: Cancellable | None = None
         # Set while a look at the peer is due, because of _WAITING.
         self._peer_check: Cancellable | None = None
@@ -272,8 +283,16 @@ class Connection(FramedHandler):
         if self._paused:
             self._keep_for_later(frame)
             return
+        now_ms = self._clock.monotonic_ms()
+        if now_ms > self._share_ends_ms:
+            self._pause(_PUT_OFF)
+            self._keep_for_later(frame)
+            self._take_soon()
+            return
         self.requests += 1
-        self.last_activity_ms = self._clock.monotonic_ms()
+        self.last_activity_ms = now_ms
+        if self._splitter.has_more and self._share_ends_ms == inf:
+            self._share_ends_ms = now_ms + SHARE_MS
         self._on_request(self, frame)
 
     def on_malformed(self, error: ProtocolError) -> None:
@@ -391,7 +410,7 @@ class Connection(FramedHandler):
         self._paused &= ~reason
         if self._paused == _PUT_OFF:
             # In a turn of its own: whoever resumes may be in the midst of a request.
-            self._timer.call_soon(self._take_put_off)
+            self._take_soon()
         elif not self._paused and self._stream is not None:
             self._stream.resume_reading()
 
@@ -404,9 +423,19 @@ class Connection(FramedHandler):
         # A copy, since the receive buffer is another connection's in the next turn.
         self._put_off.append(memoryview(bytearray(frame)))
 
+    def _take_soon(self) -> None:
+        if not self._take_is_due:
+            self._take_is_due = True
+            self._timer.call_soon(self._take_put_off)
+
     def _take_put_off(self) -> None:
-        """Take up what was put off, until there is a reason to pause again."""
+        """Take up what was put off: a share, or until there is a reason to pause again."""
+        self._take_is_due = False
+        share_ends_ms = self._clock.monotonic_ms() + SHARE_MS
         while self._paused == _PUT_OFF and self._put_off and self.is_open:
+            if self._clock.monotonic_ms() > share_ends_ms:
+                self._take_soon()
+                return
             frame = self._put_off.popleft()
             if not self._put_off:
                 self._put_off = None

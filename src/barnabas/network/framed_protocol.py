@@ -11,6 +11,7 @@ where it comes from, or before if nothing can be added to it, else in the next t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import inf
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.frame import FrameSplitter
@@ -38,6 +39,7 @@ class FramedHandler(ABC):
         "_flush_due",
         "_output",
         "_receiving",
+        "_share_ends_ms",
         "_splitter",
         "_stream",
         "_timer",
@@ -63,6 +65,9 @@ class FramedHandler(ABC):
         # True within on_received, which flushes at its end.
         self._receiving = False
         self._flush_due = False
+        # When the frames of one read have had their share of the turn (monotonic ms); infinity
+        # until a frame turns out to have others behind it.
+        self._share_ends_ms = inf
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -110,6 +115,7 @@ class FramedHandler(ABC):
         """From the stream: hand out all complete frames, then write what they gave rise to."""
         self.bytes_in += count
         self._receiving = True
+        self._share_ends_ms = inf
         try:
             for frame in self._splitter.received(count):
                 self.on_frame(frame)

@@ -229,3 +229,95 @@ def test_the_last_answer_of_a_read_leaves_before_its_handler_is_done() -> None:
         connection.get_buffer()[: len(data)] = data
         connection.on_received(len(data))
     assert sent == [5, 5, 15]
+
+
+class WorkingClock:
+    """A clock that goes on while a request is worked on, as it does outside of simulations."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._clock = world.host("s").runtime.clock
+        self.worked_ms = 0.0
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    def monotonic_ms(self) -> float:
+        return self._clock.monotonic_ms() + self.worked_ms
+
+
+def working(each_ms: float) -> tuple[SimWorld, Server, Recorder, list[bytes]]:
+    """A server whose requests take `each_ms`; the list has a T for each turn of its loop."""
+    world = SimWorld(1)
+    server = Server(world, ConnectionLimits(), buffer_bytes=1 << 16)
+    clock = WorkingClock(world)
+    timer = world.host("s").runtime.timer
+    server.doors = ConnectionDoors(clock, timer, new_receive_buffer(1 << 16))
+    order: list[bytes] = []
+
+    def work(connection: Connection, view: memoryview) -> None:
+        clock.worked_ms += each_ms
+        order.append(bytes(view))
+        # Behind what this turn has called already, and before the next share.
+        timer.call_soon(lambda: order.append(b"T"))
+        server.echo(connection, view)
+
+    server.handle = work
+    client = Recorder()
+    world.host("c").runtime.sockets.connect("s", server.port, client, pytest.fail, 1000)
+    assert world.run_until(lambda: client.stream is not None)
+    return world, server, client, order
+
+
+def in_a_row(order: list[bytes]) -> int:
+    """The most requests that were handled in one turn."""
+    return max(len(turn.split()) for turn in b" ".join(order).split(b"T"))
+
+
+def test_requests_of_one_read_get_a_share_of_each_turn() -> None:
+    world, server, client, order = working(each_ms=1)
+    bodies = [b"%d" % number for number in range(50)]
+    client.stream.write([b"".join(map(frame, bodies))])
+    answers = b"".join(map(frame, bodies))
+    assert world.run_until(lambda: len(client.data) == len(answers))
+    assert client.data == answers
+    assert server.requests == bodies
+    # 2 ms, and the request that goes beyond.
+    assert in_a_row(order) == 3
+
+
+def test_a_long_request_has_a_turn_of_its_own_and_no_more() -> None:
+    world, server, client, order = working(each_ms=1000)
+    client.stream.write([b"".join(frame(b"%d" % number) for number in range(5))])
+    assert world.run_until(lambda: len(server.requests) == 5)
+    assert in_a_row(order) == 1
+
+
+def test_other_connections_are_served_between_the_requests_of_one_read() -> None:
+    world, server, client, _ = working(each_ms=1)
+    other = Recorder()
+    world.host("o").runtime.sockets.connect("s", server.port, other, pytest.fail, 1000)
+    assert world.run_until(lambda: other.stream is not None)
+    client.stream.write([b"".join(frame(b"flood") for _ in range(200))])
+    assert world.run_until(lambda: len(server.requests) >= 3)
+    # Answers leave before all requests are handled.
+    assert len(server.requests) < 200
+    other.stream.write([frame(b"polite")])
+    assert world.run_until(lambda: b"polite" in server.requests)
+    assert world.run_until(lambda: len(server.requests) == 201)
+
+
+def test_requests_behind_one_that_is_worked_on_wait_for_it() -> None:
+    world, server, client = connected(1)
+
+    def begin(connection: Connection, view: memoryview) -> None:
+        server.park(connection, view)
+        if bytes(view) == b"long":
+            connection.begin_work()
+
+    server.handle = begin
+    client.stream.write([b"".join(map(frame, (b"long", b"next", b"last")))])
+    world.run_for(100)
+    assert server.requests == [b"long"]
+    server.slots[0].complete([frame(b"L")])
+    server.connections[0].end_work()
+    assert world.run_until(lambda: server.requests == [b"long", b"next", b"last"])
