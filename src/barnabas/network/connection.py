@@ -75,14 +75,12 @@ _CLOSING = 16
 _THROTTLED = 32
 # Requests that were put off have not been taken up again.
 _PUT_OFF = 64
-# A request is worked on in turns with those of other connections.
-_WORKING = 128
-# Requests that wait are the reason; the connection's end would not be seen.
-_WAITING = _IN_FLIGHT | _HELD
-# Between two looks whether the peer of such a connection is still there.
-_PEER_CHECK_MS = 1_000.0
 # One request is worked on over several turns; those behind it may depend on it.
 _WORKING = 128
+# Requests that wait are the reason; the connection's end would not be seen.
+_WAITING = _IN_FLIGHT | _HELD | _WORKING
+# Between two looks whether the peer of such a connection is still there.
+_PEER_CHECK_MS = 1_000.0
 
 
 class ResponseSlot:
@@ -189,6 +187,8 @@ class Connection(FramedHandler):
         self._paused = 0
         # Requests that came in one read with the one that made us pause; None for none.
         self._put_off: deque[memoryview] | None = None
+        # Calls of `begin_work` without their `end_work`.
+        self._works = 0
         # Whether `_take_put_off` is to be called in the next turn.
         self._take_is_due = False
         self._throttle_timer: Cancellable | None = None
@@ -231,14 +231,14 @@ class Connection(FramedHandler):
         self._resume(_MUTED)
 
     def begin_work(self) -> None:
-        """Take no more requests until `end_work`: one of them is worked on, and holds memory."""
+        """Take up no further request until `end_work`: one is worked on over several turns."""
         self._works += 1
         self._pause(_WORKING)
 
     def end_work(self) -> None:
-        """The work of one request is done."""
+        """Undo one `begin_work`; after the last one, take up requests again."""
+        assert self._works > 0, "end_work without begin_work"
         self._works -= 1
-        assert self._works >= 0, "work ends once"
         if not self._works:
             self._resume(_WORKING)
 

@@ -7,18 +7,33 @@ linear in the number of bytes given.
 from __future__ import annotations
 
 import struct
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.protocol.chunks import Chunk, Records, Sliceable, chunks_length
-from barnabas.protocol.decoding import Decoder, compile_decoder
-from barnabas.protocol.encoding import Encoder, compile_encoder
+from barnabas.protocol.decoding import (
+    Decoder,
+    StepDecoder,
+    compile_decoder,
+    compile_step_decoder,
+)
+from barnabas.protocol.encoding import (
+    Encoder,
+    StepEncoder,
+    compile_encoder,
+    compile_step_encoder,
+)
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 M = TypeVar("M", bound=Message)
 
 _decoders: dict[tuple[type[Message], int], Decoder] = {}
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
+_step_decoders: dict[tuple[type[Message], int], StepDecoder] = {}
+_step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 
 # What generated code raises on bytes that are too short or wrong; see decoding.py.
 _DECODE_ERRORS = (struct.error, IndexError, UnicodeDecodeError)
@@ -33,8 +48,10 @@ __all__ = [
     "chunks_length",
     "decode",
     "decode_from",
+    "decode_in_steps",
     "encode",
     "encode_bytes",
+    "encode_in_steps",
     "encode_onto",
     "encode_with",
     "encoder_of",
@@ -103,6 +120,48 @@ def decode_from(
     except _DECODE_ERRORS as error:
         raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
     return made
+
+
+def decode_in_steps(
+    cls: type[M], version: int, view: memoryview, offset: int = 0
+) -> Generator[None, None, M]:
+    """As `decode`, as a generator that stops after each item of an array and returns the message.
+
+    Raises:
+        ProtocolError: as `decode`; also when the arrays have more than `decoding.ITEMS_MAX` items.
+    """
+    decoder = _step_decoders.get((cls, version))
+    if decoder is None:
+        _check_version(cls, version)
+        decoder = _step_decoders[cls, version] = compile_step_decoder(cls, version)
+    try:
+        made: tuple[M, int] = yield from decoder(view, offset, len(view))
+    except _DECODE_ERRORS as error:
+        raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
+    return made[0]
+
+
+def encode_in_steps(
+    start: bytearray, message: Message, version: int
+) -> Generator[None, None, list[Chunk]]:
+    """As `encode_onto`, as a generator that stops after each item of an array.
+
+    Raises:
+        ProtocolError: as `encode`.
+    """
+    cls = type(message)
+    encoder = _step_encoders.get((cls, version))
+    if encoder is None:
+        _check_version(cls, version)
+        encoder = _step_encoders[cls, version] = compile_step_encoder(cls, version)
+    chunks: list[Chunk] = []
+    try:
+        last = yield from encoder(message, start, chunks)
+    except _ENCODE_ERRORS as error:
+        raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
+    if last or not chunks:
+        chunks.append(last)
+    return chunks
 
 
 def _decoder(cls: type[Message], version: int) -> Decoder:

@@ -10,7 +10,7 @@ Counts are checked before anything is made, against the fewest bytes that so man
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from barnabas.protocol.compiling import compile_function
@@ -35,6 +35,13 @@ from barnabas.protocol.schema import (
 )
 
 Decoder = Callable[[Any, int, int], tuple[Any, int]]
+# The same as a generator, which stops after each item of each array.
+StepDecoder = Callable[[Any, int, int], Generator[None, None, tuple[Any, int]]]
+# What a message that is decoded in steps may have in all its arrays together: it bounds the memory
+# that a request takes, which is a hundred times its bytes.
+ITEMS_MAX = 500_000
+# Tagged fields of one struct, each known one and those of later versions: far more than there are.
+TAGS_MAX = 4_096
 
 
 def compile_decoder(message: type[Message], version: int) -> Decoder:
@@ -42,8 +49,18 @@ def compile_decoder(message: type[Message], version: int) -> Decoder:
     return _DecoderWriter(message, version).compile()
 
 
+def compile_step_decoder(message: type[Message], version: int) -> StepDecoder:
+    """Compile the decoder of messages that are too large for one turn of an event loop."""
+    made: Any = _DecoderWriter(message, version, in_steps=True).compile()
+    decoder: StepDecoder = made
+    return decoder
+
+
 class _DecoderWriter:
-    def __init__(self, message: type[Message], version: int) -> None:
+    def __init__(self, message: type[Message], version: int, *, in_steps: bool = False) -> None:
+        # Whether a generator is written; what is tagged is read by functions all the same.
+        self._in_steps = in_steps
+        self._in_tags = False
         self._message = message
         self._version = version
         self._flexible = is_flexible(message, version)
@@ -65,10 +82,14 @@ class _DecoderWriter:
             "short": _short_error,
             "bad_tag": _tag_error,
             "check_tag_count": _check_tag_count,
+            "too_many": _too_many_error,
         }
 
     def compile(self) -> Decoder:
         root = self._new_name("o")
+        if self._in_steps:
+            self._line(f"left = {ITEMS_MAX}")
+            self._line("yield")
         self._struct(self._message, root)
         self._line("if pos > end: raise short('bytes', pos, end)")
         self._line(f"return {root}, pos")
@@ -149,6 +170,7 @@ class _DecoderWriter:
         function = self._new_name("tags_")
         outer, self._lines = self._lines, []
         indent, self._indent = self._indent, 1
+        was_in_tags, self._in_tags = self._in_tags, True
         self._line("count, pos = check_tag_count(view, pos, end, count)")
         self._line("seen = set()")
         self._line("for _ in range(count):")
@@ -172,6 +194,7 @@ class _DecoderWriter:
         self._line("return pos")
         self._functions += [f"def {function}(view, pos, end, count, whole):", *self._lines, ""]
         self._lines, self._indent = outer, indent
+        self._in_tags = was_in_tags
         return function
 
     # -- fields
@@ -251,6 +274,9 @@ class _DecoderWriter:
         fewest = self._fewest_bytes(element)
         needed = "n" if fewest == 1 else f"n * {fewest}"
         self._line(f"if {needed} > end - pos: raise short({self._path(each)}, n, end - pos)")
+        if self._in_steps and not self._in_tags:
+            self._line("left -= n")
+            self._line(f"if left < 0: raise too_many({self._path(each)})")
         if isinstance(element, Kind) and element.code and element is not UUID:
             self._line(f"{target} = list(unpack_from(f'>{{n}}{element.code}', view, pos))")
             self._line(f"pos += {needed}")
@@ -268,6 +294,8 @@ class _DecoderWriter:
         self._line(f"{target} = {items} = []")
         self._line("for _ in range(n):")
         self._indent += 1
+        if self._in_steps and not self._in_tags:
+            self._line("yield")
         if isinstance(element, Kind):
             self._variable(each, element, item, nullable=False)
         else:
@@ -319,11 +347,19 @@ def _check_tag_count(view: Bytes, position: int, end: int, count: int) -> tuple[
         count, position = varint_tail(view, position, count)
     if count * 2 > end - position:
         raise _short_error("tagged fields", count, end - position)
+    if count > TAGS_MAX:
+        raise ProtocolError(f"{count} tagged fields in one struct; {TAGS_MAX} are allowed")
     return count, position
 
 
 def _null_error(path: str) -> ProtocolError:
     return ProtocolError(f"{path} is null, which this version does not allow")
+
+
+def _too_many_error(path: str) -> ProtocolError:
+    return ProtocolError(
+        f"{path}: a message of this size may have {ITEMS_MAX} items in its arrays; send several"
+    )
 
 
 def _short_error(path: str, claimed: int, left: int) -> ProtocolError:

@@ -8,7 +8,7 @@ is never brought into memory.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from barnabas.protocol.compiling import compile_function
@@ -30,6 +30,8 @@ from barnabas.protocol.schema import (
 CHUNK_BYTES_MIN = 1024
 
 Encoder = Callable[[Any, bytearray, list[Any]], bytearray]
+# The same as a generator, which stops after each item of each array.
+StepEncoder = Callable[[Any, bytearray, list[Any]], Generator[None, None, bytearray]]
 
 
 def compile_encoder(message: type[Message], version: int) -> Encoder:
@@ -40,8 +42,18 @@ def compile_encoder(message: type[Message], version: int) -> Encoder:
     return _EncoderWriter(message, version).compile()
 
 
+def compile_step_encoder(message: type[Message], version: int) -> StepEncoder:
+    """Compile the encoder of messages that are too large for one turn of an event loop."""
+    made: Any = _EncoderWriter(message, version, in_steps=True).compile()
+    encoder: StepEncoder = made
+    return encoder
+
+
 class _EncoderWriter:
-    def __init__(self, message: type[Message], version: int) -> None:
+    def __init__(self, message: type[Message], version: int, *, in_steps: bool = False) -> None:
+        # Whether a generator is written; what is tagged is written by functions all the same.
+        self._in_steps = in_steps
+        self._in_tags = False
         self._message = message
         self._version = version
         self._flexible = is_flexible(message, version)
@@ -63,6 +75,8 @@ class _EncoderWriter:
     def compile(self) -> Encoder:
         self._struct(self._message, "o")
         self._flush()
+        if self._in_steps:
+            self._line("yield")
         self._line("return out")
         source = "\n".join([*self._functions, "def encode(o, out, chunks):", *self._lines, ""])
         title = f"{self._message.__name__} v{self._version} encoder"
@@ -154,6 +168,7 @@ class _EncoderWriter:
         function = self._new_name("tags_")
         outer, self._lines = self._lines, []
         indent, self._indent = self._indent, 1
+        was_in_tags, self._in_tags = self._in_tags, True
         self._line("count = 0; whole = bytearray(); chunks = []")
         for each in sorted(tagged, key=lambda one: one.tag or 0):
             self._line(f"if not ({self._is_absent(each, 'o')}):")
@@ -168,6 +183,7 @@ class _EncoderWriter:
         self._line("return unsigned_varint(count) + whole")
         self._functions += [f"def {function}(o):", *self._lines, ""]
         self._lines, self._indent = outer, indent
+        self._in_tags = was_in_tags
         return function
 
     # -- fields
@@ -283,6 +299,8 @@ class _EncoderWriter:
             item = self._new_name("o")
             self._line(f"for {item} in {items}:")
             self._indent += 1
+            if self._in_steps and not self._in_tags:
+                self._line("yield")
             before = len(self._lines)
             if isinstance(element, Kind):
                 self._field(each, element, item, nullable=False)

@@ -13,13 +13,22 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import Array, Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from barnabas.protocol.schema import Message
 
 _FIELD = "error_code"
 # The largest code that has a count of its own.
 _LAST = int(max(ErrorCode))
+
+
+def step_error_counter(
+    response: type[Message],
+) -> Callable[[Message, list[int]], Generator[None, None, None]]:
+    """As `error_counter`, as a generator that stops after each item of an array."""
+    body = _lines(response, "response", 1, in_steps=True)
+    source = "\n".join(["def count_errors(response, counts):", "    yield", *body, ""])
+    return compile_function(source, "count_errors", f"{response.__name__} errors in steps", {})
 
 
 def error_counter(response: type[Message]) -> Callable[[Message, list[int]], None]:
@@ -32,7 +41,7 @@ def error_counter(response: type[Message]) -> Callable[[Message, list[int]], Non
     return compile_function(source, "count_errors", f"{response.__name__} errors", {})
 
 
-def _lines(struct: type[Struct], variable: str, depth: int) -> list[str]:
+def _lines(struct: type[Struct], variable: str, depth: int, *, in_steps: bool = False) -> list[str]:
     indent = "    " * depth
     lines: list[str] = []
     for each in struct.__fields__:
@@ -43,9 +52,11 @@ def _lines(struct: type[Struct], variable: str, depth: int) -> list[str]:
                 f"{indent}counts[code if 0 <= code <= {_LAST} else -1] += 1",
             ]
         elif isinstance(kind, Array) and isinstance(kind.element, type):
-            inner = _lines(kind.element, f"each_{depth}", depth + 1)
+            inner = _lines(kind.element, f"each_{depth}", depth + 1, in_steps=in_steps)
             if inner:
                 # A nullable array may be None.
                 lines.append(f"{indent}for each_{depth} in {variable}.{each.name} or ():")
+                if in_steps:
+                    lines.append(f"{indent}    yield")
                 lines += inner
     return lines

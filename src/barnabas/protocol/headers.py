@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_keys import ApiKey, response_class
 from barnabas.protocol.api_table import API_ROWS
 from barnabas.protocol.chunks import Chunk, chunks_length
-from barnabas.protocol.codec import decode, encode_onto, encode_with, encoder_of
+from barnabas.protocol.codec import (
+    decode,
+    encode_in_steps,
+    encode_onto,
+    encode_with,
+    encoder_of,
+)
 from barnabas.protocol.decoding import skip_tags
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from barnabas.protocol.encoding import Encoder
     from barnabas.protocol.schema import Message
@@ -133,6 +139,16 @@ def encode_response(correlation_id: int, message: Message, version: int) -> list
     pack_start, encoder = _writers.get((cls, version)) or _writer(cls, version)
     start = bytearray(pack_start(0, correlation_id))
     return _with_length(start, encode_with(encoder, start, message, version))
+
+
+def encode_response_in_steps(
+    correlation_id: int, message: Message, version: int
+) -> Generator[None, None, list[Chunk]]:
+    """As `encode_response`, as a generator that stops after each item of an array."""
+    header = _RESPONSE_STARTS[response_header_version(message.__api_key__, version)]
+    start = bytearray(header.pack(0, correlation_id))
+    chunks = yield from encode_in_steps(start, message, version)
+    return _with_length(start, chunks)
 
 
 def _writer(cls: type[Message], version: int) -> Writer:

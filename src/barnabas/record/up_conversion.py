@@ -75,7 +75,7 @@ def up_conversion(
             until_step -= 1
             if not until_step:
                 until_step = RECORDS_PER_STEP
-                yield
+                yield None
     if builder.is_empty:
         return None
     builder.compression = source if compression is None else compression

@@ -282,7 +282,9 @@ class BrokerServer:
         shared, runtime = self._shared, self._runtime
         handlers = HandlerTable(self.parts, shared.statistics)
         for endpoint in shared.configuration.endpoints:
-            services = RequestServices(endpoint.name, runtime.clock, shared.quotas, runtime.watch)
+            services = RequestServices(
+                endpoint.name, runtime.clock, shared.quotas, runtime.watch, shared.slices
+            )
             dispatcher = Dispatcher(handlers, services)
             listener = Listener(
                 endpoint,

@@ -94,7 +94,9 @@ class ControllerListeners:
             runtime.clock, shared.configuration.connections, quota_windows(shared.config)
         )
         for endpoint in shared.configuration.controller_endpoints:
-            services = RequestServices(endpoint.name, runtime.clock, shared.quotas, runtime.watch)
+            services = RequestServices(
+                endpoint.name, runtime.clock, shared.quotas, runtime.watch, shared.slices
+            )
             listener = Listener(
                 endpoint,
                 shared.config,

@@ -12,6 +12,7 @@ from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.server.large_request import LargeRequestContext
 from barnabas.server.request import RequestContext
 from barnabas.server.request_statistics import FIRST_BUCKET, SHORTEST_MS
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
+# Larger requests are decoded in slices, but for those with records, which stay views.
+LARGE_BYTES = 16 * 1024
+_WITH_RECORDS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})
 
 
 class HandlerTable:
@@ -95,8 +99,11 @@ class Dispatcher:
                 f"API {api_key} is served in versions {first_version} to "
                 f"{last_version}, not {version}"
             )
-        request = decode(request_cls, version, frame, offset)
         size = len(frame)
+        if size > LARGE_BYTES and api_key not in _WITH_RECORDS:
+            self._take_large(connection, frame, header, entry)
+            return
+        request = decode(request_cls, version, frame, offset)
         slot = connection.reserve()
         context = RequestContext(connection, slot, header, size, self._services, statistics)
         answer = handle(context, request)
@@ -117,6 +124,25 @@ class Dispatcher:
         if now_ms > self._watch.due_ms:
             client = f"{header[3]}@{connection.peer}"
             self._watch.look(now_ms, connection.last_activity_ms, statistics.name, client)
+
+    def _take_large(
+        self,
+        connection: Connection,
+        frame: memoryview,
+        header: tuple[int, int, int, str | None, int],
+        entry: Entry,
+    ) -> None:
+        """Serve a request that takes too long to be decoded in one turn."""
+        _, _, request_cls, handle, statistics = entry
+        version, size = header[1], len(frame)
+        slot = connection.reserve()
+        context = LargeRequestContext(connection, slot, header, size, self._services, statistics)
+        statistics.versions[version] += 1
+        statistics.request_bytes += size
+        # A copy, since the receive buffer is another connection's in the next turn.
+        context.serve(request_cls, memoryview(bytearray(frame)), header[4], handle)
+        now_ms = self._monotonic_ms()
+        context.park(now_ms, now_ms - connection.last_activity_ms)
 
 
 def unsupported_api_versions(first_version: int, last_version: int) -> Message:

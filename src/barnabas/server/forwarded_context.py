@@ -13,6 +13,8 @@ from barnabas.server.envelope import wrap_response
 from barnabas.server.request import EXEMPT, RequestContext
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.protocol.schema import Message
     from barnabas.server.envelope import ForwardedHeader
     from barnabas.server.request_statistics import ApiStatistics
@@ -56,6 +58,11 @@ class ForwardedContext(RequestContext):
     def address(self) -> str:
         """From where."""
         return self._forwarded.address
+
+    def _respond_in_steps(self, response: Message) -> Generator[None, None, None]:
+        # The envelope's answer is bytes.
+        self.respond(response)
+        yield
 
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
         """Answer in the envelope.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from barnabas.protocol.headers import encode_response
+from barnabas.protocol.headers import encode_response, encode_response_in_steps
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.long_words import cut_long_words
+from barnabas.server.slices import UNFINISHED, release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from barnabas.network.connection import Connection, ResponseSlot
     from barnabas.protocol.chunks import Chunk
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.server.request_statistics import ApiStatistics
+    from barnabas.server.slices import SliceQueue
 
     # A response, or None when the request is parked: then context.respond is called later.
     Handle = Callable[["RequestContext", Any], Message | None]
@@ -36,12 +38,19 @@ _log = logging.getLogger(__name__)
 class RequestServices:
     """What all requests of one listener share."""
 
-    __slots__ = ("clock", "listener_name", "quotas", "watch")
+    __slots__ = ("clock", "listener_name", "quotas", "slices", "watch")
 
     def __init__(
-        self, listener_name: str, clock: Clock, quotas: ClientQuotas, watch: LoopWatch
+        self,
+        listener_name: str,
+        clock: Clock,
+        quotas: ClientQuotas,
+        watch: LoopWatch,
+        slices: SliceQueue,
     ) -> None:
         self.listener_name = listener_name
+        # Work that takes several turns of the loop.
+        self.slices = slices
         # Measures the turns of the loop.
         self.watch = watch
         self.clock = clock
@@ -113,23 +122,95 @@ class RequestContext:
         """
         if throttle_ms or self._services.quotas.is_active:
             self._throttle(response, throttle_ms)
+        statistics = self._statistics
+        if statistics.arrays and statistics.is_large(response):
+            self._work(self._respond_in_steps(response))
+            return
         try:
             chunks = self._encoded(response)
         except Exception:  # noqa: BLE001
             self._give_up()
             return
-        statistics = self._statistics
         self._slot.complete(chunks, statistics.on_released)
         # What is counted is counted when the answer has left.
         if not is_clean:
             statistics.looked_into += 1
             statistics.count_errors(response, statistics.errors)
+        self._count_bytes(chunks)
+
+    def _count_bytes(self, chunks: list[Chunk]) -> None:
         # What the frame says of itself: asking slices for their lengths would cost more.
         start = chunks[0]
         assert isinstance(start, bytearray), "a frame begins in memory"
-        statistics.response_bytes += 4 + int.from_bytes(start[:4])
+        self._statistics.response_bytes += 4 + int.from_bytes(start[:4])
         if self._parked_ms:
             self._count_parked()
+
+    # Work that takes several turns
+
+    def in_slices(self, steps: Generator[None, None, Message | None]) -> Message | None:
+        """Serve the request by a generator that stops after each small step.
+
+        Args:
+            steps: returns the response, or None where the response comes later by `respond`.
+
+        Returns:
+            The response if the first slice was enough. Else None: the rest runs in later turns, and
+            the connection's next requests wait for it.
+        """
+        slices = self._services.slices
+        made = slices.try_now(steps)
+        if made is UNFINISHED:
+            self._work(self._finish(steps))
+            return None
+        response: Message | None = made  # type: ignore[assignment]
+        return response
+
+    def _work(self, steps: Generator[None, None, None]) -> None:
+        self.connection.begin_work()
+        self._services.slices.add(steps, self)
+
+    def _finish(self, steps: Generator[None, None, Message | None]) -> Generator[None, None, None]:
+        response = yield from steps
+        if response is not None:
+            if self._services.quotas.is_active:
+                self._throttle(response, 0)
+            yield from self._respond_in_steps(response)
+
+    def _respond_in_steps(self, response: Message) -> Generator[None, None, None]:
+        """As the end of `respond`."""
+        try:
+            chunks = yield from encode_response_in_steps(
+                self.correlation_id, response, self.version
+            )
+        except ProtocolError:
+            chunks = self._encoded(response)
+        self._slot.complete(chunks, self._statistics.on_released)
+        self._statistics.looked_into += 1
+        self._count_bytes(chunks)
+        del chunks
+        yield from self._statistics.count_errors_in_steps(response)
+        yield from release(response)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the connection is still there to be answered."""
+        return self.connection.stream is not None
+
+    def on_work_done(self, spent_ms: float) -> None:
+        """Count the time of the slices; called by the queue."""
+        if self._parked_ms:
+            self._local_ms += spent_ms
+        self.connection.end_work()
+
+    def on_work_failed(self, error: Exception) -> None:
+        """Close the connection, as for an error in a handler; called by the queue."""
+        self.connection.end_work()
+        if isinstance(error, ProtocolError):
+            self.connection.abort()
+            self.connection.on_malformed(error)
+        else:
+            self._give_up(error)
 
     def _encoded(self, response: Message) -> list[Chunk]:
         try:
@@ -164,9 +245,13 @@ class RequestContext:
         self._slot.skip()
         self.connection.close()
 
-    def _give_up(self) -> None:
+    def _give_up(self, error: Exception | None = None) -> None:
         # Whoever brought the answer about, a committed batch for instance, has others to tell.
-        _log.exception("Answer to %s failed; its connection is closed", self.connection.peer)
+        _log.error(
+            "Answer to %s failed; its connection is closed",
+            self.connection.peer,
+            exc_info=error or True,
+        )
         self.connection.abort()
 
     def park(self, now_ms: float, local_ms: float) -> None:

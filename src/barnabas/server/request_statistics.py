@@ -9,11 +9,13 @@ from __future__ import annotations
 from math import frexp
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.error_counting import error_counter
+from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.error_counting import error_counter, step_error_counter
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.schema import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from barnabas.protocol.schema import Message
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 SHORTEST_MS = 2.0**-10
 _FIRST_EXPONENT = -9
 _LAST_EXPONENT = 24
+# Responses with more items are encoded in slices: about a millisecond's work.
+LARGE_ITEMS = 500
+_WITH_RECORDS = (int(ApiKey.PRODUCE), int(ApiKey.FETCH))
 # Buckets per doubling.
 _STEPS = 4
 _BUCKETS = (_LAST_EXPONENT - _FIRST_EXPONENT + 1) * _STEPS
@@ -91,7 +96,9 @@ class ApiStatistics:
     """One API's requests since the start."""
 
     __slots__ = (
+        "_response",
         "api_key",
+        "arrays",
         "count_errors",
         "errors",
         "has_throttle_time",
@@ -111,6 +118,10 @@ class ApiStatistics:
 
     def __init__(self, api_key: int, name: str, last_version: int, response: type[Message]) -> None:
         self.api_key = api_key
+        self._response = response
+        # The arrays of responses that may be large, each with the arrays of its items; none where
+        # records are answered, which are never encoded item by item.
+        self.arrays = () if api_key in _WITH_RECORDS else _arrays_of(response)
         # Kafka's name of the API, "Produce".
         self.name = name
         # Requests by version.
@@ -139,6 +150,22 @@ class ApiStatistics:
         # Of requests that were over a quota: how long their client has to wait.
         self.throttle = Times()
 
+    def is_large(self, response: Message) -> bool:
+        """Return whether a response has so many items that it is to be encoded in slices."""
+        count = 0
+        for name, inner_names in self.arrays:
+            items = getattr(response, name) or ()
+            count += len(items)
+            if count > LARGE_ITEMS:
+                return True
+            for inner in inner_names:
+                count += sum(len(getattr(each, inner) or ()) for each in items)
+        return count > LARGE_ITEMS
+
+    def count_errors_in_steps(self, response: Message) -> Generator[None, None, None]:
+        """As `count_errors`, as a generator that stops after each item of an array."""
+        return step_error_counter(self._response)(response, self.errors)
+
     def error_counts(self) -> list[int]:
         """By code; an answer of which the handler knew that it has no error is one NONE."""
         counts = list(self.errors)
@@ -149,6 +176,18 @@ class ApiStatistics:
     def requests(self) -> int:
         """Of all versions."""
         return sum(self.versions)
+
+
+def _arrays_of(response: type[Message]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    found = []
+    for each in response.__fields__:
+        if isinstance(each.kind, Array):
+            element = each.kind.element
+            inner = getattr(element, "__fields__", ())
+            found.append(
+                (each.name, tuple(one.name for one in inner if isinstance(one.kind, Array)))
+            )
+    return tuple(found)
 
 
 class RequestStatistics:

@@ -33,6 +33,7 @@ from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 from barnabas.server.quotas.quota_follower import QuotaFollower
 from barnabas.server.quotas.rate_quota import quota_windows
 from barnabas.server.request_statistics import RequestStatistics
+from barnabas.server.slices import SliceQueue
 from barnabas.storage.doors import LogDoors
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.waiting.timing_wheel import TimingWheel
@@ -95,6 +96,7 @@ class SharedServer:
         )
         self.connection_doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
         self.statistics = RequestStatistics()
+        self.slices = SliceQueue(runtime.clock, runtime.timer)
         self.quotas = ClientQuotas(runtime.clock, self.config)
         self.connections = ConnectionQuotas(
             runtime.clock, configuration.connections, quota_windows(self.config)

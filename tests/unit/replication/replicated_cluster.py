@@ -43,6 +43,7 @@ from barnabas.server.handlers.table import served_apis
 from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.server.request import RequestServices
 from barnabas.server.request_statistics import RequestStatistics
+from barnabas.server.slices import SliceQueue
 from barnabas.sim.world import SimWorld
 from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.config import LogConfig, StorageConfig, log_config
@@ -309,7 +310,9 @@ class Node:
             config=config,
             conversions=None,
         )
-        services = RequestServices(LISTENER, runtime.clock, quotas, runtime.watch)
+        services = RequestServices(
+            LISTENER, runtime.clock, quotas, runtime.watch, SliceQueue(runtime.clock, runtime.timer)
+        )
         self.handlers = HandlerTable(parts, RequestStatistics())  # type: ignore[arg-type]
         dispatcher = Dispatcher(self.handlers, services)
         doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())

@@ -129,7 +129,9 @@ def test_an_answer_that_cannot_be_written_with_its_words_cut_either_ends_the_con
         connection.reserve(),
         (DELETE_TOPICS, 5, 1, None, 0),
         0,
-        RequestServices("PLAINTEXT", shared.runtime.clock, shared.quotas, shared.runtime.watch),
+        RequestServices(
+            "PLAINTEXT", shared.runtime.clock, shared.quotas, shared.runtime.watch, shared.slices
+        ),
         ApiStatistics(DELETE_TOPICS, "DeleteTopics", 6, DeleteTopicsResponse),
     )
     words = "x" * (STRING_BYTES_MAX + 1)

@@ -1,0 +1,192 @@
+"""Work on requests that would hold the event loop too long: generators that run in slices.
+
+A generator stops after each small step. Its first slice runs at once, which is all that most
+requests take. The rest is queued: each turn of the loop runs one slice of one request, in turns, so
+that other connections are served in between. `RequestContext.in_slices` is the way in for handlers.
+
+Requests that are large themselves are decoded, served and answered in slices too, and one after the
+other: a message takes a hundred times its bytes while it is worked on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from barnabas.protocol.schema import Message, Struct
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.timer import Timer
+
+T = TypeVar("T")
+Steps = "Generator[None, None, T]"
+
+# The first slice of a request, which runs in the turn that read it.
+FIRST_SLICE_MS = 2.0
+# A slice of queued work; one in a turn.
+SLICE_MS = 4.0
+# Items that are let go of in one step.
+_RELEASED_AT_ONCE = 256
+
+
+class Sliced(Protocol):
+    """What the work is for: told of its end, one way or the other."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anyone waits for the result."""
+        ...
+
+    def on_work_done(self, spent_ms: float) -> None:
+        """Take note of the end; `spent_ms` is the time that the slices took."""
+        ...
+
+    def on_work_failed(self, error: Exception) -> None:
+        """Take note that a step raised."""
+        ...
+
+
+class _Unfinished:
+    """The type of UNFINISHED."""
+
+
+UNFINISHED = _Unfinished()
+
+
+class _Job:
+    __slots__ = ("is_large", "owner", "spent_ms", "steps")
+
+    def __init__(
+        self, steps: Generator[None, None, object], owner: Sliced, *, is_large: bool
+    ) -> None:
+        self.steps = steps
+        self.owner = owner
+        self.is_large = is_large
+        self.spent_ms = 0.0
+
+
+class SliceQueue:
+    """The queued work of one event loop."""
+
+    __slots__ = ("_clock", "_is_due", "_jobs", "_large", "_timer", "_waiting")
+
+    def __init__(self, clock: Clock, timer: Timer) -> None:
+        self._clock = clock
+        self._timer = timer
+        # Jobs under way; the first one has the next slice.
+        self._jobs: deque[_Job] = deque()
+        # Large jobs under way, one at most, and those that wait for it to end.
+        self._large = 0
+        self._waiting: deque[_Job] = deque()
+        self._is_due = False
+
+    def __len__(self) -> int:
+        return len(self._jobs) + len(self._waiting)
+
+    def try_now(self, steps: Generator[None, None, T]) -> T | _Unfinished:
+        """Run the first slice; returns the result, or UNFINISHED: then `add` the generator."""
+        ends_ms = self._clock.monotonic_ms() + FIRST_SLICE_MS
+        try:
+            while True:
+                next(steps)
+                if self._clock.monotonic_ms() > ends_ms:
+                    return UNFINISHED
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def add(
+        self,
+        steps: Generator[None, None, object],
+        owner: Sliced,
+        *,
+        is_large: bool = False,
+    ) -> None:
+        """Run the steps in slices, from the next turn on; large ones one after the other."""
+        job = _Job(steps, owner, is_large=is_large)
+        if is_large and self._large:
+            self._waiting.append(job)
+            return
+        self._large += is_large
+        self._jobs.append(job)
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._jobs and not self._is_due:
+            self._is_due = True
+            self._timer.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_due = False
+        job = self._jobs.popleft()
+        is_over = True
+        try:
+            is_over = self._run_slice(job)
+        finally:
+            if not is_over:
+                self._jobs.append(job)
+            elif job.is_large:
+                self._large -= 1
+                if self._waiting:
+                    self._large += 1
+                    self._jobs.append(self._waiting.popleft())
+            self._arm()
+
+    def _run_slice(self, job: _Job) -> bool:
+        """Run one slice; returns whether the job has ended."""
+        if not job.owner.is_wanted:
+            job.steps.close()
+            job.owner.on_work_done(job.spent_ms)
+            return True
+        monotonic_ms, steps = self._clock.monotonic_ms, job.steps
+        began_ms = monotonic_ms()
+        ends_ms = began_ms + SLICE_MS
+        try:
+            while True:
+                next(steps)
+                if monotonic_ms() > ends_ms:
+                    job.spent_ms += monotonic_ms() - began_ms
+                    return False
+        except StopIteration:
+            job.owner.on_work_done(job.spent_ms + monotonic_ms() - began_ms)
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - its owner logs it, others go on
+            job.owner.on_work_failed(error)
+        return True
+
+
+def gradually(items: Iterable[T]) -> Generator[None, None, list[T]]:
+    """Collect the items in a list, a step each."""
+    made: list[T] = []
+    for each in items:
+        made.append(each)
+        yield
+    return made
+
+
+def release(message: Message | Struct) -> Generator[None, None, None]:
+    """Empty the arrays of a message that is needed no more.
+
+    Letting go of 100,000 objects at once takes tens of milliseconds.
+    """
+    for field in message.__fields__:
+        items: Any = getattr(message, field.name, None)
+        if not isinstance(items, list):
+            continue
+        while items:
+            for each in items[-_RELEASED_AT_ONCE:]:
+                if hasattr(each, "__fields__") and _has_long_array(each):
+                    yield from release(each)
+            del items[-_RELEASED_AT_ONCE:]
+            yield
+
+
+def _has_long_array(item: Struct) -> bool:
+    for field in item.__fields__:
+        value = getattr(item, field.name, None)
+        if isinstance(value, list) and len(value) > _RELEASED_AT_ONCE:
+            return True
+    return False
