@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.codec import decode_in_steps
-from barnabas.server.request import RequestContext
+from barnabas.server.request import M, RequestContext
 from barnabas.server.slices import release
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class LargeRequestContext(RequestContext):
         if self._slot.is_answered:
             self._work(self._release())
 
-    def in_slices(self, steps: Generator[None, None, Message | None]) -> Message | None:
+    def in_slices(self, steps: Generator[None, None, M | None]) -> M | None:
         """Serve the request by a generator, as part of the same work."""
         self._work(self._finish(steps))
         return None

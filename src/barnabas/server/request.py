@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.protocol.headers import encode_response, encode_response_in_steps
 from barnabas.protocol.protocol_error import ProtocolError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     # First and last version, request class, handler and counts.
     Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
+M = TypeVar("M", bound="Message")
 # Who nobody has proved to be anybody is (Kafka: KafkaPrincipal.ANONYMOUS).
 ANONYMOUS = "ANONYMOUS"
 # In place of a throttle time: no quota of clients holds this asker back.
@@ -148,7 +149,7 @@ class RequestContext:
 
     # Work that takes several turns
 
-    def in_slices(self, steps: Generator[None, None, Message | None]) -> Message | None:
+    def in_slices(self, steps: Generator[None, None, M | None]) -> M | None:
         """Serve the request by a generator that stops after each small step.
 
         Args:
@@ -163,7 +164,7 @@ class RequestContext:
         if made is UNFINISHED:
             self._work(self._finish(steps))
             return None
-        response: Message | None = made  # type: ignore[assignment]
+        response: M | None = made  # type: ignore[assignment]
         return response
 
     def _work(self, steps: Generator[None, None, None]) -> None:

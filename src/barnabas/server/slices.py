@@ -10,25 +10,31 @@ other: a message takes a hundred times its bytes while it is worked on.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from barnabas.protocol.schema import Array
+
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Iterator
 
     from barnabas.protocol.schema import Message, Struct
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
 
 T = TypeVar("T")
-Steps = "Generator[None, None, T]"
+V = TypeVar("V")
 
 # The first slice of a request, which runs in the turn that read it.
 FIRST_SLICE_MS = 2.0
 # A slice of queued work; one in a turn.
 SLICE_MS = 4.0
-# Items that are let go of in one step.
+# Items that are let go of in one step: plain ones, and those that have arrays themselves.
 _RELEASED_AT_ONCE = 256
+_NESTED_RELEASED_AT_ONCE = 8
+# Names that are sorted in one step.
+_SORTED_AT_ONCE = 2_000
 
 
 class Sliced(Protocol):
@@ -167,6 +173,21 @@ def gradually(items: Iterable[T]) -> Generator[None, None, list[T]]:
     return made
 
 
+def drained(items: dict[T, V]) -> Iterator[tuple[T, V]]:
+    """Yield the items of a dictionary, and let go of each: all at once may take too long."""
+    for key in list(items):
+        yield key, items.pop(key)
+
+
+def sorted_gradually(names: list[str]) -> Generator[None, None, Iterator[str]]:
+    """Sort names in steps; the iterator that is returned takes a step for each of them."""
+    runs: list[list[str]] = []
+    for start in range(0, len(names), _SORTED_AT_ONCE):
+        runs.append(sorted(names[start : start + _SORTED_AT_ONCE]))
+        yield
+    return heapq.merge(*runs)
+
+
 def release(message: Message | Struct) -> Generator[None, None, None]:
     """Empty the arrays of a message that is needed no more.
 
@@ -176,17 +197,12 @@ def release(message: Message | Struct) -> Generator[None, None, None]:
         items: Any = getattr(message, field.name, None)
         if not isinstance(items, list):
             continue
+        fields = getattr(items[0], "__fields__", ()) if items else ()
+        arrays = [each.name for each in fields if isinstance(each.kind, Array)]
+        at_once = _NESTED_RELEASED_AT_ONCE if arrays else _RELEASED_AT_ONCE
         while items:
-            for each in items[-_RELEASED_AT_ONCE:]:
-                if hasattr(each, "__fields__") and _has_long_array(each):
+            for each in items[-at_once:] if arrays else ():
+                if any(len(getattr(each, name) or ()) > at_once for name in arrays):
                     yield from release(each)
-            del items[-_RELEASED_AT_ONCE:]
+            del items[-at_once:]
             yield
-
-
-def _has_long_array(item: Struct) -> bool:
-    for field in item.__fields__:
-        value = getattr(item, field.name, None)
-        if isinstance(value, list) and len(value) > _RELEASED_AT_ONCE:
-            return True
-    return False

@@ -10,9 +10,12 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from barnabas.server.slices import drained
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -32,22 +35,29 @@ class AlterReplicaLogDirsHandler:
 
     def handle_alter_replica_log_dirs(
         self,
-        context: RequestContext,  # noqa: ARG002
+        context: RequestContext,
         request: AlterReplicaLogDirsRequest,
-    ) -> AlterReplicaLogDirsResponse:
+    ) -> AlterReplicaLogDirsResponse | None:
         """One answer per partition; of a partition named twice the last directory counts."""
-        wanted = {
-            TopicPartition(topic.name, index): directory.path
-            for directory in request.dirs
-            for topic in directory.topics
-            for index in topic.partitions
-        }
+        return context.in_slices(self._answer(request))
+
+    def _answer(
+        self, request: AlterReplicaLogDirsRequest
+    ) -> Generator[None, None, AlterReplicaLogDirsResponse]:
+        wanted: dict[TopicPartition, str] = {}
+        for directory in request.dirs:
+            for topic in directory.topics:
+                for index in topic.partitions:
+                    wanted[TopicPartition(topic.name, index)] = directory.path
+                    yield
+                yield
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-        for key, path in wanted.items():
+        for key, path in drained(wanted):
             result = AlterReplicaLogDirPartitionResult(
                 partition_index=key.partition, error_code=self._moves.alter(key, path)
             )
             results.setdefault(key.topic, []).append(result)
+            yield
         return AlterReplicaLogDirsResponse(
             results=[
                 AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)

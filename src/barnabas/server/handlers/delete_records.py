@@ -13,9 +13,12 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from barnabas.replication.delayed_delete_records import DeleteRecordsResult
+from barnabas.server.slices import gradually
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -36,10 +39,16 @@ class DeleteRecordsHandler:
 
     def handle_delete_records(self, context: RequestContext, request: DeleteRecordsRequest) -> None:
         """One answer per partition: where the log of the slowest replica begins now."""
+        context.in_slices(self._delete(context, request))
+
+    def _delete(
+        self, context: RequestContext, request: DeleteRecordsRequest
+    ) -> Generator[None, None, None]:
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         offsets: dict[TopicPartition, int] = {}
         for topic in request.topics:
             for asked in topic.partitions:
+                yield
                 key = TopicPartition(topic.name, asked.partition_index)
                 if not self._cluster.has_partition(*key):
                     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -50,7 +59,10 @@ class DeleteRecordsHandler:
                     offsets[key] = asked.offset
 
         def respond(done: dict[TopicPartition, DeleteRecordsResult]) -> None:
-            context.respond(_response(request, {**results, **done}))
+            results.update(done)
+            response = context.in_slices(_response(request, results))
+            if response is not None:
+                context.respond(response)
 
         operation = self._replicas.delete_records(request.timeout_ms, offsets, respond)
         context.on_client_gone(operation.cancel)
@@ -58,24 +70,22 @@ class DeleteRecordsHandler:
 
 def _response(
     request: DeleteRecordsRequest, results: dict[TopicPartition, DeleteRecordsResult]
-) -> DeleteRecordsResponse:
+) -> Generator[None, None, DeleteRecordsResponse]:
     """The results in the order of the request; what is named twice is answered once."""
     by_topic: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         if topic.partitions:
             indexes = by_topic.setdefault(topic.name, {})
-            indexes.update(dict.fromkeys(each.partition_index for each in topic.partitions))
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=name,
-                partitions=[
-                    _partition(index, results[TopicPartition(name, index)]) for index in indexes
-                ],
-            )
-            for name, indexes in by_topic.items()
-        ]
-    )
+            for each in topic.partitions:
+                indexes[each.partition_index] = None
+                yield
+    answered: list[DeleteRecordsTopicResult] = []
+    for name, indexes in by_topic.items():
+        partitions = yield from gradually(
+            _partition(index, results[TopicPartition(name, index)]) for index in indexes
+        )
+        answered.append(DeleteRecordsTopicResult(name=name, partitions=partitions))
+    return DeleteRecordsResponse(topics=answered)
 
 
 def _partition(index: int, result: DeleteRecordsResult) -> DeleteRecordsPartitionResult:

@@ -30,7 +30,7 @@ from barnabas.protocol.messages.describe_configs import (
 from barnabas.server.config_admin import names_broker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
     from barnabas.server.described_configs import DescribedConfig
     from barnabas.server.parts import NodeParts
@@ -61,8 +61,13 @@ class DescribeConfigsHandler:
         self,
         context: RequestContext,
         request: DescribeConfigsRequest,
-    ) -> DescribeConfigsResponse:
+    ) -> DescribeConfigsResponse | None:
         """One result per resource, each with its own error."""
+        return context.in_slices(self._answer(context.version, request))
+
+    def _answer(
+        self, version: int, request: DescribeConfigsRequest
+    ) -> Generator[None, None, DescribeConfigsResponse]:
         unknown = {each.resource_type for each in request.resources} - _KINDS
         if unknown:
             # As Kafka, which fails over it before it looks at any.
@@ -71,12 +76,28 @@ class DescribeConfigsHandler:
                 _refused(each, (ErrorCode.INVALID_REQUEST, words)) for each in request.resources
             ]
         else:
-            results = [self._describe(resource, request) for resource in request.resources]
-        if context.version == 0:
+            results = yield from self._describe_all(request)
+        if version == 0:
             for result in results:
                 for config in result.configs:
                     config.is_default = config.config_source == ConfigSource.DEFAULT
         return DescribeConfigsResponse(results=results)
+
+    def _describe_all(
+        self, request: DescribeConfigsRequest
+    ) -> Generator[None, None, list[DescribeConfigsResult]]:
+        """One result per resource; those that are named again have the result of the first."""
+        made: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResult] = {}
+        results: list[DescribeConfigsResult] = []
+        for resource in request.resources:
+            keys = tuple(resource.configuration_keys or ())
+            asked = (resource.resource_type, resource.resource_name, keys)
+            result = made.get(asked)
+            if result is None:
+                result = made[asked] = self._describe(resource, request)
+            results.append(result)
+            yield
+        return results
 
     def _describe(
         self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
@@ -84,7 +105,7 @@ class DescribeConfigsHandler:
         found = self._find(resource.resource_type, resource.resource_name)
         if isinstance(found, tuple):
             return _refused(resource, found)
-        keys = resource.configuration_keys
+        keys = frozenset(resource.configuration_keys or ())
         return DescribeConfigsResult(
             error_code=ErrorCode.NONE,
             error_message="",

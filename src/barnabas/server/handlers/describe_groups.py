@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsResponse
 from barnabas.server.authorized_operations import GROUP_OPERATIONS
+from barnabas.server.slices import gradually
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
@@ -29,9 +32,16 @@ class DescribeGroupsHandler:
 
     def handle_describe_groups(
         self, context: RequestContext, request: DescribeGroupsRequest
-    ) -> DescribeGroupsResponse:
+    ) -> DescribeGroupsResponse | None:
         """Each group, or why it cannot be told."""
-        described = [self._groups.describe(each, context.version) for each in request.groups]
+        return context.in_slices(self._answer(context.version, request))
+
+    def _answer(
+        self, version: int, request: DescribeGroupsRequest
+    ) -> Generator[None, None, DescribeGroupsResponse]:
+        described = yield from gradually(
+            self._groups.describe(each, version) for each in request.groups
+        )
         if request.include_authorized_operations:
             for group in described:
                 if group.error_code == ErrorCode.NONE:

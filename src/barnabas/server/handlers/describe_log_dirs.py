@@ -16,13 +16,15 @@ from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
     from barnabas.storage.log import Log
     from barnabas.storage.log_directory import LogDirectory
+    from barnabas.storage.topic_partition import TopicPartition
 
 _UNKNOWN_LAG = -1
 
@@ -44,30 +46,35 @@ class DescribeLogDirsHandler:
 
     def handle_describe_log_dirs(
         self,
-        context: RequestContext,  # noqa: ARG002
+        context: RequestContext,
         request: DescribeLogDirsRequest,
-    ) -> DescribeLogDirsResponse:
+    ) -> DescribeLogDirsResponse | None:
         """Every directory, with those of the asked partitions that lie in it."""
-        asked = _asked(request)
-        online = [each for each in self._logs.directories if each.is_online]
-        return DescribeLogDirsResponse(
-            error_code=ErrorCode.NONE,
-            results=[
-                *(self._describe(directory, asked) for directory in online),
-                *(_offline(path) for path in self._logs.offline_paths),
-            ],
-        )
+        return context.in_slices(self._answer(request))
+
+    def _answer(
+        self, request: DescribeLogDirsRequest
+    ) -> Generator[None, None, DescribeLogDirsResponse]:
+        asked = yield from _asked(request)
+        results: list[DescribeLogDirsResult] = []
+        for directory in self._logs.directories:
+            if directory.is_online:
+                described = yield from self._describe(directory, asked)
+                results.append(described)
+        results += [_offline(path) for path in self._logs.offline_paths]
+        return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=results)
 
     def _describe(
-        self, directory: LogDirectory, asked: set[TopicPartition] | None
-    ) -> DescribeLogDirsResult:
+        self, directory: LogDirectory, asked: dict[str, set[int]] | None
+    ) -> Generator[None, None, DescribeLogDirsResult]:
         try:
             total, usable = self._disk.space(directory.path)
         except OSError:
             return _offline(directory.path)
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
-        for key, log in self._logs.logs_in(directory):
-            if asked is None or key in asked:
+        for key, log in list(self._logs.logs_in(directory)):
+            yield
+            if asked is None or key.partition in asked.get(key.topic, ()):
                 topics.setdefault(key.topic, []).append(self._partition(key, log))
         return DescribeLogDirsResult(
             error_code=ErrorCode.NONE,
@@ -100,13 +107,17 @@ class DescribeLogDirsHandler:
         return max(0, log.high_watermark - log.log_end_offset)
 
 
-def _asked(request: DescribeLogDirsRequest) -> set[TopicPartition] | None:
-    """None for all there are."""
+def _asked(
+    request: DescribeLogDirsRequest,
+) -> Generator[None, None, dict[str, set[int]] | None]:
+    """Return the partitions by topic; None for all there are."""
     if request.topics is None:
         return None
-    return {
-        TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
-    }
+    asked: dict[str, set[int]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.topic, set()).update(topic.partitions)
+        yield
+    return asked
 
 
 def _offline(path: str) -> DescribeLogDirsResult:

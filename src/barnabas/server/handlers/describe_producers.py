@@ -13,9 +13,12 @@ from barnabas.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from barnabas.server.slices import gradually
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
     from barnabas.storage.producer_entry import ProducerEntry
@@ -37,22 +40,24 @@ class DescribeProducersHandler:
 
     def handle_describe_producers(
         self,
-        context: RequestContext,  # noqa: ARG002
+        context: RequestContext,
         request: DescribeProducersRequest,
-    ) -> DescribeProducersResponse:
+    ) -> DescribeProducersResponse | None:
         """One answer per partition."""
-        return DescribeProducersResponse(
-            topics=[
-                TopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        self._partition(TopicPartition(topic.name, index))
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        return context.in_slices(self._answer(request))
+
+    def _answer(
+        self, request: DescribeProducersRequest
+    ) -> Generator[None, None, DescribeProducersResponse]:
+        topics: list[TopicResponse] = []
+        for topic in request.topics:
+            partitions = yield from gradually(
+                self._partition(TopicPartition(topic.name, index))
+                for index in topic.partition_indexes
+            )
+            topics.append(TopicResponse(name=topic.name, partitions=partitions))
+            yield
+        return DescribeProducersResponse(topics=topics)
 
     def _partition(self, key: TopicPartition) -> PartitionResponse:
         if self._cluster.topic_id(key.topic) is None:

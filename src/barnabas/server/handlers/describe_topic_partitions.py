@@ -9,8 +9,11 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_topic_partitions as messages
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.authorized_operations import TOPIC_OPERATIONS
+from barnabas.server.slices import gradually, sorted_gradually
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
     from barnabas.server.parts import ServerParts
@@ -33,15 +36,21 @@ class DescribeTopicPartitionsHandler:
 
     def handle_describe_topic_partitions(
         self,
-        context: RequestContext,  # noqa: ARG002
+        context: RequestContext,
         request: messages.DescribeTopicPartitionsRequest,
-    ) -> messages.DescribeTopicPartitionsResponse:
+    ) -> messages.DescribeTopicPartitionsResponse | None:
         """From the cursor on, as many partitions as asked for or allowed."""
+        return context.in_slices(self._answer(request))
+
+    def _answer(
+        self, request: messages.DescribeTopicPartitionsRequest
+    ) -> Generator[None, None, messages.DescribeTopicPartitionsResponse]:
         cursor = request.cursor
         first_name = "" if cursor is None else cursor.topic_name
         first_partition = 0 if cursor is None else cursor.partition_index
-        asked = {topic.name for topic in request.topics}
-        names = sorted(asked or self._cluster.image.topics.names())
+        topics = self._cluster.image.topics
+        asked = dict.fromkeys((yield from gradually(topic.name for topic in request.topics)))
+        names = yield from sorted_gradually(list(asked or topics.names()))
         response = messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
         strange = cursor is not None and bool(asked) and first_name not in asked
         if strange or first_partition < 0:
@@ -52,9 +61,10 @@ class DescribeTopicPartitionsHandler:
             return response
         room = max(1, min(request.response_partition_limit, self._partitions_max))
         for name in names:
+            yield
             if name < first_name:
                 continue
-            topic = self._cluster.image.topics.by_name(name)
+            topic = topics.by_name(name)
             if topic is None:
                 response.topics.append(_unknown(name))
                 continue
@@ -65,7 +75,7 @@ class DescribeTopicPartitionsHandler:
                     topic_name=name, partition_index=indexes[0]
                 )
                 break
-            response.topics.append(self._topic(topic, indexes[:room]))
+            response.topics.append((yield from self._topic(topic, indexes[:room])))
             if len(indexes) > room:
                 response.next_cursor = messages.CursorResponse(
                     topic_name=name, partition_index=indexes[room]
@@ -76,13 +86,16 @@ class DescribeTopicPartitionsHandler:
 
     def _topic(
         self, topic: TopicImage, indexes: list[int]
-    ) -> messages.DescribeTopicPartitionsResponseTopic:
+    ) -> Generator[None, None, messages.DescribeTopicPartitionsResponseTopic]:
+        partitions = yield from gradually(
+            self._partition(index, topic.partitions[index]) for index in indexes
+        )
         return messages.DescribeTopicPartitionsResponseTopic(
             error_code=ErrorCode.NONE,
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[self._partition(index, topic.partitions[index]) for index in indexes],
+            partitions=partitions,
             topic_authorized_operations=TOPIC_OPERATIONS,
         )
 

@@ -17,8 +17,11 @@ from barnabas.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from barnabas.server.slices import drained, gradually
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.server.parts import NodeParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -38,16 +41,25 @@ class DescribeUserScramCredentialsHandler:
 
     def handle_describe_user_scram_credentials(
         self,
-        context: RequestContext,  # noqa: ARG002
+        context: RequestContext,
         request: DescribeUserScramCredentialsRequest,
-    ) -> DescribeUserScramCredentialsResponse:
+    ) -> DescribeUserScramCredentialsResponse | None:
         """One result per user that is named; all users if none is."""
+        return context.in_slices(self._answer(request))
+
+    def _answer(
+        self, request: DescribeUserScramCredentialsRequest
+    ) -> Generator[None, None, DescribeUserScramCredentialsResponse]:
         known = self._credentials()
-        times = Counter(user.name for user in request.users or []) or dict.fromkeys(known, 1)
+        names = yield from gradually(user.name for user in request.users or [])
+        times = dict(Counter(names)) or dict.fromkeys(known, 1)
+        results = yield from gradually(
+            _result(user, count, known.get(user)) for user, count in drained(times)
+        )
         return DescribeUserScramCredentialsResponse(
             error_code=ErrorCode.NONE,
             error_message="",
-            results=[_result(user, count, known.get(user)) for user, count in times.items()],
+            results=results,
         )
 
     def _credentials(self) -> dict[str, list[CredentialInfo]]:

@@ -18,8 +18,11 @@ from barnabas.protocol.messages.find_coordinator import (
 )
 from barnabas.protocol.primitives import uuid_from_string
 from barnabas.server.auto_topics import OFFSETS_TOPIC
+from barnabas.server.slices import gradually
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -45,11 +48,18 @@ class FindCoordinatorHandler:
 
     def handle_find_coordinator(
         self, context: RequestContext, request: FindCoordinatorRequest
-    ) -> FindCoordinatorResponse:
+    ) -> FindCoordinatorResponse | None:
         """One coordinator per key."""
+        return context.in_slices(self._answer(context, request))
+
+    def _answer(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> Generator[None, None, FindCoordinatorResponse]:
         version = context.version
         keys = request.coordinator_keys if version >= _BATCHED_SINCE else [request.key]
-        found = [self._find(version, request.key_type, key, context.listener_name) for key in keys]
+        found = yield from gradually(
+            self._find(version, request.key_type, key, context.listener_name) for key in keys
+        )
         if version >= _BATCHED_SINCE:
             return FindCoordinatorResponse(coordinators=found)
         first = found[0]

@@ -24,6 +24,7 @@ from barnabas.replication.fetch_params import (
     lookup_isolation,
 )
 from barnabas.replication.offset_lookup import EARLIEST
+from barnabas.server.slices import gradually
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -63,72 +64,65 @@ class ListOffsetsHandler:
         Looking for a time may take several turns; no other request of the connection is taken then.
         """
         if context.version == 0:
-            return self._old_answer(request)
+            return context.in_slices(self._old_answer(request))
         if request.isolation_level not in ISOLATION_LEVELS:
             return _refused(request)
-        asked = [
-            (topic.name, partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-        ]
-        twice = (
-            {pair for pair in asked if asked.count(pair) > 1}
-            if len(set(asked)) != len(asked)
-            else set()
-        )
-        # A topic that is named twice is answered once.
-        by_topic: dict[str, list[ListOffsetsPartition]] = {}
-        for topic in request.topics:
-            if topic.partitions:
-                by_topic.setdefault(topic.name, []).extend(topic.partitions)
-        steps = self._answer(context.version, request, by_topic, twice)
+        steps = self._answer(context.version, request)
         self._queue.submit(context, steps, context.respond, context.connection)
         return None
 
     def _answer(
-        self,
-        version: int,
-        request: ListOffsetsRequest,
-        by_topic: dict[str, list[ListOffsetsPartition]],
-        twice: set[tuple[str, int]],
+        self, version: int, request: ListOffsetsRequest
     ) -> Generator[OffLoop | None, Any, ListOffsetsResponse]:
-        topics: list[ListOffsetsTopicResponse] = []
+        # A topic that is named twice is answered once; None for a partition that is named twice.
+        by_topic: dict[str, dict[int, ListOffsetsPartition | None]] = {}
         until_step = _LOOKUPS_PER_STEP
-        for name, asked in by_topic.items():
-            answers: list[ListOffsetsPartitionResponse] = []
-            for partition in {each.partition_index: each for each in asked}.values():
-                if (name, partition.partition_index) in twice:
-                    answers.append(_failed(partition, ErrorCode.INVALID_REQUEST))
-                    continue
-                answers.append((yield from self._list_offset(version, request, name, partition)))
+        for topic in request.topics:
+            if not topic.partitions:
+                continue
+            asked = by_topic.setdefault(topic.name, {})
+            for partition in topic.partitions:
+                index = partition.partition_index
+                asked[index] = None if index in asked else partition
+            until_step -= 1 + len(topic.partitions)
+            if until_step <= 0:
+                until_step = _LOOKUPS_PER_STEP
+                yield None
+        answered: list[ListOffsetsTopicResponse] = []
+        for name, partitions in by_topic.items():
+            found: list[ListOffsetsPartitionResponse] = []
+            for index, wanted in partitions.items():
+                if wanted is None:
+                    found.append(_failed(index, ErrorCode.INVALID_REQUEST))
+                else:
+                    found.append((yield from self._list_offset(version, request, name, wanted)))
                 until_step -= 1
-                if not until_step:
+                if until_step <= 0:
                     until_step = _LOOKUPS_PER_STEP
                     yield None
-            topics.append(ListOffsetsTopicResponse(name=name, partitions=answers))
-        return ListOffsetsResponse(topics=topics)
+            answered.append(ListOffsetsTopicResponse(name=name, partitions=found))
+        return ListOffsetsResponse(topics=answered)
 
-    def _old_answer(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        self._old_offsets(request.replica_id, topic.name, partition)
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+    def _old_answer(
+        self, request: ListOffsetsRequest
+    ) -> Generator[None, None, ListOffsetsResponse]:
+        answered: list[ListOffsetsTopicResponse] = []
+        for topic in request.topics:
+            found = yield from gradually(
+                self._old_offsets(request.replica_id, topic.name, partition)
+                for partition in topic.partitions
+            )
+            answered.append(ListOffsetsTopicResponse(name=topic.name, partitions=found))
+            yield
+        return ListOffsetsResponse(topics=answered)
 
     def _old_offsets(
         self, replica_id: int, topic: str, asked: ListOffsetsPartition
     ) -> ListOffsetsPartitionResponse:
         if asked.timestamp < EARLIEST:
-            return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
+            return _failed(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
         if asked.max_num_offsets < 0:
-            return _failed(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return _failed(asked.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)
         offsets = self._replicas.offsets_before(
             TopicPartition(topic, asked.partition_index),
             asked.timestamp,
@@ -137,7 +131,7 @@ class ListOffsetsHandler:
             only_leader=replica_id != DEBUGGING_REPLICA_ID,
         )
         if isinstance(offsets, ErrorCode):
-            return _failed(asked, offsets)
+            return _failed(asked.partition_index, offsets)
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=0, old_style_offsets=offsets
         )
@@ -150,7 +144,7 @@ class ListOffsetsHandler:
         asked: ListOffsetsPartition,
     ) -> Generator[OffLoop | None, Any, ListOffsetsPartitionResponse]:
         if asked.timestamp < 0 and version < _SPECIAL_SINCE.get(asked.timestamp, version + 1):
-            return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
+            return _failed(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
         result = yield from self._replicas.list_offset(
             TopicPartition(topic, asked.partition_index),
             asked.timestamp,
@@ -159,7 +153,7 @@ class ListOffsetsHandler:
             only_leader=request.replica_id != DEBUGGING_REPLICA_ID,
         )
         if result.error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
-            return _failed(asked, ErrorCode.LEADER_NOT_AVAILABLE)
+            return _failed(asked.partition_index, ErrorCode.LEADER_NOT_AVAILABLE)
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
             error_code=result.error,
@@ -176,7 +170,8 @@ def _refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _failed(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in topic.partitions
+                    _failed(each.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)
+                    for each in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -184,5 +179,5 @@ def _refused(request: ListOffsetsRequest) -> ListOffsetsResponse:
     )
 
 
-def _failed(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error)
+def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=error)

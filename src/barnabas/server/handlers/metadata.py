@@ -20,8 +20,11 @@ from barnabas.protocol.messages.metadata import (
 )
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.server.slices import gradually
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics_image import TopicImage
     from barnabas.server.parts import ServerParts
@@ -48,13 +51,29 @@ class MetadataHandler:
 
     def handle_metadata(
         self, context: RequestContext, request: MetadataRequest
-    ) -> MetadataResponse:
+    ) -> MetadataResponse | None:
         """All topics, or those asked for."""
-        if context.version < _TOPIC_IDS_SINCE and any(
-            topic.topic_id != ZERO_UUID or topic.name is None for topic in request.topics or ()
-        ):
+        return context.in_slices(self._answer(context, request))
+
+    def _answer(
+        self, context: RequestContext, request: MetadataRequest
+    ) -> Generator[None, None, MetadataResponse]:
+        has_ids = lacks_name = False
+        for topic in request.topics or ():
+            has_ids = has_ids or topic.topic_id != ZERO_UUID
+            lacks_name = lacks_name or topic.name is None
+            yield
+        if context.version < _TOPIC_IDS_SINCE and (has_ids or lacks_name):
             return _refused(request)
+        if has_ids:
+            # As Kafka: a request that names topics by id is answered for those alone.
+            request.topics = [
+                MetadataRequestTopic(topic_id=topic.topic_id, name=None)
+                for topic in request.topics or ()
+                if topic.topic_id != ZERO_UUID
+            ]
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        topics = yield from self._topics(context, request, operations)
         response = MetadataResponse(
             brokers=[
                 MetadataResponseBroker(
@@ -64,7 +83,7 @@ class MetadataHandler:
             ],
             cluster_id=self._cluster_id,
             controller_id=self._cluster.told_controller(self._node_id),
-            topics=self._topics(context, request, operations),
+            topics=topics,
         )
         if request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -72,26 +91,32 @@ class MetadataHandler:
 
     def _topics(
         self, context: RequestContext, request: MetadataRequest, operations: int
-    ) -> list[MetadataResponseTopic]:
-        asked = request.topics
+    ) -> Generator[None, None, list[MetadataResponseTopic]]:
+        asked, listener = request.topics, context.listener_name
+        # All topics are those of one image, even if it takes several turns.
+        image = self._cluster.image.topics
         if asked is None or (context.version == 0 and not asked):
-            listener = context.listener_name
-            return [
-                self._topic(topic, listener, operations) for topic in self._cluster.image.topics
-            ]
-        if any(topic.topic_id != ZERO_UUID for topic in asked):
-            # As Kafka: a request that names topics by id is answered for those alone.
-            asked = [
-                MetadataRequestTopic(topic_id=topic.topic_id, name=None)
-                for topic in asked
-                if topic.topic_id != ZERO_UUID
-            ]
+            every: list[MetadataResponseTopic] = []
+            for found in image:
+                described = yield from self._topic(found, listener, operations)
+                every.append(described)
+            return every
         made: dict[str | bytes, MetadataResponseTopic] = {}
         missing: list[str] = []
         for topic in asked:
             key = topic.topic_id if topic.name is None else topic.name
+            yield
             if key not in made:
-                made[key] = self._asked_topic(context, topic, operations)
+                known = (
+                    image.by_id(topic.topic_id)
+                    if topic.name is None
+                    else (image.by_name(topic.name))
+                )
+                made[key] = (
+                    _unknown(topic, operations)
+                    if known is None
+                    else (yield from self._topic(known, listener, operations))
+                )
                 if (
                     made[key].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     and topic.name is not None
@@ -101,39 +126,19 @@ class MetadataHandler:
             self._auto_topics.create(missing)
         return list(made.values())
 
-    def _asked_topic(
-        self, context: RequestContext, asked: MetadataRequestTopic, operations: int
-    ) -> MetadataResponseTopic:
-        topics = self._cluster.image.topics
-        if asked.name is None:
-            topic = topics.by_id(asked.topic_id)
-            if topic is None:
-                return _failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, operations)
-        else:
-            topic = topics.by_name(asked.name)
-            if topic is None:
-                legal = problem_of(asked.name) is None
-                return _failed(
-                    asked,
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    if legal
-                    else ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    operations,
-                )
-        return self._topic(topic, context.listener_name, operations)
-
     def _topic(
         self, topic: TopicImage, listener_name: str, operations: int
-    ) -> MetadataResponseTopic:
+    ) -> Generator[None, None, MetadataResponseTopic]:
+        partitions = yield from gradually(
+            self._partition(index, topic.partitions[index], listener_name)
+            for index in sorted(topic.partitions)
+        )
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[
-                self._partition(index, topic.partitions[index], listener_name)
-                for index in sorted(topic.partitions)
-            ],
+            partitions=partitions,
             topic_authorized_operations=operations,
         )
 
@@ -166,6 +171,16 @@ def _refused(request: MetadataRequest) -> MetadataResponse:
         topic.name = asked.name or ""
         topic.topic_id = asked.topic_id
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics)
+
+
+def _unknown(asked: MetadataRequestTopic, operations: int) -> MetadataResponseTopic:
+    """The answer for a topic that does not exist."""
+    if asked.name is None:
+        return _failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, operations)
+    is_legal = problem_of(asked.name) is None
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error = unknown if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return _failed(asked, error, operations)
 
 
 def _failed(

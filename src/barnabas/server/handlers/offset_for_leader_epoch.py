@@ -11,9 +11,12 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from barnabas.server.slices import gradually
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -33,19 +36,21 @@ class OffsetForLeaderEpochHandler:
 
     def handle_offset_for_leader_epoch(
         self,
-        context: RequestContext,  # noqa: ARG002
+        context: RequestContext,
         request: OffsetForLeaderEpochRequest,
-    ) -> OffsetForLeaderEpochResponse:
+    ) -> OffsetForLeaderEpochResponse | None:
         """One answer per partition."""
-        return OffsetForLeaderEpochResponse(
-            topics=[
-                OffsetForLeaderTopicResult(
-                    topic=topic.topic,
-                    partitions=[self._end(topic.topic, asked) for asked in topic.partitions],
-                )
-                for topic in request.topics
-            ]
-        )
+        return context.in_slices(self._answer(request))
+
+    def _answer(
+        self, request: OffsetForLeaderEpochRequest
+    ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+        topics: list[OffsetForLeaderTopicResult] = []
+        for topic in request.topics:
+            ends = yield from gradually(self._end(topic.topic, asked) for asked in topic.partitions)
+            topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
+            yield
+        return OffsetForLeaderEpochResponse(topics=topics)
 
     def _end(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
         end = self._replicas.epoch_end_offset(
