@@ -18,7 +18,7 @@ from barnabas.storage.errors import InconsistentTopicIdError, StorageError
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.topics_delta import LocalChanges, LocalPartition
@@ -144,9 +144,12 @@ class PartitionRegistry:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def apply(self, local: LocalChanges) -> LeadershipChanges:
-        """Delete, lead and follow as the delta says; a failing log takes only itself offline."""
-        changes = LeadershipChanges()
+    def apply(self, local: LocalChanges, changes: LeadershipChanges) -> Iterator[None]:
+        """Delete, lead and follow as the delta says; a failing log takes only itself offline.
+
+        Args:
+            changes: gets each change when it is made; the iterator stops after each.
+        """
         for gone in local.deletes:
             topic_partition = TopicPartition(gone.topic, gone.partition)
             is_offline = topic_partition in self.offline
@@ -155,18 +158,20 @@ class PartitionRegistry:
                 # A log that could not be opened is deleted with its topic too.
                 self._logs.delete_async(topic_partition)
             changes.deleted.append(topic_partition)
+            yield
         for wanted in local.leaders:
             partition = self._ensure(wanted)
             if partition is not None:
                 partition.become_leader(wanted.registration)
                 changes.leaders.append(partition)
+            yield
         for wanted in local.followers:
             partition = self._ensure(wanted)
             if partition is not None:
                 if partition.become_follower(wanted.registration):
                     changes.new_followers.append(partition)
                 changes.followers.append(partition)
-        return changes
+            yield
 
     def update_config(self, topic: str) -> list[TopicPartition]:
         """The topic's configuration has changed.

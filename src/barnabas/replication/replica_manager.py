@@ -40,7 +40,7 @@ from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.purgatory import Purgatory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
@@ -241,14 +241,24 @@ class ReplicaManager:
         return frozenset(self._registry.offline)
 
     def apply_delta(self, delta: ClusterDelta, image: ClusterImage) -> LeadershipChanges:
+        """As `apply_in_steps`, at once."""
+        changes = LeadershipChanges()
+        for _ in self.apply_in_steps(delta, image, changes):
+            pass
+        return changes
+
+    def apply_in_steps(
+        self, delta: ClusterDelta, image: ClusterImage, changes: LeadershipChanges
+    ) -> Iterator[None]:
         """Do what new metadata says: delete, lead, follow, configure; then wake who waited.
 
         Args:
             delta: what changed.
             image: the cluster with the changes made.
+            changes: gets what has changed on this broker, for the coordinators; whole at the end.
 
-        Returns:
-            What has changed on this broker, for the coordinators.
+        Yields:
+            After each partition: opening or deleting a log takes a millisecond.
         """
         self._brokers.image = image
         local = delta.topics_delta.local_changes(self._node_id)
@@ -259,13 +269,18 @@ class ReplicaManager:
             self.fetchers.remove(
                 TopicPartition(each.topic, each.partition) for each in local.deletes
             )
-        changes = self._registry.apply(local)
+        new_followers = 0
+        for _ in self._registry.apply(local, changes):
+            if self.fetchers is not None and len(changes.new_followers) > new_followers:
+                # Nothing more is taken from the old leader before the new one is asked.
+                new = changes.new_followers[new_followers:]
+                self.fetchers.remove(each.topic_partition for each in new)
+                new_followers += len(new)
+            yield
         for key in changes.deleted:
             if image.topics.by_name(key.topic) is None:
                 self.metrics.forget_topic(key.topic)
         if self.fetchers is not None and changes.new_followers:
-            # Nothing more is taken from the old leader, nor written, before the new one is asked.
-            self.fetchers.remove(each.topic_partition for each in changes.new_followers)
             self._logs.checkpoint_high_watermarks()
         moved: list[TopicPartition] = []
         for resource_type, name in delta.config_changes:
@@ -274,11 +289,11 @@ class ReplicaManager:
                 moved += self._registry.update_config(name)
         for topic_partition in (*changes.touched, *moved):
             self.wake(topic_partition)
+            yield
         if changes.followers:
             self._follow(changes)
         if self.fetchers is not None:
             self.fetchers.close_idle()
-        return changes
 
     def _follow(self, changes: LeadershipChanges) -> None:
         """Fetch what is followed in a new leader epoch, as far as somebody leads it."""

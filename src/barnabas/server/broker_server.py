@@ -177,6 +177,7 @@ class BrokerServer:
         for listener in self.listeners:
             listener.close()
         self.registration.stop()
+        self._shared.cluster.backlog.close()
         self.replicas.shutdown()
         self._await_checkpoints(on_closed, STOP_TRIES)
 
@@ -364,10 +365,16 @@ class BrokerServer:
             registrant,
             heartbeats,
             self._runtime.timer,
-            lambda: shared.cluster.image.provenance.offset,
+            self._applied_offset,
             self._serve,
             None if self._is_alone else self._on_registered,
         )
+
+    def _applied_offset(self) -> int:
+        """Return the offset of the last metadata record that this broker has acted on."""
+        if len(self._shared.cluster.backlog):
+            return self.follower.applied_offset
+        return self._shared.cluster.image.provenance.offset
 
     def _serve(self) -> None:
         """The controller has let this broker in: begin to answer."""

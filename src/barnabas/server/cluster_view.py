@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.runtime.clock import Clock
+    from barnabas.server.backlog import Backlog
 
 
 # How long Metadata responses still list a broker that was fenced.
@@ -21,10 +22,12 @@ DEPARTED_LISTED_MS = 2_000.0
 class ClusterView:
     """Holds the image, which the broker replaces whole after each committed batch of metadata."""
 
-    __slots__ = ("_clock", "_departed", "image")
+    __slots__ = ("_clock", "_departed", "backlog", "image")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, backlog: Backlog) -> None:
         self._clock = clock
+        # What this broker still has to do about the image.
+        self.backlog = backlog
         # Brokers that were fenced, and until when (monotonic, ms) they are still listed.
         self._departed: dict[int, float] = {}
         self.image = ClusterImage()

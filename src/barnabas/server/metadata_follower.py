@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
+from barnabas.replication.partition_registry import LeadershipChanges
 from barnabas.server.log_assignments import LogAssignments
 from barnabas.server.topic_configs import default_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-    from barnabas.replication.partition_registry import LeadershipChanges
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.dynamic_config import DynamicBrokerConfig
@@ -40,6 +40,7 @@ class MetadataFollower:
         "_logs",
         "_on_changes",
         "_replicas",
+        "applied_offset",
         "logs_open",
     )
 
@@ -61,6 +62,8 @@ class MetadataFollower:
         self._groups = groups
         # Whether the logs are open, so that images are followed.
         self.logs_open = False
+        # Of the last metadata record that was acted on; -1 before the first.
+        self.applied_offset = -1
         dynamic.subscribe(default_keys(dynamic.current.definition), self._take_broker_config)
 
     def add_listener(self, listener: Callable[[LeadershipChanges], None]) -> None:
@@ -70,7 +73,7 @@ class MetadataFollower:
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Bring everything in line with `image`, which the view of the cluster has already."""
         if self.logs_open:
-            self._apply(delta, image)
+            self._cluster.backlog.add(self._apply(delta, image))
 
     def open_logs(self, on_open: Callable[[], None]) -> None:
         """Open all logs, and from then on follow the images: all of the metadata log was seen.
@@ -86,8 +89,8 @@ class MetadataFollower:
             delta = ClusterDelta(ClusterImage())
             for record, version in image.to_records():
                 delta.replay(record, version)
-            self._apply(delta, image)
-            on_open()
+            self._cluster.backlog.add(self._apply(delta, image))
+            self._cluster.backlog.when_empty(on_open)
 
         self._logs.startup_in_slices(
             lambda topic: self._configs.of_topic(self._cluster.image, topic),
@@ -95,14 +98,16 @@ class MetadataFollower:
             opened,
         )
 
-    def _apply(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        changes = self._replicas.apply_delta(delta, image)
+    def _apply(self, delta: ClusterDelta, image: ClusterImage) -> Iterator[None]:
+        changes = LeadershipChanges()
+        yield from self._replicas.apply_in_steps(delta, image, changes)
         self._tell_groups(changes)
         for told in self._on_changes:
             told(changes)
         deleted = delta.topics_delta.deleted.values()
         if deleted:
             self._groups.on_topics_deleted({topic.name: topic.id for topic in deleted})
+        self.applied_offset = image.provenance.offset
 
     def _take_broker_config(self, broker: ParsedConfig) -> None:
         """What topics inherit has changed."""

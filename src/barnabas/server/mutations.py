@@ -6,28 +6,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
-    from barnabas.server.controller_access import ControllerAccess
+    from barnabas.server.parts import NodeParts
     from barnabas.server.request import RequestContext
 
 
 def forward_mutation(
-    forwarding: ControllerAccess, context: RequestContext, request: Message, strict_since: int
+    parts: NodeParts, context: RequestContext, request: Message, strict_since: int
 ) -> None:
-    """Have the controller serve the request, and answer it.
+    """Have the controller serve the request, and answer it when this broker has done its part.
 
     Args:
+        parts: of the node that was asked.
         strict_since: first version of the API whose clients know THROTTLING_QUOTA_EXCEEDED; older
             ones are served and wait afterwards.
     """
-    quotas = context.quotas
+    quotas, forwarding, backlog = context.quotas, parts.forwarding, parts.cluster.backlog
     if not quotas.is_active:
-        forwarding.send(request, context.respond_forwarded, asker=context)
+
+        def answer(response: Any) -> None:
+            backlog.when_empty(lambda: context.respond_forwarded(response))
+
+        forwarding.send(request, answer, asker=context)
         return
     mutations = quotas.mutation.allowance(
         context.user, context.client_id or "", context.version >= strict_since
     )
 
     def on_done(response: Any) -> None:
-        context.respond_forwarded(response, 0 if mutations is None else mutations.throttle_ms())
+        throttle_ms = 0 if mutations is None else mutations.throttle_ms()
+        backlog.when_empty(lambda: context.respond_forwarded(response, throttle_ms))
 
     forwarding.send(request, on_done, mutations, context)

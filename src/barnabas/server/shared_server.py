@@ -17,6 +17,7 @@ from barnabas.network.connection import ConnectionDoors
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.opening import RaftOpening, open_raft
+from barnabas.server.backlog import Backlog
 from barnabas.server.change_log import ChangeLog
 from barnabas.server.cluster_view import ClusterView
 from barnabas.server.config import log_directories
@@ -82,7 +83,7 @@ class SharedServer:
         self.is_stopping = False
         # Set once: the process ends.
         self.has_failed = False
-        self.cluster = ClusterView(runtime.clock)
+        self.cluster = ClusterView(runtime.clock, Backlog(runtime.clock, runtime.timer, self.fail))
         self.dynamic = DynamicBrokerConfig(self.node_id, self.config, configuration.given)
         self.directories = self._open_directories()
         self.wheel = TimingWheel(runtime.clock, runtime.timer)

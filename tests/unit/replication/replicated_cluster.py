@@ -36,6 +36,7 @@ from barnabas.replication.leader_channels import PeerChannels
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationParts
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.runtime.disk import FileSlice
+from barnabas.server.backlog import Backlog
 from barnabas.server.cluster_view import ClusterView
 from barnabas.server.configuration import read_configuration
 from barnabas.server.dispatch import Dispatcher, HandlerTable
@@ -81,6 +82,10 @@ def batch(*values: bytes, timestamp: int = 1_000) -> memoryview:
     for index, value in enumerate(values):
         builder.append(timestamp + index, None, value)
     return memoryview(builder.build())
+
+
+def fail_test(error: BaseException) -> None:
+    raise error
 
 
 class Controller:
@@ -268,7 +273,7 @@ class Node:
         )
         self.logs.startup(lambda _: self.log_config({}))
         self.wheel = TimingWheel(runtime.clock, runtime.timer)
-        self.view = ClusterView(runtime.clock)
+        self.view = ClusterView(runtime.clock, Backlog(runtime.clock, runtime.timer, fail_test))
         channels = ChannelDoors(
             runtime.clock, runtime.timer, runtime.sockets, self.wheel, new_receive_buffer()
         )

@@ -23,13 +23,13 @@ def handler(parts: NodeParts) -> Handle:
 class CreatePartitionsHandler:
     """Hands the request to the active controller."""
 
-    __slots__ = ("_forwarding",)
+    __slots__ = ("_parts",)
 
     def __init__(self, parts: NodeParts) -> None:
-        self._forwarding = parts.forwarding
+        self._parts = parts
 
     def handle_create_partitions(
         self, context: RequestContext, request: CreatePartitionsRequest
     ) -> None:
         """Answered when the partitions are committed."""
-        forward_mutation(self._forwarding, context, request, _STRICT_SINCE)
+        forward_mutation(self._parts, context, request, _STRICT_SINCE)

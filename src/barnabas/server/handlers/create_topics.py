@@ -23,11 +23,11 @@ def handler(parts: NodeParts) -> Handle:
 class CreateTopicsHandler:
     """Hands the request to the active controller."""
 
-    __slots__ = ("_forwarding",)
+    __slots__ = ("_parts",)
 
     def __init__(self, parts: NodeParts) -> None:
-        self._forwarding = parts.forwarding
+        self._parts = parts
 
     def handle_create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> None:
         """Answered when the topics are committed."""
-        forward_mutation(self._forwarding, context, request, _STRICT_SINCE)
+        forward_mutation(self._parts, context, request, _STRICT_SINCE)

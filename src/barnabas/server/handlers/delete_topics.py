@@ -31,10 +31,10 @@ def handler(parts: NodeParts) -> Handle:
 class DeleteTopicsHandler:
     """Hands the request to the active controller."""
 
-    __slots__ = ("_forwarding", "_is_enabled")
+    __slots__ = ("_is_enabled", "_parts")
 
     def __init__(self, parts: NodeParts) -> None:
-        self._forwarding = parts.forwarding
+        self._parts = parts
         self._is_enabled = parts.config.boolean("delete.topic.enable")
 
     def handle_delete_topics(
@@ -44,5 +44,5 @@ class DeleteTopicsHandler:
         if not self._is_enabled and context.version < _DISABLED_SINCE:
             refusal = Refusal(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false")
             return refuse_delete_topics(request, refusal)
-        forward_mutation(self._forwarding, context, request, _STRICT_SINCE)
+        forward_mutation(self._parts, context, request, _STRICT_SINCE)
         return None

@@ -1,0 +1,90 @@
+"""What a broker still has to do about new metadata, in order and in slices of the loop's turns.
+
+Ten thousand new partitions are forty thousand files. The first slice of a change runs in the turn
+that committed it, which is all that a usual change takes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.timer import Timer
+
+# One slice a turn; the last step of it may end later.
+SLICE_MS = 10.0
+
+
+class Backlog:
+    """Runs iterators to their end, one after the other."""
+
+    __slots__ = ("_clock", "_is_closed", "_on_empty", "_on_failed", "_timer", "_work")
+
+    def __init__(
+        self, clock: Clock, timer: Timer, on_failed: Callable[[BaseException], None]
+    ) -> None:
+        """Store the doors; `on_failed` is told of a step that raised in a later turn."""
+        self._clock = clock
+        self._timer = timer
+        self._on_failed = on_failed
+        # The first one is under way.
+        self._work: deque[Iterator[None]] = deque()
+        # Called once when nothing is left.
+        self._on_empty: list[Callable[[], None]] = []
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._work)
+
+    def add(self, steps: Iterator[None]) -> None:
+        """Run the steps behind all that were added before; the first slice at once if none are."""
+        self._work.append(steps)
+        if len(self._work) == 1:
+            self._run_slice()
+            self._go_on()
+
+    def when_empty(self, callback: Callable[[], None]) -> None:
+        """Call back when nothing is left to do: at once if that is now."""
+        if self._work:
+            self._on_empty.append(callback)
+        else:
+            callback()
+
+    def close(self) -> None:
+        """Do nothing more."""
+        self._is_closed = True
+
+    def _turn(self) -> None:
+        if self._is_closed:
+            return
+        try:
+            self._run_slice()
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - half of a change is no state to go on from
+            self._is_closed = True
+            self._on_failed(error)
+            return
+        self._go_on()
+
+    def _run_slice(self) -> None:
+        """Run steps until a slice is over, or nothing is left."""
+        monotonic_ms = self._clock.monotonic_ms
+        ends_ms = monotonic_ms() + SLICE_MS
+        while self._work:
+            for _ in self._work[0]:
+                if monotonic_ms() > ends_ms:
+                    return
+            self._work.popleft()
+
+    def _go_on(self) -> None:
+        if self._work:
+            self._timer.call_soon(self._turn)
+            return
+        waiting, self._on_empty = self._on_empty, []
+        for callback in waiting:
+            callback()
