@@ -4,6 +4,7 @@ CoordinatorRuntime)."""
 from __future__ import annotations
 
 import logging
+import sys
 from collections import deque
 from enum import Enum
 from functools import partial
@@ -283,6 +284,16 @@ class CoordinatorDriver(Generic[S]):
             on_done(None, running)
             return
         self._write(running, operation(running.shard), on_done)
+
+    def batch_bytes_max(self, partition: int) -> int:
+        """Return how large a batch of the partition's state may be; 0 if it is not led here.
+
+        Compressed batches have no limit that could be told from their records.
+        """
+        if self._parts.compression:
+            return sys.maxsize
+        found = self._parts.log.partition(TopicPartition(self.topic, partition))
+        return 0 if isinstance(found, ErrorCode) else found.log.config.max_message_bytes
 
     def _on_timer(
         self, running: _Running[S], operation: Callable[[], CoordinatorResult[None]]

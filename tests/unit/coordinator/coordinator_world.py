@@ -18,6 +18,7 @@ from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+from steps import finish
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 OFFSETS_ID = b"offsets-topic-id"
@@ -117,7 +118,7 @@ class CoordinatorWorld:
         )
         assert not options, options
         before = len(self.responses)
-        self.coordinator.commit_offsets(request, version, self.responses.append)
+        finish(self.coordinator.commit_offsets(request, version, self.responses.append))
         return self.error() if len(self.responses) > before else None
 
     def error(self) -> int:
@@ -126,7 +127,7 @@ class CoordinatorWorld:
     def committed(self, partition: int = 0, group: str = "g") -> tuple[int, int, str | None, int]:
         topic = OffsetFetchRequestTopic(name="flights", partition_indexes=[partition])
         request = OffsetFetchRequest(group_id=group, topics=[topic])
-        response = self.coordinator.fetch_offsets(request, 5)
+        response = finish(self.coordinator.fetch_offsets(request, 5))
         if response.error_code:
             return (response.error_code, -1, None, -1)
         (found,) = response.topics[0].partitions

@@ -30,6 +30,7 @@ from barnabas.protocol.messages.sync_group import (
     SyncGroupResponse,
 )
 from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
+from steps import finish
 from unit.coordinator.coordinator_world import CoordinatorWorld
 
 SESSION_MS = 10_000
@@ -171,7 +172,7 @@ class MembersWorld(CoordinatorWorld):
 
     def list_groups(self, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list:
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-        response = self.coordinator.groups.list_groups(request)
+        response = finish(self.coordinator.groups.list_groups(request))
         assert response.error_code == 0
         return [
             (each.group_id, each.protocol_type, each.group_state, each.group_type)
@@ -180,7 +181,7 @@ class MembersWorld(CoordinatorWorld):
 
     def delete(self, *groups: str) -> list[int]:
         answers: list[DeleteGroupsResponse] = Answers()
-        self.coordinator.groups.delete(list(groups), answers.append)
+        finish(self.coordinator.groups.delete(list(groups), answers.append))
         return [each.error_code for each in answers.one.results]
 
     def delete_offsets(self, *partitions: int, topic: str = "flights", group: str = "g"):
@@ -192,7 +193,11 @@ class MembersWorld(CoordinatorWorld):
             )
         ]
         request = OffsetDeleteRequest(group_id=group, topics=topics)
-        self.coordinator.groups.delete_offsets(request, answers.append)
+        finish(
+            self.coordinator.groups.delete_offsets(
+                request, lambda steps: answers.append(finish(steps))
+            )
+        )
         if answers.error:
             return answers.error
         return [each.error_code for topic in answers.one.topics for each in topic.partitions]

@@ -6,7 +6,12 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
+from barnabas.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from steps import counted, finish
 from unit.coordinator.members_world import MembersWorld, subscription
 
 
@@ -92,7 +97,7 @@ def test_a_deletion_is_answered_when_it_is_committed() -> None:
     world.commit(5)
     world.follow(1)
     answers: list = []
-    world.coordinator.groups.delete(["g"], answers.append)
+    finish(world.coordinator.groups.delete(["g"], answers.append))
     assert not answers
     assert world.committed()[1] == 5, "nothing is hidden that a fail-over can bring back"
     world.follow(3)
@@ -134,7 +139,9 @@ def test_deleting_offsets_needs_a_group(world: MembersWorld) -> None:
     assert world.delete_offsets(0, group="") == ErrorCode.INVALID_GROUP_ID
     answers: list = []
     nothing = OffsetDeleteRequest(group_id="x", topics=[])
-    world.coordinator.groups.delete_offsets(nothing, answers.append)
+    deleting = world.coordinator.groups.delete_offsets(nothing, answers.append)
+    finish(deleting)
+    answers = [finish(each) for each in answers]
     assert answers[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -146,7 +153,7 @@ def test_while_groups_are_loaded_nothing_is_told_of_them(world: MembersWorld) ->
     assert world.describe().error_code == loading
     assert world.delete("g") == [loading]
     assert world.delete_offsets(0) == loading
-    listed = world.coordinator.groups.list_groups(ListGroupsRequest())
+    listed = finish(world.coordinator.groups.list_groups(ListGroupsRequest()))
     assert (listed.error_code, listed.groups) == (loading, [])
 
 
@@ -155,3 +162,29 @@ def test_where_the_group_is_not_coordinated_nothing_is_told_of_it(world: Members
     assert world.describe().error_code == ErrorCode.NOT_COORDINATOR
     assert world.delete("g") == [ErrorCode.NOT_COORDINATOR]
     assert world.list_groups() == []
+
+
+def _deletion(count: int) -> OffsetDeleteRequest:
+    """A request that names topics that do not exist, and each of them twice."""
+    names = [f"unknown-{number}" for number in range(count)]
+    return OffsetDeleteRequest(
+        group_id="g",
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+            )
+            for name in names + names
+        ],
+    )
+
+
+@pytest.mark.parametrize("count", [10, 1000])
+def test_the_steps_of_a_deletion_grow_with_what_it_names(world: MembersWorld, count: int) -> None:
+    world.commit(5)
+    answers: list = []
+    _, before = counted(world.coordinator.groups.delete_offsets(_deletion(count), answers.append))
+    response, behind = counted(answers[0])
+    # A step per topic and one per partition, before and after the records are written.
+    assert before == behind == 4 * count
+    assert len(response.topics) == count
+    assert {len(topic.partitions) for topic in response.topics} == {2}

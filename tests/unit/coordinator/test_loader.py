@@ -13,6 +13,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.control import ControlType
+from steps import finish
 from unit.coordinator.coordinator_world import CoordinatorWorld
 from unit.coordinator.members_world import MembersWorld
 from unit.coordinator.state_records import (
@@ -198,8 +199,8 @@ def unstable(world: MembersWorld, *, every_topic: bool = False) -> tuple[int, in
     """Error and offset that a reader gets if it wants stable offsets."""
     topics = [OffsetFetchRequestTopics(name="flights", partition_indexes=[0])]
     group = OffsetFetchRequestGroup(group_id="g", topics=None if every_topic else topics)
-    response = world.coordinator.fetch_offsets(
-        OffsetFetchRequest(groups=[group], require_stable=True), 8
+    response = finish(
+        world.coordinator.fetch_offsets(OffsetFetchRequest(groups=[group], require_stable=True), 8)
     )
     (found,) = response.groups[0].topics[0].partitions
     return found.error_code, found.committed_offset

@@ -12,6 +12,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.record.reader import read_batches
+from steps import finish
 from unit.coordinator.coordinator_world import CoordinatorWorld
 from unit.replication.replica_set import TOPIC_ID
 
@@ -112,10 +113,10 @@ def test_what_was_never_committed_is_minus_one_and_no_error(world: CoordinatorWo
 def test_null_asks_for_all_topics(world: CoordinatorWorld, version: int) -> None:
     world.commit(5)
     request = OffsetFetchRequest(group_id="g", topics=None)
-    (topic,) = world.coordinator.fetch_offsets(request, version).topics
+    (topic,) = finish(world.coordinator.fetch_offsets(request, version)).topics
     assert (topic.name, topic.partitions[0].committed_offset) == ("flights", 5)
     other = OffsetFetchRequest(group_id="other", topics=None)
-    assert world.coordinator.fetch_offsets(other, version).topics == []
+    assert finish(world.coordinator.fetch_offsets(other, version)).topics == []
 
 
 def test_many_groups_by_name(world: CoordinatorWorld) -> None:
@@ -128,7 +129,7 @@ def test_many_groups_by_name(world: CoordinatorWorld) -> None:
         ],
         require_stable=True,
     )
-    first, second = world.coordinator.fetch_offsets(request, 9).groups
+    first, second = finish(world.coordinator.fetch_offsets(request, 9)).groups
     assert (first.group_id, first.error_code) == ("g", 0)
     assert first.topics[0].partitions[0].committed_offset == 5
     assert second.topics[0].partitions[0].committed_offset == -1
@@ -144,7 +145,9 @@ def test_groups_by_topic_id(world: CoordinatorWorld) -> None:
         OffsetFetchRequestGroup(group_id="g", topics=topics),
         OffsetFetchRequestGroup(group_id="g", topics=None),
     ]
-    some, every = world.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), 10).groups
+    some, every = finish(
+        world.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), 10)
+    ).groups
     assert some.topics[0].partitions[0].committed_offset == 5
     assert some.topics[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert every.topics[0].topic_id == TOPIC_ID
@@ -154,10 +157,10 @@ def test_errors_come_in_the_shape_of_the_version() -> None:
     world = CoordinatorWorld()
     topic = OffsetFetchRequestTopic(name="flights", partition_indexes=[0])
     request = OffsetFetchRequest(group_id="g", topics=[topic])
-    old = world.coordinator.fetch_offsets(request, 1)
+    old = finish(world.coordinator.fetch_offsets(request, 1))
     assert old.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-    newer = world.coordinator.fetch_offsets(request, 2)
+    newer = finish(world.coordinator.fetch_offsets(request, 2))
     assert (newer.error_code, newer.topics) == (ErrorCode.NOT_COORDINATOR, [])
     groups = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-    newest = world.coordinator.fetch_offsets(groups, 8)
+    newest = finish(world.coordinator.fetch_offsets(groups, 8))
     assert newest.groups[0].error_code == ErrorCode.NOT_COORDINATOR

@@ -32,7 +32,7 @@ from barnabas.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from barnabas.coordinator.config import GroupCoordinatorConfig
     from barnabas.coordinator.driver import DriverParts
@@ -44,7 +44,11 @@ if TYPE_CHECKING:
         OffsetCommitRequestPartition,
         OffsetCommitRequestTopic,
     )
-    from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+    from barnabas.protocol.messages.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchResponse,
+        OffsetFetchResponseGroup,
+    )
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
 
@@ -53,6 +57,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 # From this version on topics are named by id alone.
 _FIRST_VERSION_WITH_TOPIC_IDS = 10
 _NO_EXPIRY = -1
+# What a committed offset takes in a batch at least: names of one letter, no metadata.
+_RECORD_BYTES_MIN = 40
 # The last time that a record can hold.
 _LATEST_MS = (1 << 63) - 1
 
@@ -121,15 +127,19 @@ class GroupCoordinator:
         request: OffsetCommitRequest,
         version: int,
         on_done: Callable[[OffsetCommitResponse], None],
-    ) -> None:
-        """Commit what the request has (versions 0 to 10).
+    ) -> Generator[None, None, None]:
+        """Commit what the request has (versions 0 to 10); stops after each partition.
 
         Args:
-            on_done: called once the offsets are committed or refused; may be before this returns.
+            on_done: called once the offsets are committed or refused; may be before the end.
         """
         commit = _Commit(request, OffsetCommitResponse(topics=[]), [], [], on_done)
         refused: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-        taken = [self._take_topic(topic, version, commit, refused) for topic in request.topics]
+        taken: list[OffsetCommitResponseTopic] = []
+        for topic in request.topics:
+            answered = yield from self._take_topic(topic, version, commit, refused)
+            taken.append(answered)
+            yield
         commit.response.topics = _joined(refused, taken)
         if not commit.offsets:
             on_done(commit.response)
@@ -145,6 +155,10 @@ class GroupCoordinator:
         if state_partition is None:
             _answer_commit(commit, None, ErrorCode.NOT_COORDINATOR)
             return
+        if len(commit.offsets) * _RECORD_BYTES_MIN > self.driver.batch_bytes_max(state_partition):
+            # The append would say so, after a second's work.
+            _answer_commit(commit, None, ErrorCode.MESSAGE_TOO_LARGE)
+            return
         self.driver.write(
             state_partition,
             lambda shard: shard.commit_offsets(to_commit),
@@ -157,7 +171,7 @@ class GroupCoordinator:
         version: int,
         commit: _Commit,
         refused: dict[tuple[str, bytes], OffsetCommitResponseTopic],
-    ) -> OffsetCommitResponseTopic:
+    ) -> Generator[None, None, OffsetCommitResponseTopic]:
         """Note what of a topic can be committed, for the answer too; refuse what cannot."""
         uses_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         name = self._topics.topic_name(topic.topic_id) if uses_ids else topic.name
@@ -171,6 +185,7 @@ class GroupCoordinator:
             # Answered even where none of its partitions is named.
             refused.setdefault(where, _answered(topic))
         for partition in topic.partitions:
+            yield
             index = partition.partition_index
             slot = OffsetCommitResponsePartition(partition_index=index, error_code=unknown)
             if name is None or topic_id is None or not self._topics.has_partition(name, index):
@@ -202,17 +217,16 @@ class GroupCoordinator:
 
     # OffsetFetch.
 
-    def fetch_offsets(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
-        """What is committed (versions 0 to 10), or why it cannot be told."""
-        groups = [
-            fetch_group(
-                self._group_offsets(each.group_id, request.require_stable),
-                self._topics,
-                each,
-                version,
-            )
-            for each in groups_of(request, version)
-        ]
+    def fetch_offsets(
+        self, request: OffsetFetchRequest, version: int
+    ) -> Generator[None, None, OffsetFetchResponse]:
+        """What is committed (versions 0 to 10), or why it cannot be told; stops after each step."""
+        groups: list[OffsetFetchResponseGroup] = []
+        for each in groups_of(request, version):
+            offsets = self._group_offsets(each.group_id, request.require_stable)
+            answered = yield from fetch_group(offsets, self._topics, each, version)
+            groups.append(answered)
+            yield
         return response_of(groups, version)
 
     def _group_offsets(self, group_id: str, require_stable: bool) -> GroupOffsets | ErrorCode:
@@ -227,7 +241,8 @@ class GroupCoordinator:
 
         def read(shard: GroupShard) -> GroupOffsets:
             unstable = shard.offsets.unstable(group_id) if require_stable else frozenset()
-            return GroupOffsets(shard.offsets.offsets(group_id), unstable)
+            # A copy: the answer may take several turns, and shows one moment.
+            return GroupOffsets(dict(shard.offsets.offsets(group_id)), unstable)
 
         return self.driver.read(partition, read)
 

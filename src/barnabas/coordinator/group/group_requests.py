@@ -17,7 +17,7 @@ from barnabas.protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from barnabas.coordinator.driver import CoordinatorDriver
     from barnabas.coordinator.group.classic_group import ClassicGroup
@@ -68,7 +68,7 @@ class GroupRequests:
 
     # ListGroups.
 
-    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+    def list_groups(self, request: ListGroupsRequest) -> Generator[None, None, ListGroupsResponse]:
         """All groups of this broker (versions 0 to 5), of those states and types if any are
         named; an error until all are loaded."""
         if self._driver.is_loading:
@@ -76,28 +76,37 @@ class GroupRequests:
             return ListGroupsResponse(error_code=error, groups=[])
         states = {each.lower() for each in request.states_filter}
         types = {each.lower() for each in request.types_filter}
-        listed = [
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=_CLASSIC,
-            )
-            for shard in self._driver.active()
-            for group in shard.groups.values()
-            if not states or group.state.value.lower() in states
-            if not types or _CLASSIC in types
-        ]
+        listed: list[ListedGroup] = []
+        for shard in self._driver.active():
+            for group in list(shard.groups.values()):
+                yield
+                if states and group.state.value.lower() not in states:
+                    continue
+                if types and _CLASSIC not in types:
+                    continue
+                listed.append(
+                    ListedGroup(
+                        group_id=group.group_id,
+                        protocol_type=group.protocol_type or "",
+                        group_state=group.state.value,
+                        group_type=_CLASSIC,
+                    )
+                )
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
 
     # DeleteGroups.
 
-    def delete(self, group_ids: list[str], on_done: Callable[[DeleteGroupsResponse], None]) -> None:
-        """Delete groups without members (versions 0 to 3); answered when all are done with."""
-        results = {
-            group_id: DeletableGroupResult(group_id=group_id, error_code=ErrorCode.NONE)
-            for group_id in group_ids
-        }
+    def delete(
+        self, group_ids: list[str], on_done: Callable[[DeleteGroupsResponse], None]
+    ) -> Generator[None, None, None]:
+        """Delete groups without members (versions 0 to 3); answered when all are done with.
+
+        Stops after each group.
+        """
+        results: dict[str, DeletableGroupResult] = {}
+        for group_id in group_ids:
+            results[group_id] = DeletableGroupResult(group_id=group_id, error_code=ErrorCode.NONE)
+            yield
         left = set(results)
 
         def answer(group_id: str, found: ErrorCode | None, error: ErrorCode) -> None:
@@ -108,7 +117,8 @@ class GroupRequests:
 
         if not results:
             on_done(DeleteGroupsResponse(results=[]))
-        for group_id in results:
+        for group_id in list(results):
+            yield
             partition = self._partition_for(group_id)
             if partition is None:
                 answer(group_id, None, ErrorCode.NOT_COORDINATOR)
@@ -122,31 +132,37 @@ class GroupRequests:
     # OffsetDelete.
 
     def delete_offsets(
-        self, request: OffsetDeleteRequest, on_done: Callable[[OffsetDeleteResponse], None]
-    ) -> None:
-        """Forget offsets of topics that no member reads (version 0)."""
-        asked = [
-            [(topic.name, each.partition_index) for each in topic.partitions]
-            for topic in request.topics
-        ]
-        known = [key for keys in asked for key in keys if self._topics.has_partition(*key)]
+        self,
+        request: OffsetDeleteRequest,
+        on_done: Callable[[Generator[None, None, OffsetDeleteResponse]], None],
+    ) -> Generator[None, None, None]:
+        """Forget offsets of topics that no member reads (version 0); stops after each partition.
+
+        Args:
+            on_done: gets a generator that makes the response.
+        """
+        known: list[PartitionKey] = []
         # As of now: what is there when the answer comes may be something else.
-        unknown = self._of_unknown(request)
+        unknown: dict[str, OffsetDeleteResponseTopic] = {}
+        for topic in request.topics:
+            yield
+            if self._topics.topic_id(topic.name) is None:
+                # A topic has an answer even if no partition of it is named.
+                made = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
+                unknown.setdefault(topic.name, made)
+            for each in topic.partitions:
+                key = (topic.name, each.partition_index)
+                if self._topics.has_partition(*key):
+                    known.append(key)
+                else:
+                    _add(unknown, key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                yield
 
         def answer(
             found: dict[PartitionKey, ErrorCode] | ErrorCode | None, error: ErrorCode
         ) -> None:
-            if not isinstance(found, dict):
-                on_done(OffsetDeleteResponse(error_code=found or error, topics=[]))
-                return
-            # Those that do not exist come first, as with Kafka.
-            deleted = [[(key, found[key]) for key in keys if key in found] for keys in asked]
-            if unknown:
-                topics = _with_partitions(unknown, [each for errors in deleted for each in errors])
-            else:
-                # A topic that is named twice is answered twice, in this case only.
-                topics = [each for errors in deleted for each in _with_partitions({}, errors)]
-            on_done(OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
+            outcome = found if isinstance(found, dict) else found or error
+            on_done(_deleted_offsets(request, outcome, unknown))
 
         partition = self._partition_for(request.group_id)
         if not request.group_id:
@@ -158,28 +174,41 @@ class GroupRequests:
                 partition, lambda shard: shard.delete_offsets(request.group_id, known), answer
             )
 
-    def _of_unknown(self, request: OffsetDeleteRequest) -> dict[str, OffsetDeleteResponseTopic]:
-        """Answers for what does not exist; a topic has one even if no partition of it is named."""
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        topics: dict[str, OffsetDeleteResponseTopic] = {}
-        for topic in request.topics:
-            keys = [(topic.name, each.partition_index) for each in topic.partitions]
-            if self._topics.topic_id(topic.name) is None:
-                made = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
-                topics.setdefault(topic.name, made)
-            missing = [(key, unknown) for key in keys if not self._topics.has_partition(*key)]
-            _with_partitions(topics, missing)
-        return topics
+
+def _deleted_offsets(
+    request: OffsetDeleteRequest,
+    found: dict[PartitionKey, ErrorCode] | ErrorCode,
+    unknown: dict[str, OffsetDeleteResponseTopic],
+) -> Generator[None, None, OffsetDeleteResponse]:
+    """Make the response; stops after each partition.
+
+    Args:
+        found: the outcome of each partition that exists, or one error for all.
+        unknown: answers for what does not exist; they come first, as with Kafka.
+    """
+    if not isinstance(found, dict):
+        return OffsetDeleteResponse(error_code=found, topics=[])
+    topics: list[OffsetDeleteResponseTopic] = []
+    for topic in request.topics:
+        # A topic that is named twice is answered twice, where everything exists.
+        answers = unknown or {}
+        for each in topic.partitions:
+            key = (topic.name, each.partition_index)
+            if key in found:
+                _add(answers, key, found[key])
+            yield
+        if not unknown:
+            topics += answers.values()
+        yield
+    return OffsetDeleteResponse(
+        error_code=ErrorCode.NONE, topics=list(unknown.values()) if unknown else topics
+    )
 
 
-def _with_partitions(
-    topics: dict[str, OffsetDeleteResponseTopic], errors: list[tuple[PartitionKey, ErrorCode]]
-) -> list[OffsetDeleteResponseTopic]:
-    for (name, index), error in errors:
-        topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name, partitions=[]))
-        slot = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
-        topic.partitions.append(slot)
-    return list(topics.values())
+def _add(topics: dict[str, OffsetDeleteResponseTopic], key: PartitionKey, error: ErrorCode) -> None:
+    name, index = key
+    topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name, partitions=[]))
+    topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
 
 
 def _describe(shard: GroupShard, group_id: str) -> DescribedGroup | None:

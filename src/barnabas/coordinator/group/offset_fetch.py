@@ -20,7 +20,7 @@ from barnabas.protocol.messages.offset_fetch import (
 from barnabas.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
     from collections.abc import Set as AbstractSet
 
     from barnabas.coordinator.group.committed_offset import CommittedOffset
@@ -85,8 +85,8 @@ def fetch_group(
     topics: TopicsView,
     group: OffsetFetchRequestGroup,
     version: int,
-) -> OffsetFetchResponseGroup:
-    """Answer for one group.
+) -> Generator[None, None, OffsetFetchResponseGroup]:
+    """Answer for one group; stops after each partition.
 
     A partition without a committed offset has offset -1, epoch -1, empty metadata and no error. An
     error of the whole group comes alone from version 2 on, and in every partition before.
@@ -98,9 +98,13 @@ def fetch_group(
         return group_error(group, offsets, version)
     uses_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
     if group.topics is None:
-        found = _all_topics(offsets, topics, uses_ids)
+        found = yield from _all_topics(offsets, topics, uses_ids)
     else:
-        found = [_topic(each, offsets, topics, uses_ids) for each in group.topics]
+        found = []
+        for each in group.topics:
+            answered = yield from _topic(each, offsets, topics, uses_ids)
+            found.append(answered)
+            yield
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=found)
 
 
@@ -129,11 +133,12 @@ def _topic(
     offsets: GroupOffsets,
     topics: TopicsView,
     uses_ids: bool,
-) -> OffsetFetchResponseTopics:
+) -> Generator[None, None, OffsetFetchResponseTopics]:
     name = topics.topic_name(asked.topic_id) if uses_ids else asked.name
     topic_id = asked.topic_id if uses_ids else topics.topic_id(asked.name)
     partitions: list[OffsetFetchResponsePartitions] = []
     for index in asked.partition_indexes:
+        yield
         if name is None:
             partitions.append(_nothing(index, ErrorCode.UNKNOWN_TOPIC_ID))
             continue
@@ -152,10 +157,11 @@ def _topic(
 
 def _all_topics(
     offsets: GroupOffsets, topics: TopicsView, uses_ids: bool
-) -> list[OffsetFetchResponseTopics]:
+) -> Generator[None, None, list[OffsetFetchResponseTopics]]:
     """Every topic with an offset; by id only those that exist."""
     found: dict[str, OffsetFetchResponseTopics] = {}
     for key, committed in offsets.committed.items():
+        yield
         name, index = key
         topic_id = topics.topic_id(name)
         if uses_ids and (topic_id is None or _belongs_to_another(committed, topic_id)):

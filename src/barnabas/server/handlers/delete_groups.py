@@ -25,4 +25,4 @@ class DeleteGroupsHandler:
 
     def handle_delete_groups(self, context: RequestContext, request: DeleteGroupsRequest) -> None:
         """Answered when the groups are gone or refused."""
-        self._groups.delete(request.groups_names, context.respond)
+        context.in_slices(self._groups.delete(request.groups_names, context.respond))

@@ -24,7 +24,7 @@ class ListGroupsHandler:
         self._groups = parts.groups.groups
 
     def handle_list_groups(
-        self, _context: RequestContext, request: ListGroupsRequest
-    ) -> ListGroupsResponse:
+        self, context: RequestContext, request: ListGroupsRequest
+    ) -> ListGroupsResponse | None:
         """All that are asked for."""
-        return self._groups.list_groups(request)
+        return context.in_slices(self._groups.list_groups(request))

@@ -40,7 +40,7 @@ class OffsetCommitHandler:
         if context.version == 0:
             context.respond(self._refused(request))
             return
-        self._groups.commit_offsets(request, context.version, context.respond)
+        context.in_slices(self._groups.commit_offsets(request, context.version, context.respond))
 
     def _refused(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
         topics = []

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
+    from collections.abc import Generator
+
+    from barnabas.protocol.messages.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteResponse,
+    )
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
 
@@ -25,4 +30,10 @@ class OffsetDeleteHandler:
 
     def handle_offset_delete(self, context: RequestContext, request: OffsetDeleteRequest) -> None:
         """Answered when the offsets are gone or refused."""
-        self._groups.delete_offsets(request, context.respond)
+
+        def on_done(steps: Generator[None, None, OffsetDeleteResponse]) -> None:
+            response = context.in_slices(steps)
+            if response is not None:
+                context.respond(response)
+
+        context.in_slices(self._groups.delete_offsets(request, on_done))

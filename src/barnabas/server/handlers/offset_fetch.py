@@ -36,11 +36,11 @@ class OffsetFetchHandler:
 
     def handle_offset_fetch(
         self, context: RequestContext, request: OffsetFetchRequest
-    ) -> OffsetFetchResponse:
+    ) -> OffsetFetchResponse | None:
         """What is committed, or why it cannot be told."""
         if context.version == 0:
             return _refused(request)
-        return self._groups.fetch_offsets(request, context.version)
+        return context.in_slices(self._groups.fetch_offsets(request, context.version))
 
 
 def _refused(request: OffsetFetchRequest) -> OffsetFetchResponse:
