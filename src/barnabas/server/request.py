@@ -198,6 +198,11 @@ class RequestContext:
         """Whether the connection is still there to be answered."""
         return self.connection.stream is not None
 
+    @property
+    def source(self) -> tuple[str, str]:
+        """API and client, for the log."""
+        return self._statistics.name, f"{self.client_id}@{self.connection.peer}"
+
     def on_work_done(self, spent_ms: float) -> None:
         """Count the time of the slices; called by the queue."""
         if self._parked_ms:

@@ -97,7 +97,7 @@ class SharedServer:
         )
         self.connection_doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
         self.statistics = RequestStatistics()
-        self.slices = SliceQueue(runtime.clock, runtime.timer)
+        self.slices = SliceQueue(runtime.clock, runtime.timer, runtime.watch)
         self.quotas = ClientQuotas(runtime.clock, self.config)
         self.connections = ConnectionQuotas(
             runtime.clock, configuration.connections, quota_windows(self.config)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Message, Struct
     from barnabas.runtime.clock import Clock
+    from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.runtime.timer import Timer
 
 T = TypeVar("T")
@@ -43,6 +44,11 @@ class Sliced(Protocol):
     @property
     def is_wanted(self) -> bool:
         """Whether anyone waits for the result."""
+        ...
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """API and client, for the log."""
         ...
 
     def on_work_done(self, spent_ms: float) -> None:
@@ -76,11 +82,13 @@ class _Job:
 class SliceQueue:
     """The queued work of one event loop."""
 
-    __slots__ = ("_clock", "_is_due", "_jobs", "_large", "_timer", "_waiting")
+    __slots__ = ("_clock", "_is_due", "_jobs", "_large", "_timer", "_waiting", "_watch")
 
-    def __init__(self, clock: Clock, timer: Timer) -> None:
+    def __init__(self, clock: Clock, timer: Timer, watch: LoopWatch) -> None:
         self._clock = clock
         self._timer = timer
+        # Told which request a slice was for.
+        self._watch = watch
         # Jobs under way; the first one has the next slice.
         self._jobs: deque[_Job] = deque()
         # Large jobs under way, one at most, and those that wait for it to end.
@@ -128,8 +136,12 @@ class SliceQueue:
         self._is_due = False
         job = self._jobs.popleft()
         is_over = True
+        began_ms = self._clock.monotonic_ms()
         try:
             is_over = self._run_slice(job)
+            now_ms = self._clock.monotonic_ms()
+            if now_ms > self._watch.due_ms:
+                self._watch.look(now_ms, began_ms, *job.owner.source)
         finally:
             if not is_over:
                 self._jobs.append(job)

@@ -316,7 +316,11 @@ class Node:
             conversions=None,
         )
         services = RequestServices(
-            LISTENER, runtime.clock, quotas, runtime.watch, SliceQueue(runtime.clock, runtime.timer)
+            LISTENER,
+            runtime.clock,
+            quotas,
+            runtime.watch,
+            SliceQueue(runtime.clock, runtime.timer, runtime.watch),
         )
         self.handlers = HandlerTable(parts, RequestStatistics())  # type: ignore[arg-type]
         dispatcher = Dispatcher(self.handlers, services)

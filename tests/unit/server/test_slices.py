@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.runtime.loop_watch import unused_watch
 from barnabas.server.backlog import Backlog
 from barnabas.server.slices import (
     FIRST_SLICE_MS,
@@ -54,6 +55,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.is_wanted = True
+        self.source = ("Metadata", "client@host")
         self.spent_ms: float | None = None
         self.failure: Exception | None = None
 
@@ -68,7 +70,7 @@ class Owner:
 class World:
     def __init__(self) -> None:
         self.loop = Loop()
-        self.slices = SliceQueue(self.loop, self.loop)
+        self.slices = SliceQueue(self.loop, self.loop, unused_watch())
         self.log: list[str] = []
 
     def work(self, name: str, steps: int, each_ms: float = 1.0) -> Generator[None, None, str]:
