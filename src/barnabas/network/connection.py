@@ -14,6 +14,7 @@ that are left are put off to the next turn, so that other connections are served
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
@@ -26,9 +27,12 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.network.frame_budget import FrameBudget
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.sockets import Chunk, Stream
     from barnabas.runtime.timer import Cancellable, Timer
+
+_log = logging.getLogger(__name__)
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 # What the requests of one connection that came together get of a turn; the last one may be longer.
@@ -52,6 +56,8 @@ class ConnectionDoors(msgspec.Struct, frozen=True):
     clock: Clock
     timer: Timer
     receive_buffer: bytearray
+    # Of requests that have not arrived in full; None without a limit.
+    frame_budget: FrameBudget | None = None
 
 
 class ConnectionStatistics(msgspec.Struct, frozen=True):
@@ -77,6 +83,8 @@ _THROTTLED = 32
 _PUT_OFF = 64
 # One request is worked on over several turns; those behind it may depend on it.
 _WORKING = 128
+# The budget of unfinished requests is used up.
+_MEMORY = 256
 # Requests that wait are the reason; the connection's end would not be seen.
 _WAITING = _IN_FLIGHT | _HELD | _WORKING
 # Between two looks whether the peer of such a connection is still there.
@@ -145,6 +153,7 @@ class Connection(FramedHandler):
 
     __slots__ = (
         "_clock",
+        "_frame_budget",
         "_held_bytes",
         "_limits",
         "_on_closed",
@@ -152,6 +161,7 @@ class Connection(FramedHandler):
         "_paused",
         "_peer_check",
         "_put_off",
+        "_put_off_start",
         "_slots",
         "_take_is_due",
         "_throttle_timer",
@@ -176,6 +186,7 @@ class Connection(FramedHandler):
         super().__init__(doors.timer, doors.receive_buffer, limits.frame_bytes_max)
         self.id = connection_id
         self._clock = doors.clock
+        self._frame_budget = doors.frame_budget
         self._limits = limits
         self._on_request = on_request
         self._on_closed = on_closed
@@ -185,12 +196,15 @@ class Connection(FramedHandler):
         # Taken up so far.
         self.requests = 0
         self._paused = 0
-        # Requests that came in one read with the one that made us pause; None for none.
-        self._put_off: deque[memoryview] | None = None
         # Calls of `begin_work` without their `end_work`.
         self._works = 0
         # Whether `_take_put_off` is to be called in the next turn.
         self._take_is_due = False
+        # Frames that came in one read with the request that made us pause, with their lengths, as
+        # one copy: an object for each of many small ones would take twenty times their size.
+        # Up to _put_off_start they have been taken up. None for none.
+        self._put_off: bytearray | None = None
+        self._put_off_start = 0
         self._throttle_timer: Cancellable | None = None
         # Set while a look at the peer is due, because of _WAITING.
         self._peer_check: Cancellable | None = None
@@ -299,6 +313,29 @@ class Connection(FramedHandler):
         """Remember why; `on_closed` follows."""
         self.malformed = error
 
+    def on_frame_memory(self, held_bytes: int) -> None:
+        """Count an unfinished request, which may have to wait."""
+        if self._frame_budget is not None:
+            self._frame_budget.hold(self, held_bytes)
+
+    @property
+    def missing_frame_bytes(self) -> int:
+        """How much of an unfinished request has not arrived."""
+        return self._splitter.missing_bytes
+
+    def await_frame_memory(self) -> None:
+        """Read nothing until there is room for more of the request."""
+        self._pause(_MEMORY)
+
+    def resume_frame(self) -> None:
+        """There is room: read again."""
+        self._resume(_MEMORY)
+
+    def drop_frame(self, reason: str) -> None:
+        """Close the connection, whose unfinished request holds others up."""
+        _log.warning("Connection of %s closed: %s", self.peer, reason)
+        self.abort()
+
     def on_writable_changed(self, writable: bool) -> None:
         """A peer that does not read its answers may not ask for more."""
         if writable:
@@ -308,6 +345,8 @@ class Connection(FramedHandler):
 
     def on_lost(self, error: Exception | None) -> None:
         """Answers to come are dropped, and what waits to make them is canceled."""
+        if self._frame_budget is not None:
+            self._frame_budget.hold(self, 0)
         slots, self._slots = self._slots, deque()
         for slot in slots:
             slot.abandon()
@@ -418,10 +457,12 @@ class Connection(FramedHandler):
         if self._paused & _CLOSING:
             return
         if self._put_off is None:
-            self._put_off = deque()
+            self._put_off = bytearray()
+            self._put_off_start = 0
         self._paused |= _PUT_OFF
         # A copy, since the receive buffer is another connection's in the next turn.
-        self._put_off.append(memoryview(bytearray(frame)))
+        self._put_off += len(frame).to_bytes(4, "big")
+        self._put_off += frame
 
     def _take_soon(self) -> None:
         if not self._take_is_due:
@@ -436,11 +477,14 @@ class Connection(FramedHandler):
             if self._clock.monotonic_ms() > share_ends_ms:
                 self._take_soon()
                 return
-            frame = self._put_off.popleft()
-            if not self._put_off:
-                self._put_off = None
-                self._resume(_PUT_OFF)
-            self._take_up(frame)
+            start = self._put_off_start + 4
+            end = start + int.from_bytes(self._put_off[start - 4 : start], "big")
+            self._put_off_start = end
+            with memoryview(self._put_off) as put_off, put_off[start:end] as frame:
+                if end == len(put_off):
+                    self._put_off = None
+                    self._resume(_PUT_OFF)
+                self._take_up(frame)
 
     def _take_up(self, frame: memoryview) -> None:
         self.requests += 1

@@ -37,6 +37,7 @@ class FramedHandler(ABC):
 
     __slots__ = (
         "_flush_due",
+        "_frame_bytes",
         "_output",
         "_receiving",
         "_share_ends_ms",
@@ -68,6 +69,8 @@ class FramedHandler(ABC):
         # When the frames of one read have had their share of the turn (monotonic ms); infinity
         # until a frame turns out to have others behind it.
         self._share_ends_ms = inf
+        # Size of the buffer of an unfinished frame, as `on_frame_memory` was told.
+        self._frame_bytes = 0
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -82,6 +85,10 @@ class FramedHandler(ABC):
     @abstractmethod
     def on_malformed(self, error: ProtocolError) -> None:
         """The peer does not speak frames, or they are absurd; the connection is being aborted."""
+
+    def on_frame_memory(self, held_bytes: int) -> None:  # noqa: ARG002
+        """The buffer of an unfinished frame has changed its size; 0 without one."""
+        return
 
     @abstractmethod
     def on_writable_changed(self, writable: bool) -> None:
@@ -129,6 +136,9 @@ class FramedHandler(ABC):
             self._receiving = False
         if self._output:
             self.flush()
+        if self._splitter.own_bytes != self._frame_bytes:
+            self._frame_bytes = self._splitter.own_bytes
+            self.on_frame_memory(self._frame_bytes)
 
     def on_closed(self, error: Exception | None) -> None:
         """From the stream."""

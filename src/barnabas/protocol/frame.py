@@ -43,6 +43,7 @@ class FrameSplitter:
         "_own_end",
         "_shared_view",
         "has_more",
+        "own_bytes",
     )
 
     def __init__(
@@ -60,6 +61,8 @@ class FrameSplitter:
         self._own: memoryview | None = None
         self._own_end = 0
         self._filled = 0
+        # Size of the buffer of an unfinished frame; 0 between frames, and for a few bytes of one.
+        self.own_bytes = 0
         # While a frame is handed out: whether anything behind it came with it.
         self.has_more = False
 
@@ -67,6 +70,13 @@ class FrameSplitter:
     def pending_bytes(self) -> int:
         """How much of an unfinished frame has arrived."""
         return self._filled
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of an unfinished frame has not arrived; 0 before its length has."""
+        if self._own is None or self._filled < 4:
+            return 0
+        return 4 + self._checked_length(self._own, 0) - self._filled
 
     def get_buffer(self, _size_hint: int = -1) -> memoryview:
         """Where the next bytes go; never empty."""
@@ -113,6 +123,7 @@ class FrameSplitter:
         if self._filled == whole:
             self._own = None
             self._filled = 0
+            self.own_bytes = 0
             with own[4:whole] as frame:
                 yield frame
             self._give_back(own)
@@ -140,6 +151,7 @@ class FrameSplitter:
             buffer = memoryview(bytearray(min(whole, max(OWN_BYTES_MIN, 2 * size))))
         buffer[:size] = arrived
         self._own_end = min(whole, len(buffer))
+        self.own_bytes = len(buffer)
         return buffer
 
     def _give_back(self, buffer: memoryview) -> None:

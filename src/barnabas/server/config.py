@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.server.endpoint import parse_address
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
-from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
+from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
 from barnabas.settings.range import at_least, not_empty, one_of, satisfying
 
 if TYPE_CHECKING:
@@ -163,6 +163,15 @@ LISTENER_KEYS = [
         at_least(1),
     ),
     ConfigKey(
+        "queued.max.request.bytes",
+        L,
+        256 << 20,
+        "How much memory requests may take that have not arrived in full, all connections"
+        " together. Beyond it, connections with large requests are read from one at a time, and"
+        " those whose request takes longer than half a minute are closed. At least"
+        " socket.request.max.bytes (the default is never below it); 0 or negative: no limit.",
+    ),
+    ConfigKey(
         "connections.max.idle.ms",
         L,
         600_000,
@@ -281,6 +290,23 @@ SERVER_KEYS = (
     | QUOTA_KEYS
     | CONNECTION_KEYS
 )
+
+
+def request_memory(config: ParsedConfig) -> int | None:
+    """`queued.max.request.bytes` as it holds; None without a limit.
+
+    Raises:
+        ConfigError: less than one request may have.
+    """
+    key = "queued.max.request.bytes"
+    value = config.integer(key)
+    largest = config.integer("socket.request.max.bytes")
+    if value <= 0:
+        return None
+    if value < largest and key in config.given:
+        allowed = f"at least socket.request.max.bytes ({largest}); 0 or negative for no limit"
+        raise ConfigError(key, str(value), allowed)
+    return max(value, largest)
 
 
 def log_directories(config: ParsedConfig) -> list[str]:

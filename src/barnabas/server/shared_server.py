@@ -14,13 +14,14 @@ from barnabas.metadata.election_counts import ElectionCounts
 from barnabas.metadata.publisher import MetadataPublisher
 from barnabas.metadata.snapshot_generator import SnapshotGenerator
 from barnabas.network.connection import ConnectionDoors
+from barnabas.network.frame_budget import FrameBudget
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.opening import RaftOpening, open_raft
 from barnabas.server.backlog import Backlog
 from barnabas.server.change_log import ChangeLog
 from barnabas.server.cluster_view import ClusterView
-from barnabas.server.config import log_directories
+from barnabas.server.config import log_directories, request_memory
 from barnabas.server.dynamic_config import DynamicBrokerConfig
 from barnabas.server.features import BOOTSTRAP_FEATURES
 from barnabas.server.log_directories import (
@@ -95,7 +96,9 @@ class SharedServer:
             runtime.rng,
             offload=runtime.offload,
         )
-        self.connection_doors = ConnectionDoors(runtime.clock, runtime.timer, new_receive_buffer())
+        self.connection_doors = ConnectionDoors(
+            runtime.clock, runtime.timer, new_receive_buffer(), self._frame_budget()
+        )
         self.statistics = RequestStatistics()
         self.slices = SliceQueue(runtime.clock, runtime.timer, runtime.watch)
         self.quotas = ClientQuotas(runtime.clock, self.config)
@@ -200,6 +203,12 @@ class SharedServer:
         config = self._raft_config
         endpoints = tuple((name, Address(*at)) for name, at in config.advertised.items())
         return VoterSet([Voter(config.key, endpoints)])
+
+    def _frame_budget(self) -> FrameBudget | None:
+        bytes_max = request_memory(self.config)
+        if bytes_max is None:
+            return None
+        return FrameBudget(bytes_max, self.runtime.clock, self.runtime.timer)
 
     def _transport(self) -> RaftTransport | None:
         if self.configuration.cluster.is_alone:

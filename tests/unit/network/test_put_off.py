@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 from barnabas.network.connection import Connection, ConnectionLimits
 from barnabas.sim.network import NetworkWeather
@@ -101,3 +102,26 @@ def test_an_answer_that_is_held_back_tells_for_how_long() -> None:
     server.slots[0].complete([frame(b"first")], held.append)
     # The first was not held back by anybody.
     assert held == [250]
+
+
+def test_many_small_requests_that_are_put_off_take_little_more_than_their_size() -> None:
+    world = SimWorld(8)
+    world.network.weather = NetworkWeather(0.1, 0.1, 0.0)
+    server = Server(world, ConnectionLimits(in_flight_max=4), 1 << 20)
+    client = burst(world, server)
+    world.run_for(100)
+    connection = server.connections[0]
+    count = 20_000
+    data = b"".join(frame(struct.pack(">i", 20 + number)) for number in range(count))
+    connection.get_buffer()[: len(data)] = data
+    tracemalloc.start()
+    connection.on_received(len(data))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 3 * len(data)
+    assert client.stream is not None
+    server.handle = server.echo
+    for slot in server.slots[:4]:
+        slot.complete([frame(b"x")])
+    assert world.run_until(lambda: len(server.requests) == 20 + count)
+    assert numbers(server) == list(range(20 + count))

@@ -1,0 +1,217 @@
+"""One budget for the memory of requests that have not arrived in full."""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.network.connection import Connection, ConnectionDoors, ConnectionLimits
+from barnabas.network.frame_budget import AGE_MAX_MS, FREE_BYTES, LOAN_MS, FrameBudget
+from barnabas.sim.world import SimWorld, sim_runtime
+from unit.network.test_connection import Server, frame
+from unit.runtime.streams import Recorder
+
+MEGABYTE = 1 << 20
+
+
+class Holder:
+    """A connection that is told to wait, to go on, or to go."""
+
+    def __init__(self, budget: FrameBudget, whole: int) -> None:
+        self.budget = budget
+        self.whole = whole
+        self.held = 0
+        self.is_waiting = False
+        self.dropped = ""
+
+    @property
+    def missing_frame_bytes(self) -> int:
+        return self.whole - self.held
+
+    def await_frame_memory(self) -> None:
+        self.is_waiting = True
+
+    def resume_frame(self) -> None:
+        assert self.is_waiting
+        self.is_waiting = False
+
+    def drop_frame(self, reason: str) -> None:
+        self.dropped = reason
+
+    def grow(self, held: int) -> None:
+        self.held = held
+        self.budget.hold(self, held)
+
+    def finish(self) -> None:
+        assert not self.is_waiting
+        self.held = 0
+        self.budget.hold(self, 0)
+
+
+def budget_of(megabytes: int) -> tuple[SimWorld, FrameBudget]:
+    world, runtime = sim_runtime(1)
+    return world, FrameBudget(megabytes * MEGABYTE, runtime.clock, runtime.timer)
+
+
+def test_within_the_budget_all_go_on() -> None:
+    _, budget = budget_of(10)
+    holders = [Holder(budget, 5 * MEGABYTE) for _ in range(2)]
+    for holder in holders:
+        holder.grow(5 * MEGABYTE)
+    assert budget.held_bytes == 10 * MEGABYTE
+    assert budget.waiting == 0
+    for holder in holders:
+        holder.finish()
+    assert budget.held_bytes == 0
+
+
+def test_above_the_budget_one_goes_on_and_the_others_wait() -> None:
+    _, budget = budget_of(10)
+    holders = [Holder(budget, 100 * MEGABYTE) for _ in range(20)]
+    for holder in holders:
+        holder.grow(MEGABYTE)
+    going = [each for each in holders if not each.is_waiting]
+    # Ten fit, the next one has the loan, and nine wait as soon as they hold anything.
+    assert len(going) == 11
+    assert budget.waiting == 9
+
+
+def test_small_requests_never_wait() -> None:
+    _, budget = budget_of(1)
+    large = Holder(budget, 2 * MEGABYTE)
+    large.grow(2 * MEGABYTE)
+    small = Holder(budget, FREE_BYTES)
+    small.grow(FREE_BYTES)
+    assert not small.is_waiting
+
+
+def test_the_loan_goes_from_one_to_the_next_until_all_have_finished() -> None:
+    _, budget = budget_of(10)
+    holders = [Holder(budget, 10 * MEGABYTE) for _ in range(30)]
+    for holder in holders:
+        holder.grow(MEGABYTE)
+    left = list(holders)
+    most = 0
+    while left:
+        going = [each for each in left if not each.is_waiting]
+        assert going, "a standstill"
+        holder = going[-1]
+        holder.grow(holder.whole)
+        most = max(most, budget.held_bytes)
+        if not holder.is_waiting:
+            holder.finish()
+            left.remove(holder)
+    assert budget.held_bytes == 0
+    assert most <= (10 + 30 + 10) * MEGABYTE
+
+
+def test_the_one_that_lacks_the_least_goes_first() -> None:
+    _, budget = budget_of(1)
+    first, large, small = (Holder(budget, size * MEGABYTE) for size in (3, 50, 2))
+    first.grow(2 * MEGABYTE)
+    large.grow(MEGABYTE)
+    small.grow(MEGABYTE)
+    assert (large.is_waiting, small.is_waiting) == (True, True)
+    first.finish()
+    assert (large.is_waiting, small.is_waiting) == (True, False)
+
+
+def test_a_slow_borrower_is_dropped_while_others_wait() -> None:
+    world, budget = budget_of(1)
+    slow, other = Holder(budget, 9 * MEGABYTE), Holder(budget, 10 * MEGABYTE)
+    slow.grow(2 * MEGABYTE)
+    other.grow(MEGABYTE)
+    assert (slow.is_waiting, other.is_waiting) == (False, True)
+    world.run_for(LOAN_MS + 2_000)
+    assert "too slowly" in slow.dropped
+    assert not other.is_waiting
+    assert not other.dropped
+
+
+def test_a_slow_request_is_left_alone_while_no_other_waits() -> None:
+    world, budget = budget_of(1)
+    slow = Holder(budget, 9 * MEGABYTE)
+    slow.grow(2 * MEGABYTE)
+    world.run_for(AGE_MAX_MS * 3)
+    assert not slow.dropped
+
+
+def test_old_unfinished_requests_are_dropped_while_others_wait() -> None:
+    world, budget = budget_of(10)
+    old = [Holder(budget, 100 * MEGABYTE) for _ in range(10)]
+    for holder in old:
+        holder.grow(MEGABYTE)
+    world.run_for(AGE_MAX_MS)
+    polite = [Holder(budget, 2 * MEGABYTE) for _ in range(4)]
+    for holder in polite:
+        holder.grow(MEGABYTE)
+    assert [holder.is_waiting for holder in polite] == [False, True, True, True]
+    world.run_for(2_000)
+    assert [bool(holder.dropped) for holder in old].count(True) >= 3
+    for holder in polite:
+        assert not holder.is_waiting
+        holder.finish()
+    assert not any(holder.dropped for holder in polite)
+
+
+class BudgetedServer(Server):
+    def __init__(self, world: SimWorld, bytes_max: int) -> None:
+        super().__init__(world, ConnectionLimits(), 64 * 1024)
+        runtime = world.host("s").runtime
+        self.budget = FrameBudget(bytes_max, runtime.clock, runtime.timer)
+        self.doors = ConnectionDoors(
+            runtime.clock, runtime.timer, self.doors.receive_buffer, self.budget
+        )
+        self.handle = self.echo
+
+
+def connect(world: SimWorld, server: Server, name: str) -> Recorder:
+    client = Recorder()
+    sockets = world.host(name).runtime.sockets
+    sockets.connect("s", server.port, client, lambda _: None, 1000)
+    assert world.run_until(lambda: client.stream is not None)
+    return client
+
+
+def test_announced_requests_that_come_slowly_hold_no_more_than_the_budget() -> None:
+    world = SimWorld(1)
+    server = BudgetedServer(world, 4 * MEGABYTE)
+    senders = [connect(world, server, f"slow-{number}") for number in range(40)]
+    announced = struct.pack(">i", 90 * MEGABYTE)
+    for sender in senders:
+        assert sender.stream is not None
+        sender.stream.write([announced, bytes(MEGABYTE)])
+    world.run_for(2_000)
+    # Two of a kind beyond it: the borrower, and what each took before it had to wait.
+    assert server.budget.held_bytes <= 4 * MEGABYTE + 2 * MEGABYTE + 40 * 2 * FREE_BYTES
+    polite = connect(world, server, "polite")
+    assert polite.stream is not None
+    body = bytes(MEGABYTE)
+    polite.stream.write([frame(b"small")])
+    polite.stream.write([frame(body)])
+    assert world.run_until(lambda: len(polite.data) == 8 + 5 + len(body), 60_000)
+
+
+def test_large_requests_of_many_connections_all_arrive() -> None:
+    world = SimWorld(2)
+    server = BudgetedServer(world, MEGABYTE)
+    clients = [connect(world, server, f"client-{number}") for number in range(12)]
+    body = bytes(range(256)) * (2 * MEGABYTE // 256)
+    for client in clients:
+        assert client.stream is not None
+        client.stream.write([frame(body)])
+    assert world.run_until(
+        lambda: all(len(client.data) == len(body) + 4 for client in clients), 120_000
+    )
+    assert server.budget.held_bytes == server.budget.waiting == 0
+
+
+def test_the_end_of_a_connection_gives_its_memory_back() -> None:
+    world = SimWorld(3)
+    server = BudgetedServer(world, MEGABYTE)
+    client = connect(world, server, "client")
+    assert client.stream is not None
+    client.stream.write([struct.pack(">i", 90 * MEGABYTE), bytes(MEGABYTE // 2)])
+    assert world.run_until(lambda: server.budget.held_bytes > 0)
+    client.stream.abort()
+    assert world.run_until(lambda: server.budget.held_bytes == 0)
+    assert isinstance(server.connections[0], Connection)
