@@ -149,9 +149,9 @@ class ConfigRules:
 
     def _check_addresses(self, merged: Mapping[str, str]) -> None:
         """Refuse to let in no address at all."""
-        per_address = merged.get(_PER_ADDRESS)
+        per_address = merged.get(_PER_ADDRESS, self._broker.values.get(_PER_ADDRESS))
         overrides = merged.get(_OVERRIDES, self._broker.values.get(_OVERRIDES))
-        if per_address is not None and int(per_address) == 0 and not overrides:
+        if per_address is not None and int(str(per_address)) == 0 and not overrides:
             raise Refusal(
                 ErrorCode.INVALID_REQUEST, f"{_PER_ADDRESS} can be 0 only where {_OVERRIDES} is set"
             )

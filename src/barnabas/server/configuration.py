@@ -12,7 +12,7 @@ from barnabas.coordinator.config import DEFINITION as COORDINATOR_KEYS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.cluster_settings import ClusterSettings, cluster_settings
-from barnabas.server.config import SERVER_KEYS
+from barnabas.server.config import SERVER_KEYS, request_memory
 from barnabas.server.listeners import (
     advertised_controller_endpoints,
     advertised_endpoints,
@@ -22,6 +22,7 @@ from barnabas.server.listeners import (
 )
 from barnabas.server.quotas.connection_bounds import (
     ConnectionBounds,
+    check_connection_bounds,
     connection_bounds,
     listener_keys,
 )
@@ -95,6 +96,8 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     for name in parsed.unknown:
         if name not in of_listeners:
             _log.warning("%s=%s has no effect: %s", name, given[name], _unknown(name))
+    request_memory(parsed)
+    check_connection_bounds(parsed)
     cluster = cluster_settings(parsed)
     endpoints = bound_endpoints(parsed, cluster)
     for_controller = controller_endpoints(parsed, cluster)

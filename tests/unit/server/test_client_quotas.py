@@ -25,6 +25,8 @@ from barnabas.protocol.messages.describe_client_quotas import (
 )
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.server.quotas.rate_quota import THROTTLE_MS_MAX
+from barnabas.server.quotas.used_recently import ENTRIES_MAX
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
 
 Entity = dict[str, str | None]
@@ -268,3 +270,42 @@ def test_a_filter_that_means_nothing_is_refused(
     answer = describe(SimulatedBroker(), *components)
     assert answer.error_code == error
     assert answer.entries is None
+
+
+@pytest.mark.parametrize("value", [1e-300, 5e-324])
+def test_a_quota_next_to_nothing_never_means_a_wait_of_years(value: float) -> None:
+    broker = SimulatedBroker()
+    broker.make_topic("t")
+    for key in ("producer_byte_rate", "consumer_byte_rate", "request_percentage"):
+        set_quota(broker, CLIENT, key, value)
+    assert 0 < produced(broker, 1000).throttle_time_ms <= THROTTLE_MS_MAX
+    another = SimulatedClient(broker.world, "client")
+    assert 0 < fetched(another).throttle_time_ms <= THROTTLE_MS_MAX
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_mutation_quota_next_to_nothing_is_answered(version: int) -> None:
+    broker = SimulatedBroker()
+    set_quota(broker, CLIENT, "controller_mutation_rate", 1e-300)
+    codes = set()
+    for name in ("a", "b", "c"):
+        client = SimulatedClient(broker.world, "client")
+        topic = CreatableTopic(
+            name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        )
+        answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), version)
+        codes.add(answer.topics[0].error_code)
+        assert 0 <= answer.throttle_time_ms <= THROTTLE_MS_MAX
+    limited = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert codes == ({ErrorCode.NONE} if version == 5 else {ErrorCode.NONE, limited})
+
+
+def test_client_ids_without_end_are_not_all_remembered() -> None:
+    broker = SimulatedBroker()
+    set_quota(broker, {"client-id": None}, "request_percentage", 50.0)
+    request = broker.node.shared.quotas.request
+    for number in range(3 * ENTRIES_MAX):
+        request.record("ANONYMOUS", f"{number}" * 2000, 0.001)
+    kept = list(request.rates())
+    assert len(kept) <= ENTRIES_MAX
+    assert max(len(client_id) for _, client_id, _ in kept) <= 256

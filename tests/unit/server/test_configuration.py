@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from barnabas.server.config import request_memory
 from barnabas.server.configuration import BROKER_KEYS, read_configuration
 from barnabas.server.endpoint import Endpoint
 from barnabas.server.listeners import advertised_endpoints
@@ -212,3 +213,32 @@ def test_every_interface_needs_an_advertised_address() -> None:
 
 def test_every_key_says_what_it_is_for() -> None:
     assert all(key.doc.endswith(".") for key in BROKER_KEYS)
+
+
+def test_the_memory_for_requests_holds_at_least_one_request() -> None:
+    key, largest = "queued.max.request.bytes", "socket.request.max.bytes"
+    with pytest.raises(ConfigError, match=r"at least socket\.request\.max\.bytes"):
+        read_configuration({key: "1000"})
+    assert request_memory(read_configuration({}).parsed) == 256 << 20
+    assert request_memory(read_configuration({largest: str(1 << 30)}).parsed) == 1 << 30
+    assert request_memory(read_configuration({key: "1000", largest: "1000"}).parsed) == 1000
+    for value in ("0", "-1", "-7"):
+        assert request_memory(read_configuration({key: value}).parsed) is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max.connections": "0"},
+        {"listener.name.plaintext.max.connections": "0"},
+        {"max.connections.per.ip": "0"},
+    ],
+)
+def test_limits_that_let_no_client_connect_are_refused(settings: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        read_configuration(settings)
+
+
+def test_no_address_but_some_may_connect() -> None:
+    overrides = {"max.connections.per.ip.overrides": "127.0.0.1:3"}
+    read_configuration({"max.connections.per.ip": "0", **overrides})

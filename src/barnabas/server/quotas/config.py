@@ -76,7 +76,7 @@ CONNECTION_KEYS = ConfigDefinition(
             INT_MAX,
             "How many connections are open at most; further ones wait. With several listeners the"
             " brokers' own is not held back.",
-            at_least(0),
+            at_least(1),
             DynamicMode.CLUSTER_WIDE,
         ),
         ConfigKey(

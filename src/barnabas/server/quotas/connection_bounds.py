@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.server.quotas.config import INT_MAX, LISTENER_OVERRIDABLE, parse_overrides
+from barnabas.settings.definition import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +65,18 @@ def connection_bounds(config: ParsedConfig, given: Mapping[str, str]) -> Connect
         by_listener={name: _listener_bounds(config, given, name) for name in names},
         protected_listener=inter_broker.upper() if len(names) > 1 else None,
     )
+
+
+def check_connection_bounds(config: ParsedConfig) -> None:
+    """Refuse to let in no address at all, as Kafka does.
+
+    Raises:
+        ConfigError: no address may connect.
+    """
+    key = "max.connections.per.ip"
+    if config.integer(key) == 0 and not config.string(f"{key}.overrides"):
+        allowed = f"at least 1; 0 only where {key}.overrides names addresses"
+        raise ConfigError(key, "0", allowed)
 
 
 def listener_keys(config: ParsedConfig) -> set[str]:

@@ -13,6 +13,7 @@ from barnabas.metadata.client_quotas_image import ClientQuotasImage
 from barnabas.server.quotas.config import INT_MAX
 from barnabas.server.quotas.limits import address_limits
 from barnabas.server.quotas.rate import QuotaRate
+from barnabas.server.quotas.used_recently import UsedRecently
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from barnabas.server.quotas.rate_quota import QuotaWindows
 
 _RATE = "connection_creation_rate"
-_ADDRESSES_KEPT = 10_000
 
 
 class ConnectionQuotas:
@@ -39,8 +39,8 @@ class ConnectionQuotas:
         self._broker_rate = self._new_rate()
         self._listener_rates: dict[str, QuotaRate] = {}
         self._default_rate, self._address_limits = address_limits(ClientQuotasImage(), _RATE)
-        # By address, for those with a limit; who is idle is dropped in time.
-        self._address_rates: dict[str, QuotaRate] = {}
+        # By address, for those with a limit.
+        self._address_rates: UsedRecently[str, QuotaRate] = UsedRecently(QuotaRate.is_idle)
         # Told when a connection has ended or a limit has changed: who waits may look again.
         self._on_room: list[Callable[[], None]] = []
         # By listener: gives its connection on which nothing came for the longest time.
@@ -103,9 +103,8 @@ class ConnectionQuotas:
         now_ms = self._clock.monotonic_ms()
         rate = self._address_rates.get(address)
         if rate is None:
-            if len(self._address_rates) >= _ADDRESSES_KEPT:
-                self._drop_idle(now_ms)
-            rate = self._address_rates[address] = self._new_rate()
+            rate = self._new_rate()
+            self._address_rates.add(address, rate, now_ms)
         delay_ms = self._recorded(rate, limit, now_ms)
         if delay_ms > 0:
             # A connection that is not let in does not count, or its address would never be again.
@@ -154,8 +153,3 @@ class ConnectionQuotas:
     def _recorded(self, rate: QuotaRate, limit: float, now_ms: float) -> float:
         rate.record(1.0, now_ms)
         return min(rate.throttle_ms(limit, now_ms), self._windows.size_ms)
-
-    def _drop_idle(self, now_ms: float) -> None:
-        idle = [address for address, rate in self._address_rates.items() if rate.is_idle(now_ms)]
-        for address in idle:
-            del self._address_rates[address]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # A level's part that is not there; a name is never empty.
 _ABSENT = ""
 _CACHED_MAX = 10_000
+# Client ids that agree so far share a limit: one may be 32 KB long, and thousands are kept.
+_CLIENT_ID_CHARS = 256
 
 
 class QuotaLimit(NamedTuple):
@@ -50,6 +52,8 @@ class QuotaLimits:
 
     def find(self, user: str, client_id: str) -> QuotaLimit | None:
         """The limit that holds; None without one."""
+        if len(client_id) > _CLIENT_ID_CHARS:
+            client_id = client_id[:_CLIENT_ID_CHARS]
         asker = (user, client_id)
         if asker not in self._cached:
             # Client ids are the peers' choice: what is kept of them has to end somewhere.

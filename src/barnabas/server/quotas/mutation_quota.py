@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.metadata.client_quotas_image import ClientQuotasImage
 from barnabas.server.quotas.limits import QuotaLimits
+from barnabas.server.quotas.rate_quota import THROTTLE_MS_MAX
+from barnabas.server.quotas.used_recently import UsedRecently
 
 if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from barnabas.server.quotas.rate_quota import QuotaWindows
 
 _MS_PER_S = 1000.0
-_SWEPT_EVERY = 1000
 KEY = "controller_mutation_rate"
 
 
@@ -75,7 +76,7 @@ class MutationAllowance:
     def throttle_ms(self) -> int:
         """How long the client still has to wait."""
         waited_ms = self._clock.monotonic_ms() - self._recorded_ms
-        return max(0, round(self._wait_ms - waited_ms))
+        return max(0, round(min(self._wait_ms, THROTTLE_MS_MAX) - waited_ms))
 
 
 class MutationQuota:
@@ -87,7 +88,7 @@ class MutationQuota:
         self._clock = clock
         self._windows = windows
         self._limits = QuotaLimits(ClientQuotasImage(), KEY)
-        self._buckets: dict[tuple[str, str], TokenBucket] = {}
+        self._buckets: UsedRecently[tuple[str, str], TokenBucket] = UsedRecently(self._is_full)
 
     @property
     def has_limits(self) -> bool:
@@ -116,14 +117,10 @@ class MutationQuota:
         bucket = self._buckets.get(sharers)
         if bucket is None:
             now_ms = self._clock.monotonic_ms()
-            if len(self._buckets) % _SWEPT_EVERY == _SWEPT_EVERY - 1:
-                self._drop_full(now_ms)
-            bucket = self._buckets[sharers] = TokenBucket(self._windows, limit.value, now_ms)
+            bucket = TokenBucket(self._windows, limit.value, now_ms)
+            self._buckets.add(sharers, bucket, now_ms)
         return bucket
 
-    def _drop_full(self, now_ms: float) -> None:
-        """Those who have used nothing of late are as good as new."""
-        full_ms = self._windows.count * self._windows.size_ms
-        idle = [who for who, each in self._buckets.items() if now_ms - each._last_ms > full_ms]
-        for who in idle:
-            del self._buckets[who]
+    def _is_full(self, bucket: TokenBucket, now_ms: float) -> bool:
+        """Whether a new bucket would hold no more: nothing was taken of late."""
+        return now_ms - bucket._last_ms > self._windows.count * self._windows.size_ms

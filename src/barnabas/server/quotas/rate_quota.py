@@ -9,6 +9,7 @@ import msgspec
 from barnabas.metadata.client_quotas_image import ClientQuotasImage
 from barnabas.server.quotas.limits import QuotaLimits
 from barnabas.server.quotas.rate import QuotaRate
+from barnabas.server.quotas.used_recently import UsedRecently
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
 
 _MS_PER_S = 1000.0
-_THROTTLE_MS_MAX = 0x7FFF_FFFF
-_SWEPT_EVERY = 1000
+# A quota may be as low as 1e-300 a second: what is over it is not waited for longer than this.
+THROTTLE_MS_MAX = 3_600_000.0
 
 
 class QuotaWindows(msgspec.Struct, frozen=True):
@@ -45,15 +46,15 @@ class RateQuota:
         key: str,
         clock: Clock,
         windows: QuotaWindows,
-        throttle_ms_max: float = _THROTTLE_MS_MAX,
+        throttle_ms_max: float = THROTTLE_MS_MAX,
     ) -> None:
         self.key = key
         self._clock = clock
         self._windows = windows
         self._throttle_ms_max = throttle_ms_max
         self._limits = QuotaLimits(ClientQuotasImage(), key)
-        # By (user, client id) that share a limit; who is idle is dropped in time.
-        self._rates: dict[tuple[str, str], QuotaRate] = {}
+        # By (user, client id) that share a limit.
+        self._rates: UsedRecently[tuple[str, str], QuotaRate] = UsedRecently(QuotaRate.is_idle)
         # Requests that went over the limit, since the start.
         self.throttled = 0
 
@@ -106,11 +107,6 @@ class RateQuota:
         sharers = (user, client_id)
         rate = self._rates.get(sharers)
         if rate is None:
-            if len(self._rates) % _SWEPT_EVERY == _SWEPT_EVERY - 1:
-                self._drop_idle(now_ms)
-            rate = self._rates[sharers] = QuotaRate(self._windows.count, self._windows.size_ms)
+            rate = QuotaRate(self._windows.count, self._windows.size_ms)
+            self._rates.add(sharers, rate, now_ms)
         return rate
-
-    def _drop_idle(self, now_ms: float) -> None:
-        for sharers in [who for who, rate in self._rates.items() if rate.is_idle(now_ms)]:
-            del self._rates[sharers]
