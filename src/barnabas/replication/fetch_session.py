@@ -31,6 +31,14 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
+def size_of(where: TopicIdPartition) -> int:
+    """What a session's partition takes, in units of about half a kilobyte.
+
+    A name that no topic can have may be 32 KB long.
+    """
+    return 1 + (len(where.topic) >> 8)
+
+
 class FetchSession:
     """The partitions of one fetcher, in the order in which they are next to be read."""
 
@@ -43,6 +51,7 @@ class FetchSession:
         "is_privileged",
         "last_used_ms",
         "quiet",
+        "size",
         "uses_topic_ids",
     )
 
@@ -58,6 +67,8 @@ class FetchSession:
         # The epoch that the next request must carry.
         self.epoch = 1
         self._partitions: dict[SessionKey, SessionPartition] = {}
+        # What its partitions take, in units of about half a kilobyte.
+        self.size = 0
         # Those that are to be looked at: all, but for what is quiet in a follower's session.
         self._loud = self._partitions
         self.quiet: QuietSession | None = None
@@ -93,18 +104,23 @@ class FetchSession:
             known = self._partitions.get(key)
             if known is None:
                 self._partitions[key] = self._loud[key] = SessionPartition(key, where, data)
+                self.size += size_of(where)
             else:
                 if self.quiet is not None:
                     self.quiet.touch(known)
                 if known.asked.current_leader_epoch != data.current_leader_epoch:
                     # A follower drops what it asked for in an earlier leader epoch.
                     known.high_watermark = UNKNOWN
+                self.size += size_of(where) - size_of(known.where)
                 known.where = where
                 known.asked = data
         for where in forgotten:
             key = self._key(where)
             gone = self._partitions.pop(key, None)
-            if self.quiet is not None and gone is not None:
+            if gone is None:
+                continue
+            self.size -= size_of(gone.where)
+            if self.quiet is not None:
                 self.quiet.touch(gone)
                 del self._loud[key]
 
@@ -116,6 +132,7 @@ class FetchSession:
         """Give partitions whose topic was unknown the name they have by now."""
         for each in self._loud.values():
             if not each.where.topic and each.where.topic_id in names:
+                # The size stays: names of topics that exist are short.
                 each.where = TopicIdPartition(
                     each.where.topic_id, names[each.where.topic_id], each.where.partition
                 )

@@ -20,6 +20,7 @@ from barnabas.replication.fetch_session import (
     NO_SESSION,
     Asked,
     FetchSession,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicIdPartition
 
 _SESSION_ID_MAX = 0x7FFF_FFFF
+# Of all sessions together, in units of about half a kilobyte, most of them a partition.
+SIZE_MAX = 500_000
+# Partitions of one session that the cluster does not have, beside as many as it has.
+UNKNOWN_MAX = 1_000
 
 
 class SessionRequest(msgspec.Struct, frozen=True):
@@ -55,6 +60,11 @@ class FetchSessionCache:
     for `eviction_ms`; else of the least worthy one, if the new one is worthier: a follower's before
     a consumer's, then the larger one. A session younger than `eviction_ms` gives way only to a
     worthier kind.
+
+    The partitions of all sessions together are limited too, and so are those of one: a request may
+    name partitions that do not exist. A session that would grow beyond is forgotten, which has its
+    fetcher ask for all partitions again; if there is no room for these either, it does so without a
+    session.
     """
 
     def __init__(
@@ -64,7 +74,12 @@ class FetchSessionCache:
         clock: Clock,
         rng: Rng,
         quiet: QuietPartitions | None = None,
+        partition_count: Callable[[], int] | None = None,
     ) -> None:
+        """Args:
+        partition_count: of the cluster; None: a session may have as many as all have room for.
+        """
+        self._partition_count = partition_count
         self._slots_max = slots_max
         self._eviction_ms = eviction_ms
         self._clock = clock
@@ -73,6 +88,8 @@ class FetchSessionCache:
         self._quiet = quiet
         # In the order of their last use.
         self._sessions: dict[int, FetchSession] = {}
+        # The sum of their sizes.
+        self._size = 0
         # Sessions that had to give way since the start.
         self.evictions = 0
 
@@ -113,7 +130,12 @@ class FetchSessionCache:
         request: SessionRequest,
         topic_name: Callable[[bytes], str | None],
     ) -> FetchContext:
+        self._size -= session.size
         session.update(request.asked, request.forgotten)
+        self._size += session.size
+        if request.asked and not self._has_room_for(session.size, self._size):
+            self._close(session.id)
+            return RefusedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not len(session):
             # The last partition is forgotten: the session ends, and the request stands for itself.
             self._close(session.id)
@@ -128,8 +150,12 @@ class FetchSessionCache:
 
     def _make_session(self, request: SessionRequest, asked: list[Asked]) -> FetchSession | None:
         now_ms = self._clock.monotonic_ms()
-        if not self._make_room(request.is_from_follower, len(asked), now_ms):
+        size = sum(size_of(where) for where, _ in asked)
+        if not self._has_room_for(size, size):
             return None
+        while len(self._sessions) >= self._slots_max or self._size + size > SIZE_MAX:
+            if not self._make_room(request.is_from_follower, len(asked), now_ms):
+                return None
         session_id = self._rng.randint(1, _SESSION_ID_MAX)
         while session_id in self._sessions:
             session_id = self._rng.randint(1, _SESSION_ID_MAX)
@@ -138,11 +164,17 @@ class FetchSessionCache:
             session.follow(self._quiet, request.replica_id, request.replica_epoch)
         session.update(asked, ())
         self._sessions[session_id] = session
+        self._size += session.size
         return session
 
+    def _has_room_for(self, size: int, total: int) -> bool:
+        """Whether a session may have that size, and all may have that size together."""
+        if total > SIZE_MAX:
+            return False
+        return self._partition_count is None or size <= self._partition_count() + UNKNOWN_MAX
+
     def _make_room(self, is_privileged: bool, size: int, now_ms: float) -> bool:
-        if len(self._sessions) < self._slots_max:
-            return True
+        """Have one session give way, if it may; returns whether one did."""
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
@@ -169,4 +201,5 @@ class FetchSessionCache:
     def _close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._size -= session.size
             session.close()

@@ -65,6 +65,8 @@ _log = logging.getLogger(__name__)
 # Looking a member up in its enum costs 100 ns, as much as a call.
 _NONE = ErrorCode.NONE
 _MS_PER_S = 1000.0
+# Partitions that fetches wait for, counted once per fetch: about a kilobyte each.
+WATCHED_FETCHES_MAX = 200_000
 LEADER_THROTTLED_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLED_REPLICAS = "follower.replication.throttled.replicas"
 
@@ -125,7 +127,7 @@ class ReplicaManager:
         # The registry's own dict, for the one look-up per partition of the hot path.
         self._online = self._registry.online
         self._produces = Purgatory("Produce", parts.wheel)
-        self._fetches = Purgatory("Fetch", parts.wheel)
+        self._fetches = Purgatory("Fetch", parts.wheel, WATCHED_FETCHES_MAX)
         self._deletes = Purgatory("DeleteRecords", parts.wheel)
         # What followers need not be told of, until it changes.
         self.quiet = QuietPartitions(self._online, self._brokers, self._fetches, parts.metrics)

@@ -325,6 +325,7 @@ class BrokerServer:
                 runtime.clock,
                 runtime.rng,
                 self.replicas.quiet,
+                lambda: shared.cluster.image.topics.partition_count,
             ),
             auto_topics=AutoTopics(
                 config, shared.cluster, self._forwarding, is_alone=self._is_alone

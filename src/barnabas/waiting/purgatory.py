@@ -16,13 +16,34 @@ if TYPE_CHECKING:
     from barnabas.waiting.timing_wheel import TimingWheel
 
 
+# What an operation counts for beside its keys, as if it had so many more.
+_KEYS_OF_NONE = 4
+
+
 class Purgatory:
     """Operations of one kind."""
 
-    __slots__ = ("_shut_down", "_watched", "_watchers", "_wheel", "delayed", "name")
+    __slots__ = (
+        "_in_order",
+        "_shut_down",
+        "_watched",
+        "_watched_max",
+        "_watchers",
+        "_wheel",
+        "delayed",
+        "name",
+    )
 
-    def __init__(self, name: str, wheel: TimingWheel) -> None:
+    def __init__(self, name: str, wheel: TimingWheel, watched_max: int | None = None) -> None:
+        """Args:
+        watched_max: when operations wait under more keys together, the oldest are completed as if
+            their time were over; only for operations whose clients lose nothing by that. An
+            operation itself counts as four keys. None: no limit.
+        """
         self.name = name
+        self._watched_max = watched_max
+        # Operations that wait, the oldest first; kept only if there is a limit.
+        self._in_order: dict[DelayedOperation, None] = {}
         self._wheel = wheel
         # Operations by key, in the order in which they came; a key without any is not there.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
@@ -50,7 +71,8 @@ class Purgatory:
         if operation.try_complete() or operation.is_completed:
             return True
         operation._entry = self._wheel.add(operation.delay_ms, operation.expire)
-        return False
+        self._maybe_complete_oldest()
+        return operation.is_completed
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
         """Let it wait under `keys` without a look: its condition was looked at in this very turn,
@@ -58,6 +80,12 @@ class Purgatory:
         if not self._shut_down:
             self._enter(operation, keys)
             operation._entry = self._wheel.add(operation.delay_ms, operation.expire)
+            self._maybe_complete_oldest()
+
+    def _maybe_complete_oldest(self) -> None:
+        limit = self._watched_max
+        while limit is not None and self._watched + _KEYS_OF_NONE * self.delayed > limit:
+            next(iter(self._in_order)).force_complete()
 
     def _enter(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
         assert operation._purgatory is None, "an operation waits in one purgatory, once"
@@ -67,6 +95,8 @@ class Purgatory:
             self._watchers.setdefault(key, {})[operation] = None
         self._watched += len(operation._keys)
         self.delayed += 1
+        if self._watched_max is not None:
+            self._in_order[operation] = None
 
     def watch_also(self, operation: DelayedOperation, key: Hashable) -> None:
         """Let one that waits here wait under one more key."""
@@ -115,6 +145,8 @@ class Purgatory:
                 del self._watchers[key]
         self._watched -= len(operation._keys)
         self.delayed -= 1
+        if self._watched_max is not None:
+            del self._in_order[operation]
         operation._keys = []
         operation._purgatory = None
 

@@ -8,7 +8,12 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetch_params import FetchPartitionData
-from barnabas.replication.fetch_session_cache import FetchSessionCache, SessionRequest
+from barnabas.replication.fetch_session_cache import (
+    SIZE_MAX,
+    UNKNOWN_MAX,
+    FetchSessionCache,
+    SessionRequest,
+)
 from barnabas.replication.results import FetchResult, failed_fetch
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import SimClock
@@ -196,3 +201,76 @@ def test_a_follower_takes_the_place_of_the_smallest_consumer(client: Client) -> 
 def test_without_slots_every_fetch_is_full(scheduler: SimScheduler) -> None:
     cache = FetchSessionCache(0, EVICTION_MS, SimClock(scheduler), SeededRng(1))
     assert Client(cache).begin(0) == 0
+
+
+def limited(scheduler: SimScheduler, slots: int = 1000, partitions: int = 5) -> Client:
+    """Of a cluster with so many partitions."""
+    cache = FetchSessionCache(
+        slots, EVICTION_MS, SimClock(scheduler), SeededRng(1), partition_count=lambda: partitions
+    )
+    return Client(cache)
+
+
+def test_a_session_that_grows_beyond_what_the_cluster_has_is_forgotten(
+    scheduler: SimScheduler,
+) -> None:
+    client = limited(scheduler)
+    session = client.begin(0)
+    context = client.open(session, 1, asked(*range(1, UNKNOWN_MAX + 5)))
+    assert context.error is ErrorCode.NONE
+    context.answer([])
+    context = client.open(session, 2, asked(UNKNOWN_MAX + 5))
+    assert context.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert client.cache.partition_count == len(client.cache) == 0
+    # The whole of it is answered, without a session.
+    context = client.open(0, 0, asked(*range(UNKNOWN_MAX + 6)))
+    assert len(context.partitions()) == UNKNOWN_MAX + 6
+    context.answer([])
+    assert (context.error, context.session_id) == (ErrorCode.NONE, 0)
+
+
+def test_names_that_no_topic_can_have_count_by_their_length(scheduler: SimScheduler) -> None:
+    client = limited(scheduler)
+    client.uses_topic_ids = False
+    long = [(where(0, f"{number}" * 8_000), FetchPartitionData(0, 100)) for number in range(10, 60)]
+    context = client.open(0, 0, long[:10])
+    context.answer([])
+    assert context.session_id > 0
+    context = client.open(context.session_id, 1, long)
+    assert context.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_all_sessions_together_have_a_limit(scheduler: SimScheduler) -> None:
+    count = 50_000
+    client = limited(scheduler, partitions=count)
+    data = FetchPartitionData(0, 100)
+    entries = [(where(each), data) for each in range(count)]
+    sessions = []
+    for _ in range(SIZE_MAX // count + 5):
+        context = client.open(0, 0, entries)
+        context.answer([])
+        sessions.append(context.session_id)
+    assert all(sessions[: SIZE_MAX // count])
+    assert not any(sessions[SIZE_MAX // count :])
+    # A follower comes first, and unused sessions leave in time.
+    follower = Client(client.cache, follower=True)
+    context = follower.open(0, 0, entries)
+    context.answer([])
+    assert context.session_id > 0
+    scheduler.run_for(EVICTION_MS + 1)
+    context = client.open(0, 0, entries)
+    context.answer([])
+    assert context.session_id > 0
+    assert client.cache.partition_count <= SIZE_MAX
+
+
+def test_what_is_forgotten_leaves_room(scheduler: SimScheduler) -> None:
+    client = limited(scheduler)
+    session = client.begin(0)
+    for round_ in range(5):
+        first = 1 + round_ * UNKNOWN_MAX
+        added = range(first, first + UNKNOWN_MAX)
+        assert client.open(session, 1 + 2 * round_, asked(*added)).error is ErrorCode.NONE
+        gone = tuple(where(each) for each in added)
+        assert client.open(session, 2 + 2 * round_, [], gone).error is ErrorCode.NONE
+    assert client.cache.partition_count == 1

@@ -21,6 +21,7 @@ from barnabas.protocol.messages.fetch import (
 )
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.record.builder import BatchBuilder
+from barnabas.server.handlers.fetch import REFUSED_WAITING_MAX
 from unit.server.simulated_broker import SimulatedBroker, produce_request
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes
 from unit.server.test_client_quotas import CLIENT, set_quota
@@ -124,6 +125,18 @@ def test_what_is_refused_does_not_shorten_the_wait_of_the_rest(broker: Simulated
         ("t", ErrorCode.NONE),
         ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     }
+
+
+def test_a_fetch_of_very_many_unknown_partitions_does_not_wait(broker: SimulatedBroker) -> None:
+    unknown = [part(number) for number in range(10, 10 + REFUSED_WAITING_MAX)]
+    before = now(broker)
+    broker.ask(fetch([named("t", part(1)), named("u", *unknown)]), NAMES)
+    assert now(broker) - before >= WAIT_MS
+    before = now(broker)
+    unknown.append(part(9))
+    fetched = broker.ask(fetch([named("t", part(1)), named("u", *unknown)]), NAMES)
+    assert now(broker) - before < WAIT_MS
+    assert len(errors(fetched)) == 2 + REFUSED_WAITING_MAX
 
 
 def test_bytes_out_are_counted_for_each_topic_by_what_was_sent(broker: SimulatedBroker) -> None:

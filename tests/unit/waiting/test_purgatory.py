@@ -136,3 +136,26 @@ def test_after_shutdown_nothing_waits() -> None:
     assert not purgatory.try_complete_else_watch(Operation(), ["a"])
     world.run_for(1000)
     assert (operation.completed, purgatory.watched(), wheel.waiting_count) == (0, 0, 0)
+
+
+def test_the_oldest_are_completed_when_too_much_is_watched() -> None:
+    _, runtime = sim_runtime(1)
+    wheel = TimingWheel(runtime.clock, runtime.timer)
+    purgatory = Purgatory("test", wheel, watched_max=100)
+    operations = [Operation(1e9) for _ in range(30)]
+    for number, operation in enumerate(operations):
+        keys = [f"{number}-{key}" for key in range(6)]
+        if number % 2:
+            purgatory.watch(operation, keys)
+        else:
+            purgatory.try_complete_else_watch(operation, keys)
+    assert [each.completed for each in operations] == [1] * 20 + [0] * 10
+    assert (purgatory.delayed, purgatory.watched(), wheel.waiting_count) == (10, 60, 10)
+
+
+def test_one_operation_that_is_beyond_the_limit_is_completed_at_once() -> None:
+    _, runtime = sim_runtime(1)
+    purgatory = Purgatory("test", TimingWheel(runtime.clock, runtime.timer), watched_max=100)
+    operation = Operation(1e9)
+    assert purgatory.try_complete_else_watch(operation, range(200))
+    assert (operation.completed, purgatory.delayed, purgatory.watched()) == (1, 0, 0)

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     Asked = tuple[TopicIdPartition, FetchPartitionData]
     Answered = tuple[TopicIdPartition, FetchResult]
 
+# A fetch of more partitions that do not exist does not wait: it would keep them all meanwhile.
+REFUSED_WAITING_MAX = 1_000
 _TOPIC_IDS_SINCE = 13
 _REPLICA_STATE_SINCE = 15
 _ENDPOINTS_SINCE = 16
@@ -92,6 +94,8 @@ class FetchHandler:
         if context.version < ZSTD_SINCE:
             pending.old = self._old
         readable = pending.take(session.partitions())
+        if pending.refused_count > REFUSED_WAITING_MAX:
+            params.max_wait_ms = 0
         if readable or session.quiet:
             if request.isolation_level not in ISOLATION_LEVELS:
                 return _refused(context.version, request)
@@ -221,6 +225,11 @@ class PendingFetch:
         if not self._refused:
             return asked
         return [each for each in asked if each[0] not in self._refused]
+
+    @property
+    def refused_count(self) -> int:
+        """Partitions that are not read."""
+        return len(self._refused)
 
     def _refuse(self, partitions: list[TopicIdPartition], error: ErrorCode) -> None:
         for topic_partition in partitions:
