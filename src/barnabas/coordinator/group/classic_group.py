@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.group_memory import pending_id_bytes
 from barnabas.coordinator.group.group_state import PREVIOUS_STATES, GroupState
 from barnabas.protocol.codec import decode_from
 from barnabas.protocol.errors import ErrorCode
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from barnabas.coordinator.group.classic_member import ClassicMember
+    from barnabas.coordinator.group.group_memory import GroupMemory
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +42,10 @@ class ClassicGroup:
         "awaiting_join_count",
         "generation_id",
         "group_id",
+        "held_bytes",
         "leader_id",
         "members",
+        "memory",
         "new_member_added",
         "pending_join_members",
         "pending_sync_members",
@@ -55,8 +59,13 @@ class ClassicGroup:
         "supporters",
     )
 
-    def __init__(self, group_id: str, state: GroupState, state_timestamp: int) -> None:
+    def __init__(
+        self, group_id: str, state: GroupState, state_timestamp: int, memory: GroupMemory
+    ) -> None:
         self.group_id = group_id
+        # Of all groups; `held_bytes` is this group's share, moved together with it.
+        self.memory = memory
+        self.held_bytes = 0
         self.state = state
         self.previous_state = state
         # When the state was entered, wall clock; -1 if an old record did not say.
@@ -139,8 +148,9 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = identity.member_id
         self.members[identity.member_id] = member
+        self._resize(member.held_bytes)
         self.supporters.update(member.protocols.keys())
-        self.pending_join_members.pop(identity.member_id, None)
+        self.take_back_id(identity.member_id)
         self._set_awaiting_join(member, awaiting_join)
 
     def remove(self, member_id: str) -> ClassicMember | None:
@@ -150,6 +160,7 @@ class ClassicGroup:
         """
         member = self.members.pop(member_id, None)
         if member is not None:
+            self._resize(-member.held_bytes)
             self._withdraw(member)
             self._set_awaiting_join(member, None)
             if member.identity.group_instance_id is not None:
@@ -157,7 +168,7 @@ class ClassicGroup:
             self.complete_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_join_members.pop(member_id, None)
+        self.take_back_id(member_id)
         self.pending_sync_members.pop(member_id, None)
         return member
 
@@ -170,6 +181,8 @@ class ClassicGroup:
         """Give a member the protocols and times of `wanted`; it waits in a JoinGroup from now on,
         or (None) does not."""
         self._withdraw(member)
+        self._resize(wanted.held_bytes - member.held_bytes)
+        member.held_bytes = wanted.held_bytes
         member.protocols = wanted.protocols
         member.times = wanted.times
         self.supporters.update(member.protocols.keys())
@@ -195,6 +208,7 @@ class ClassicGroup:
         self._withdraw(old)
         del self.members[old.id]
         self.members[new.id] = new
+        self._resize(new.held_bytes - old.held_bytes)
         self.supporters.update(new.protocols.keys())
         self.static_members[instance_id] = new.id
         if self.leader_id == old.id:
@@ -202,6 +216,26 @@ class ClassicGroup:
         if old.id in self.pending_sync_members:
             del self.pending_sync_members[old.id]
             self.pending_sync_members[new.id] = None
+
+    def give_out_id(self, member_id: str) -> None:
+        """Somebody may join with this id from now on."""
+        self.pending_join_members[member_id] = None
+        self._resize(pending_id_bytes(member_id))
+
+    def take_back_id(self, member_id: str) -> None:
+        """The id is a member's now, or nobody has joined with it in time."""
+        if member_id in self.pending_join_members:
+            del self.pending_join_members[member_id]
+            self._resize(-pending_id_bytes(member_id))
+
+    def release(self) -> None:
+        """The group is no more: its memory is free for others."""
+        self._resize(-self.held_bytes)
+
+    def _resize(self, growth: int) -> None:
+        self.held_bytes += growth
+        self.memory.held_bytes += growth
+        assert self.held_bytes >= 0, (self.group_id, self.held_bytes)
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Whether a request may speak for this member: NONE, UNKNOWN_MEMBER_ID or, when another

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.coordinator.group.group_memory import member_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -35,6 +37,16 @@ class MemberIdentity(msgspec.Struct, frozen=True):
     client_host: str
     protocol_type: str
 
+    @property
+    def length(self) -> int:
+        """Of all its names together."""
+        return (
+            len(self.member_id)
+            + len(self.group_instance_id or "")
+            + len(self.client_id)
+            + len(self.client_host)
+        )
+
 
 class ClassicMember:
     """One member, and the answers it waits for."""
@@ -43,6 +55,7 @@ class ClassicMember:
         "assignment",
         "awaiting_join",
         "awaiting_sync",
+        "held_bytes",
         "identity",
         "is_new",
         "protocols",
@@ -60,6 +73,8 @@ class ClassicMember:
         self.times = times
         # Subscription by name of the assignment protocol, the one it likes best first.
         self.protocols = protocols
+        # What it takes in memory; its assignment is bounded by the record that it is written in.
+        self.held_bytes = member_bytes(identity.length, protocols)
         # What the leader gave it in this generation.
         self.assignment = assignment
         # It has never been told of a generation: it cannot send heartbeats yet.

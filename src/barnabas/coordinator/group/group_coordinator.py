@@ -13,6 +13,7 @@ import msgspec
 
 from barnabas.coordinator.driver import CoordinatorDriver
 from barnabas.coordinator.group.committed_offset import CommittedOffset
+from barnabas.coordinator.group.group_memory import GroupMemory
 from barnabas.coordinator.group.group_metrics import GroupMetrics
 from barnabas.coordinator.group.group_requests import GroupRequests
 from barnabas.coordinator.group.group_shard import GroupShard, MemberClaim, OffsetsToCommit
@@ -98,9 +99,10 @@ class GroupCoordinator:
         self._clock: Clock = parts.clock
         self._topics = topics
         self.metrics = GroupMetrics()
+        self.memory = GroupMemory()
 
         def make_shard(timers: ShardTimers) -> GroupShard:
-            return GroupShard(config, timers, parts.clock, rng, self.metrics)
+            return GroupShard(config, timers, parts.clock, rng, self.metrics, self.memory)
 
         self.driver: CoordinatorDriver[GroupShard] = CoordinatorDriver(
             OFFSETS_TOPIC, parts, make_shard

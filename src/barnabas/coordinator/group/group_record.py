@@ -19,6 +19,8 @@ from barnabas.protocol.records.group_metadata import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.coordinator.group.group_memory import GroupMemory
+
 # What Kafka 4.4 writes.
 _VERSION = 3
 _NOT_GIVEN = -1
@@ -70,7 +72,7 @@ def group_tombstone(group_id: str) -> CoordinatorRecord:
     return CoordinatorRecord.of(GroupMetadataKey(group=group_id), None)
 
 
-def group_of(group_id: str, value: bytes) -> ClassicGroup:
+def group_of(group_id: str, value: bytes, memory: GroupMemory) -> ClassicGroup:
     """Return the group that a record describes.
 
     Raises:
@@ -79,7 +81,7 @@ def group_of(group_id: str, value: bytes) -> ClassicGroup:
     record = decode_coordinator_value(GroupMetadataValue, value)
     _check(record)
     state = GroupState.STABLE if record.members else GroupState.EMPTY
-    group = ClassicGroup(group_id, state, record.current_state_timestamp)
+    group = ClassicGroup(group_id, state, record.current_state_timestamp, memory)
     group.generation_id = record.generation
     group.protocol_type = record.protocol_type or None
     group.protocol_name = record.protocol

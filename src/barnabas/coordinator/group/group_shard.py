@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.config import GroupCoordinatorConfig
+    from barnabas.coordinator.group.group_memory import GroupMemory
     from barnabas.coordinator.group.group_metrics import GroupMetrics
     from barnabas.coordinator.group.membership import Joining
     from barnabas.coordinator.group.offset_store import PartitionKey
@@ -81,6 +82,7 @@ class GroupShard:
         "_clock",
         "_config",
         "_membership",
+        "_memory",
         "_metrics",
         "_rebalance",
         "groups",
@@ -94,10 +96,12 @@ class GroupShard:
         clock: Clock,
         rng: Rng,
         metrics: GroupMetrics,
+        memory: GroupMemory,
     ) -> None:
         self._config = config
         self._clock = clock
         self._metrics = metrics
+        self._memory = memory
         # Every group of this partition, those that have offsets only included.
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
@@ -127,7 +131,7 @@ class GroupShard:
         )
 
     def _new_group(self, group_id: str) -> ClassicGroup:
-        group = ClassicGroup(group_id, GroupState.EMPTY, self._clock.wall_ms())
+        group = ClassicGroup(group_id, GroupState.EMPTY, self._clock.wall_ms(), self._memory)
         self.groups[group_id] = group
         return group
 
@@ -277,7 +281,7 @@ class GroupShard:
                 self._bury(self.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
             return
         try:
-            self.groups[group_id] = group_of(group_id, value)
+            group = group_of(group_id, value, self._memory)
         except ProtocolError:
             # The members of the generation are unknown. Without members the group keeps its
             # offsets, and members that still live join it again.
@@ -285,6 +289,10 @@ class GroupShard:
                 self._bury(self.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
             self._new_group(group_id)
             raise
+        known = self.groups.get(group_id)
+        if known is not None:
+            known.release()
+        self.groups[group_id] = group
 
     def commit(self, end_offset: int) -> None:
         """All records below `end_offset` are committed."""
@@ -308,6 +316,7 @@ class GroupShard:
     def _bury(self, group: ClassicGroup, error: ErrorCode) -> None:
         group.transition_to(GroupState.DEAD, self._clock.wall_ms())
         del self.groups[group.group_id]
+        group.release()
         for member in group.members.values():
             group.complete_join(member, failed_join(NO_MEMBER_ID, error))
             group.complete_sync(member, error)

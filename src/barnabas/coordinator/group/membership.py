@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic_group import NO_MEMBER_ID, failed_join, failed_sync
 from barnabas.coordinator.group.classic_member import ClassicMember, MemberIdentity, MemberTimes
+from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX
 from barnabas.coordinator.group.group_record import group_record
 from barnabas.coordinator.group.group_state import GroupState
 from barnabas.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, append_error, nothing
@@ -96,10 +97,14 @@ class Membership:
     def join(self, group: ClassicGroup, joining: Joining) -> Written:
         """Take in or keep a member; the answer comes when the group's generation has begun."""
         member_id = joining.request.member_id
-        if not self._has_room(group, member_id):
+        error = self._check_room(group, joining)
+        if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
             group.remove(member_id)
-            joining.refuse(NO_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            joining.refuse(NO_MEMBER_ID, error)
             return self._rebalance.maybe_complete_join(group)
+        if error is not ErrorCode.NONE:
+            joining.refuse(member_id, error)
+            return nothing()
         names = [each.name for each in joining.request.protocols]
         if not group.supports_protocols(joining.request.protocol_type, names):
             joining.refuse(member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -107,6 +112,17 @@ class Membership:
         if member_id == NO_MEMBER_ID:
             return self._join_new(group, joining)
         return self._join_known(group, joining)
+
+    def _check_room(self, group: ClassicGroup, joining: Joining) -> ErrorCode:
+        member_id, instance_id = joining.request.member_id, joining.request.group_instance_id
+        if not self._has_room(group, member_id):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        if instance_id is not None:
+            member_id = group.static_members.get(instance_id, member_id)
+        known = group.members.get(member_id)
+        wanted = joining.member(member_id).held_bytes
+        growth = wanted - (0 if known is None else known.held_bytes)
+        return group.memory.check(group.held_bytes, growth)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """Whether one more is within group.max.size, which may have shrunk: in a rebalance those
@@ -139,7 +155,11 @@ class Membership:
             return self._replace_static(group, joining, group.members[old_id], new_id)
         if joining.version < _MEMBER_ID_REQUIRED_SINCE:
             return self._add(group, joining, new_id)
-        group.pending_join_members[new_id] = None
+        if len(group.pending_join_members) >= PENDING_IDS_MAX:
+            oldest = next(iter(group.pending_join_members))
+            group.take_back_id(oldest)
+            self._rebalance.end_session(group, oldest)
+        group.give_out_id(new_id)
         timeout_ms = joining.request.session_timeout_ms
         self._rebalance.start_session(group, new_id, timeout_ms)
         joining.refuse(new_id, ErrorCode.MEMBER_ID_REQUIRED)

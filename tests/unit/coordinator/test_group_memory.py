@@ -1,0 +1,110 @@
+"""What members of classic groups bring is bounded, per group and in all."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinator.group import group_memory
+from barnabas.coordinator.group.group_memory import PENDING_IDS_MAX
+from barnabas.protocol.errors import ErrorCode
+from unit.coordinator.members_world import DELAY_MS, SESSION_MS, MembersWorld, subscription
+
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture
+def world() -> MembersWorld:
+    return MembersWorld()
+
+
+def held(world: MembersWorld) -> int:
+    return world.coordinator.memory.held_bytes
+
+
+def large(megabytes: int) -> dict[str, bytes]:
+    """Protocols with so much of subscriptions."""
+    return {"range": subscription("flights")} | {
+        f"p{number}": bytes(MEGABYTE) for number in range(megabytes)
+    }
+
+
+def test_a_group_takes_no_more_than_its_share(world: MembersWorld) -> None:
+    answers = [world.join(version=3, protocols=large(10)) for _ in range(10)]
+    refused = [each.error for each in answers if each]
+    assert refused == [ErrorCode.GROUP_MAX_SIZE_REACHED] * 4
+    assert held(world) < group_memory.GROUP_BYTES_MAX
+    polite = world.join(version=3)
+    world.run_for(2 * DELAY_MS + 1)
+    assert polite.one.error_code == ErrorCode.NONE
+    assert {each.error for each in answers} == {
+        ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED
+    }  # fmt: skip
+
+
+def test_many_small_protocols_count_too(world: MembersWorld) -> None:
+    protocols = {"range": b""} | {f"p{number}": b"" for number in range(300_000)}
+    answers = [world.join(version=3, protocols=protocols) for _ in range(3)]
+    assert [each.error for each in answers if each] == [ErrorCode.GROUP_MAX_SIZE_REACHED]
+
+
+def test_a_member_that_comes_back_with_more_than_its_group_may_have_is_out(
+    world: MembersWorld,
+) -> None:
+    leader, follower = world.begin(2)
+    before = held(world)
+    answer = world.join(follower.member_id, protocols=large(65))
+    assert answer.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert held(world) < before
+    assert world.heartbeat(follower.member_id, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.join(leader.member_id).one.error_code == ErrorCode.NONE
+
+
+def test_all_groups_together_have_a_limit_after_which_clients_try_again(
+    world: MembersWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_memory, "TOTAL_BYTES_MAX", 10 * MEGABYTE)
+    answers = [
+        world.join(version=3, group=f"g{number}", protocols=large(3), session_ms=SESSION_MS)
+        for number in range(5)
+    ]
+    assert [each.error for each in answers if each] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+    world.run_for(DELAY_MS + SESSION_MS + 1)
+    assert held(world) == 0, "their sessions are over"
+    again = world.join(version=3, group="g9", protocols=large(3))
+    world.run_for(DELAY_MS + 1)
+    assert again.one.error_code == ErrorCode.NONE
+
+
+def test_ids_that_are_given_out_are_limited_in_number(world: MembersWorld) -> None:
+    first = world.join().one.member_id
+    for _ in range(PENDING_IDS_MAX - 1):
+        last = world.join().one.member_id
+    assert not world.join(first), "still known"
+    for _ in range(PENDING_IDS_MAX):
+        last = world.join().one.member_id
+    (group,) = (shard.groups["g"] for shard in world.coordinator.driver.shards()
+                if "g" in shard.groups)  # fmt: skip
+    assert len(group.pending_join_members) == PENDING_IDS_MAX
+    assert not world.join(last), "still known"
+    world.run_for(10 * SESSION_MS)
+    assert held(world) == 0
+
+
+def test_what_a_member_took_is_free_once_it_has_left(world: MembersWorld) -> None:
+    leader, follower = world.begin(2)
+    world.leave(leader.member_id, follower.member_id)
+    assert held(world) == 0
+
+
+def test_what_a_group_takes_is_counted_once_however_often_it_is_loaded(
+    world: MembersWorld,
+) -> None:
+    leader, follower = world.begin(2)
+    world.sync(follower.member_id, 1)
+    world.sync(leader.member_id, 1, assign={follower.member_id: b"all"})
+    world.run_for(100)
+    before = held(world)
+    world.coordinator.driver.on_resigned(0)
+    assert held(world) == 0
+    world.load(1)
+    assert 0 < held(world) <= before
