@@ -16,6 +16,7 @@ from barnabas.cli.output import (
     key_values,
     problem,
 )
+from barnabas.cli.printable import echo
 from barnabas.cli.tables import dim, echo_line, echo_table, strong, warn
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError, UnsupportedVersionError
@@ -286,7 +287,7 @@ def _alter(
             return
         done = "would change" if dry_run else "changed"
         words = [f"{k} unset" if v is None else f"{k}={v}" for k, v in changes.items()]
-        click.echo(f"{done} {resource}: {', '.join(words)}")
+        echo(f"{done} {resource}: {', '.join(words)}")
 
 
 def _resource(kind: str, name: str) -> ConfigResource:

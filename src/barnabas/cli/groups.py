@@ -10,6 +10,7 @@ import click
 from barnabas.cli.completing import complete_groups
 from barnabas.cli.groups_reset import reset_group
 from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.printable import echo
 from barnabas.cli.tables import bad, dim, echo_line, echo_table, good, strong, warn
 from barnabas.client.errors import ClientError
 
@@ -129,7 +130,7 @@ def _echo_group(group: GroupProgress, *, with_members: bool) -> None:
         rows = [_member_row(member) for member in described.members]
         echo_table(("member", "client", "host", "reads"), rows)
         if sys.stdout.isatty():
-            click.echo()
+            echo()
     rows = [
         (*each.partition, each.offset, each.end, _lag(each.lag), _reader(each))
         for each in group.partitions
@@ -263,7 +264,7 @@ def _report(
             code = None if error is None or error.error_code is None else error.error_code.name
             echo_json({what: name, "error": code, "message": error and str(error)})
         elif error is None:
-            click.echo(f"{done} {name}")
+            echo(f"{done} {name}")
         else:
             problem(str(error))
     if any(error is not None for error in results.values()):

@@ -20,6 +20,7 @@ from barnabas.cli.output import (
     warning,
 )
 from barnabas.cli.partition_specs import partitions_of
+from barnabas.cli.printable import echo
 from barnabas.cli.tables import dim, echo_table, warn
 from barnabas.client.errors import ClientError
 
@@ -226,7 +227,7 @@ def _show(group: str, moves: Sequence[Move], *, done: bool, as_json: bool) -> No
             f"the target lies outside of the log, its nearest end is taken: {' '.join(clipped)}"
         )
     if not done:
-        click.echo("nothing was changed; --execute does it", err=True)
+        echo("nothing was changed; --execute does it", err=True)
 
 
 def _change(move: Move) -> object:

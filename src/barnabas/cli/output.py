@@ -7,7 +7,6 @@ interrupted. Results go to standard output, everything else to standard error.
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import os
 import re
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from barnabas.cli.printable import echo, json_line
 from barnabas.cli.termination import exit_status
 from barnabas.client.errors import ClientConfigError, ClientError
 
@@ -142,18 +142,18 @@ def connected(
 def problem(message: str) -> None:
     """Say on standard error what is wrong."""
     _mark("error: ", "red")
-    click.echo(message, err=True)
+    echo(message, err=True)
 
 
 def warning(message: str) -> None:
     """Say on standard error what is worth knowing."""
     _mark("warning: ", "yellow")
-    click.echo(message, err=True)
+    echo(message, err=True)
 
 
 def _mark(word: str, colour: str) -> None:
     if "NO_COLOR" in os.environ:
-        click.echo(word, nl=False, err=True)
+        echo(word, nl=False, err=True)
     else:
         click.secho(word, fg=colour, bold=True, nl=False, err=True)
 
@@ -194,7 +194,7 @@ def duration_ms(text: str) -> int | None:
 
 def echo_json(value: object) -> None:
     """One JSON value on a line of standard output."""
-    click.echo(json.dumps(value, ensure_ascii=False))
+    echo(json_line(value))
 
 
 def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:

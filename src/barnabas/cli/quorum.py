@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.printable import echo
 from barnabas.cli.tables import dim, echo_line, echo_table, good, strong, warn
 from barnabas.client.admin.quorum import NO_DIRECTORY
 
@@ -277,4 +278,4 @@ def _say(client: Client, done: str, node: int, *, as_json: bool) -> None:
     if as_json:
         echo_json({done: node, "voters": voters})
     else:
-        click.echo(f"{done} voter {node}; voters: {', '.join(map(str, voters))}")
+        echo(f"{done} voter {node}; voters: {', '.join(map(str, voters))}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from barnabas.cli.output import client_options, connected, echo_json, key_values
+from barnabas.cli.printable import echo
 from barnabas.cli.tables import echo_table
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _alter(
             return
         done = "would change" if dry_run else "changed"
         words = [f"{k} unset" if v is None else f"{k}={_number(v)}" for k, v in changes.items()]
-        click.echo(f"{done} {_words(who)}: {', '.join(words)}")
+        echo(f"{done} {_words(who)}: {', '.join(words)}")
 
 
 def _words(who: QuotaEntity) -> str:

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
+import textwrap
 from datetime import UTC, datetime
+
+from barnabas.cli.printable import json_line, printable, printable_lines
 
 FORMAT_KEY = "barnabas.log.format"
 LEVEL_KEY = "barnabas.log.level"
 
-_TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+# Before each line of a traceback.
+_INDENT = "    "
+
+
+class TextFormatter(logging.Formatter):
+    """One line for each message; the lines of a traceback follow it, indented.
+
+    Messages hold text of clients and peers. No newline in it may begin a line that looks like a
+    message of the broker, and no escape sequence may reach a terminal.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The lines."""
+        stamp = self.formatTime(record)
+        line = f"{stamp} {record.levelname} {record.name}: {printable(record.getMessage())}"
+        if record.exc_info:
+            trace = printable_lines(self.formatException(record.exc_info))
+            line += "\n" + textwrap.indent(trace, _INDENT, lambda _: True)
+        return line
 
 
 class JsonFormatter(logging.Formatter):
@@ -26,14 +46,12 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return json_line(line)
 
 
 def set_up_log(log_format: str, level: str) -> None:
     """Write from `level` on; what is no level or format is told when the keys are read."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT_FORMAT)
-    )
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     known = {"debug": logging.DEBUG, "info": logging.INFO, "error": logging.ERROR}
     logging.basicConfig(level=known.get(level, logging.WARNING), handlers=[handler])

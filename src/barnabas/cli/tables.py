@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from barnabas.cli.printable import echo, printable, printable_lines
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -77,7 +79,7 @@ def echo_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     """
     if not sys.stdout.isatty():
         for row in rows:
-            click.echo("\t".join("-" if cell is None else str(cell) for cell in row))
+            click.echo("\t".join(_words(cell) for cell in row))
         return
     console().print(table(columns, rows))
 
@@ -85,18 +87,23 @@ def echo_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 def echo_line(*parts: object) -> None:
     """A line of text, parts of which may have a colour."""
     if not sys.stdout.isatty():
-        click.echo("".join(map(str, parts)))
+        echo("".join(map(str, parts)))
         return
     from rich.text import Text
 
-    pieces = [(str(p), p.style) if isinstance(p, Styled) else str(p) for p in parts]
+    pieces = [
+        (printable_lines(str(part)), part.style)
+        if isinstance(part, Styled)
+        else printable_lines(str(part))
+        for part in parts
+    ]
     console().print(Text.assemble(*pieces))
 
 
 def echo_entry(mark: Styled, text: str, remedy: str = "") -> None:
     """A finding: a word that marks it, what it is, and on a line of its own what to do."""
     if not sys.stdout.isatty():
-        click.echo(f"{mark!s:<7}{text}" + (f"\n       → {remedy}" if remedy else ""))
+        echo(f"{mark!s:<7}{text}" + (f"\n       → {remedy}" if remedy else ""))
         return
     from rich.table import Table
     from rich.text import Text
@@ -104,9 +111,9 @@ def echo_entry(mark: Styled, text: str, remedy: str = "") -> None:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(width=5)
     grid.add_column(overflow="fold")
-    grid.add_row(Text(str(mark), style=mark.style), Text(text))
+    grid.add_row(Text(_words(mark), style=mark.style), Text(printable_lines(text)))
     if remedy:
-        grid.add_row("", Text.assemble(("→ ", "dim"), (remedy, "italic")))
+        grid.add_row("", Text.assemble(("→ ", "dim"), (printable_lines(remedy), "italic")))
     console().print(grid)
 
 
@@ -129,13 +136,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     for row in rows:
         made.add_row(
             *(
-                Text(str(cell), style=cell.style)
-                if isinstance(cell, Styled)
-                else Text("-" if cell is None else str(cell))
+                Text(_words(cell), style=cell.style if isinstance(cell, Styled) else "")
                 for cell in row
             )
         )
     return made
+
+
+def _words(cell: object) -> str:
+    """A cell in one line."""
+    return "-" if cell is None else printable(str(cell))
 
 
 def _is_number(cell: object) -> bool:

@@ -17,6 +17,7 @@ from barnabas.cli.output import (
     key_values,
     problem,
 )
+from barnabas.cli.printable import echo
 from barnabas.cli.tables import bad, dim, echo_line, echo_table, strong, warn
 from barnabas.cli.topics_purge import purge_topics
 from barnabas.client.topic_partition import TopicPartition
@@ -71,7 +72,7 @@ def list_topics(
         names = client.topics(pattern, internal=internal)
         if not (is_long or as_json):
             for name in names:
-                click.echo(name)
+                echo(name)
             return
         found = client.describe_topics(names)
         if as_json:
@@ -281,7 +282,7 @@ def _report(
             message = error.detail if error is not None else None
             echo_json({"topic": name, "error": code, "message": message})
         elif error is None:
-            click.echo(f"{done} {name}")
+            echo(f"{done} {name}")
         elif not tolerated:
             problem(str(error))
         failed = failed or (error is not None and not tolerated)

@@ -8,6 +8,7 @@ import platform
 import click
 
 from barnabas import __version__
+from barnabas.cli.printable import echo
 
 KAFKA_BEHAVIOUR = "4.4"
 
@@ -28,9 +29,9 @@ def version(as_json: bool) -> None:
         "python": platform.python_version(),
     }
     if as_json:
-        click.echo(json.dumps(facts))
+        echo(json.dumps(facts))
         return
-    click.echo(
+    echo(
         f"barnabas {__version__} (behaves as Apache Kafka {KAFKA_BEHAVIOUR}; "
         f"Python {facts['python']})"
     )

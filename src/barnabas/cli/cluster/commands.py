@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from barnabas.cli.output import EXIT_FAILED, echo_json, key_values, problem
+from barnabas.cli.printable import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -225,7 +226,7 @@ def _act(nodes: Sequence[Node], act: Callable[[Node], bool], done: str, *, as_js
         if as_json:
             echo_json({"node": node.id, "done": done if worked else None})
         elif worked:
-            click.echo(f"{done} node {node.id}")
+            echo(f"{done} node {node.id}")
         else:
             problem(f"node {node.id} does not run")
     if failed:
@@ -291,9 +292,9 @@ def stop_cluster(
             echo_json({"node": node.id, "done": how})
         else:
             late = ": it did not stop in time" if node.id in killed else ""
-            click.echo(f"{how} node {node.id}{late}")
+            echo(f"{how} node {node.id}{late}")
     if not ran and not as_json:
-        click.echo("nothing runs")
+        echo("nothing runs")
     if killed:
         sys.exit(EXIT_FAILED)
 
@@ -333,7 +334,7 @@ def restart_nodes(
             if as_json:
                 echo_json({"node": node.id, "done": "restarted"})
             else:
-                click.echo(f"{'started' if node in down else 'restarted'} node {node.id}")
+                echo(f"{'started' if node in down else 'restarted'} node {node.id}")
     except NodeError as error:
         problem(str(error))
         sys.exit(EXIT_FAILED)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.printable import echo
 from barnabas.cli.tables import bad, dim, echo_line, echo_table, good, strong, warn
 from barnabas.client.errors import ClientError
 
@@ -231,5 +232,5 @@ def await_in_sync(layout: Layout, node: int) -> bool:
         if told is not None and not told.lagging.get(node) and not told.offline:
             return True
         time.sleep(_POLL_S)
-    click.echo(f"node {node} has replicas that are not in sync yet", err=True)
+    echo(f"node {node} has replicas that are not in sync yet", err=True)
     return False

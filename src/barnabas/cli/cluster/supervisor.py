@@ -7,10 +7,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-import click
-
 from barnabas.cli.cluster.node import Node, NodeError
 from barnabas.cli.output import EXIT_FAILED
+from barnabas.cli.printable import echo
 from barnabas.cli.tables import dim, echo_line, warn
 
 if TYPE_CHECKING:
@@ -107,11 +106,11 @@ class Supervisor:
                 if node.state().name != "paused":
                     node.await_ready(deadline)
         except NodeError as error:
-            click.echo(f"error: {error}", err=True)
-            click.echo(f"the logs are in {self._directory}/node-*/node.log", err=True)
+            echo(f"error: {error}", err=True)
+            echo(f"the logs are in {self._directory}/node-*/node.log", err=True)
             stop_nodes(launched)
             return False
-        click.echo(f"ready {self._layout.bootstrap}")
+        echo(f"ready {self._layout.bootstrap}")
         sys.stdout.flush()
         return True
 
@@ -137,7 +136,7 @@ class Supervisor:
                     self._say(node, warn(_what_became(node, state.name)))
                 elif state.pid != before.pid:
                     self._say(node, dim(f"started again, process {state.pid}"))
-        click.echo("no node is left", err=True)
+        echo("no node is left", err=True)
         stopped = all(state.name == "stopped" for state in states.values())
         return 0 if stopped else EXIT_FAILED
 
@@ -147,8 +146,8 @@ class Supervisor:
             self._show_log(node)
         if killed:
             names = ", ".join(map(str, killed))
-            click.echo(f"node {names} did not stop in time and was killed", err=True)
-        click.echo("stopped", err=True)
+            echo(f"node {names} did not stop in time and was killed", err=True)
+        echo("stopped", err=True)
         return 0
 
     def _show_log(self, node: Node) -> None:

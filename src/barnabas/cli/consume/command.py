@@ -17,6 +17,7 @@ from barnabas.cli.consume.source import RangeSource
 from barnabas.cli.consume.templates import Reading, compile_template, value_lines
 from barnabas.cli.escapes import unescape_option
 from barnabas.cli.output import client_config, client_options, connected
+from barnabas.cli.printable import echo
 from barnabas.cli.record_formats import parse_formats
 from barnabas.cli.record_progress import progress
 from barnabas.cli.termination import termination_as_interrupt
@@ -286,7 +287,7 @@ def _shown(expected: int | None, *, quiet: bool) -> Iterator[Progress]:
     with progress(visible=visible, records=expected) as shown:
         yield shown
     if visible and sys.stderr.isatty():
-        click.echo(str(shown), err=True)
+        echo(str(shown), err=True)
 
 
 def _topics(client: Client, given: Sequence[str]) -> list[str]:

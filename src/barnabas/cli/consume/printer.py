@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.output import warning
+from barnabas.cli.printable import printable_bytes
 from barnabas.client.errors import ClientError
 from barnabas.runtime.interrupts import KeptInterrupt
 
@@ -73,6 +74,8 @@ class Printer:
         self._wanted = wanted
         self._progress = progress
         self._output = sys.stdout.buffer
+        # Records hold anything, escape sequences too. Programs get them as they are.
+        self._is_terminal = sys.stdout.isatty()
         self._interrupt = KeptInterrupt(lambda: None)
         self._remaining = wanted.records_max
         # Next offset by partition, of what was printed and not yet committed.
@@ -143,6 +146,8 @@ class Printer:
             if render is None:
                 render = self._renders[chunk.partition] = self._render_of(chunk.partition)
             text = render(records)
+            if self._is_terminal:
+                text = printable_bytes(text)
             self._output.write(text)
             self._progress.advance(len(records), len(text))
         self._printed[chunk.partition] = next_offset

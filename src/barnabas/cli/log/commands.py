@@ -12,6 +12,7 @@ import click
 
 from barnabas.cli.log.payloads import KINDS
 from barnabas.cli.output import EXIT_FAILED
+from barnabas.cli.printable import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -123,7 +124,7 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
     if as_json:
         listed = [_finding_json(finding) for finding in findings.all]
         counts = {"partitions": len(found.partitions), "batches": batches}
-        click.echo(json.dumps({**counts, "in_use": found.is_running, "findings": listed}))
+        echo(json.dumps({**counts, "in_use": found.is_running, "findings": listed}))
     else:
         for finding in findings.all:
             mark = bad("wrong") if finding.is_problem else warn("note")

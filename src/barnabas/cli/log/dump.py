@@ -14,6 +14,7 @@ from barnabas.cli.log.payloads import kind_of_topic, payload
 from barnabas.cli.log.read_only import ReadOnlyFile
 from barnabas.cli.log.segment_scan import ScannedBatch, SegmentScan
 from barnabas.cli.output import problem
+from barnabas.cli.printable import echo, json_line
 from barnabas.cli.tables import bad, dim, echo_line, strong, warn
 from barnabas.record.compression import NAMES as COMPRESSIONS
 from barnabas.record.errors import CorruptBatchError
@@ -113,7 +114,7 @@ class Dumper:
 
     def _show(self, kind: str, fields: dict[str, Any]) -> None:
         if self._options.as_json:
-            click.echo(json.dumps({"entry": kind, **fields}, ensure_ascii=False))
+            echo(json_line({"entry": kind, **fields}))
         else:
             echo_line("  " + "  ".join(f"{name} {value}" for name, value in fields.items()))
 
@@ -144,7 +145,7 @@ class Dumper:
         if self._options.as_json:
             if with_records:
                 fields["records"] = [_record_fields(r, c) for r, c in self._records(batch, kind)]
-            click.echo(json.dumps({"entry": "batch", **fields}, ensure_ascii=False))
+            echo(json_line({"entry": "batch", **fields}))
             return
         header = batch.header
         echo_line(

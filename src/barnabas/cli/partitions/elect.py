@@ -9,6 +9,7 @@ import click
 
 from barnabas.cli.completing import complete_topics
 from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.printable import echo
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -88,12 +89,12 @@ def _report(
                 }
             )
         elif error is None:
-            click.echo(f"{tp}: {leader} leads")
+            echo(f"{tp}: {leader} leads")
         elif needless:
-            click.echo(f"{tp}: no election needed")
+            echo(f"{tp}: no election needed")
         else:
             problem(str(error))
     if not results and not as_json:
-        click.echo("all partitions are led by their preferred replicas")
+        echo("all partitions are led by their preferred replicas")
     if failed:
         sys.exit(EXIT_FAILED)

@@ -6,11 +6,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-import click
-
 from barnabas.cli.output import EXIT_FAILED, echo_json, problem
 from barnabas.cli.partitions.snapshot import take_snapshots
 from barnabas.cli.partitions.throttle import clear_throttles, set_throttles, throttled_topics
+from barnabas.cli.printable import echo
 from barnabas.cli.tables import dim, echo_table, good, warn
 from barnabas.client.errors import ClientError
 
@@ -32,7 +31,7 @@ _POLL_S = 0.5
 def echo_moves(planned: Sequence[Move]) -> None:
     """What a plan changes."""
     if not planned:
-        click.echo("nothing to do: all replicas are where they are wanted")
+        echo("nothing to do: all replicas are where they are wanted")
         return
     rows = [
         (
@@ -84,7 +83,7 @@ def _report(
     if not as_json:
         fine = sum(error is None for error in results.values())
         if fine:
-            click.echo(f"{done}: {fine} partition{'' if fine == 1 else 's'}")
+            echo(f"{done}: {fine} partition{'' if fine == 1 else 's'}")
 
 
 def await_moves(client: Client, planned: Sequence[Move]) -> None:
@@ -101,7 +100,7 @@ def await_moves(client: Client, planned: Sequence[Move]) -> None:
                 raise
             continue
         if left != told:
-            click.echo(f"moved {len(wanted) - left} of {len(wanted)}", err=True)
+            echo(f"moved {len(wanted) - left} of {len(wanted)}", err=True)
             told = left
 
 
@@ -114,7 +113,7 @@ def echo_status(client: Client, topics: Sequence[str], *, as_json: bool) -> None
         throttled = throttled_topics(client)
         if throttled:
             clear_throttles(client, throttled)
-            click.echo(f"took throttles off {', '.join(throttled)}", err=True)
+            echo(f"took throttles off {', '.join(throttled)}", err=True)
     starts = client.admin.list_offsets({each.partition: "earliest" for each in found})
     rows = []
     for each in found:
@@ -150,7 +149,7 @@ def echo_status(client: Client, topics: Sequence[str], *, as_json: bool) -> None
             ],
         )
     else:
-        click.echo("nothing moves")
+        echo("nothing moves")
 
 
 def _progress(shown: PartitionSnapshot, move: Reassignment, start: int) -> float | None:
@@ -178,7 +177,7 @@ def cancel_moves(client: Client, topics: Sequence[str], *, as_json: bool) -> Non
         if as_json:
             echo_json([])
         else:
-            click.echo("nothing moves")
+            echo("nothing moves")
         return
     results = client.admin.alter_reassignments(dict.fromkeys(moving), raise_errors=False)
     _report(results, "cancelled", as_json=as_json)

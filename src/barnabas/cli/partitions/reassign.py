@@ -24,6 +24,7 @@ from barnabas.cli.partitions.targets import (
     read_specs,
 )
 from barnabas.cli.partitions.throttle import clear_throttles
+from barnabas.cli.printable import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +118,7 @@ def reassign_partitions(
             else:
                 echo_moves(planned)
                 if planned:
-                    click.echo("nothing was done: --execute does it", err=True)
+                    echo("nothing was done: --execute does it", err=True)
             return
         if not start_moves(client, planned, throttle, as_json=as_json):
             sys.exit(EXIT_FAILED)

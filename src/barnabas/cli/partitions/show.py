@@ -269,6 +269,7 @@ def _screen(
     from rich.console import Group
     from rich.text import Text
 
+    from barnabas.cli.printable import printable
     from barnabas.cli.tables import table
 
     unwell = sum(is_unwell(each) for each in shown)
@@ -280,7 +281,7 @@ def _screen(
     )
     parts: list[RenderableType] = [head, Text("")]
     if trouble is not None:
-        parts[1] = Text(trouble, style="bold red")
+        parts[1] = Text(printable(trouble), style="bold red")
     # What is not well comes first where not everything has room.
     room = max(1, height - 5)
     fitting = sorted(shown, key=lambda each: not is_unwell(each))[:room]

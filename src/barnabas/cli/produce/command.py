@@ -19,6 +19,7 @@ from barnabas.cli.output import (
     moment_ms,
     problem,
 )
+from barnabas.cli.printable import echo
 from barnabas.cli.produce.chunks import input_chunks
 from barnabas.cli.produce.delivery import Delivery, Limits
 from barnabas.cli.produce.records import Options
@@ -168,7 +169,7 @@ def produce(
         seconds = time.monotonic() - started
         _report(producer, delivery, seconds, as_json=as_json)
         if visible and not as_json and sys.stderr.isatty():
-            click.echo(summary_line(producer.delivered, shown.size, seconds), err=True)
+            echo(summary_line(producer.delivered, shown.size, seconds), err=True)
 
 
 def _fixed_key(key: str | None, how: Format | None) -> bytes | None:

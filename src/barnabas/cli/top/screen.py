@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.printable import printable
 from barnabas.cli.tables import bad, dim, good, table, warn
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def render(
 
     parts: list[RenderableType] = [_head(rates, interval, live=live)]
     if trouble is not None:
-        parts.append(Text(trouble, style="bold red"))
+        parts.append(Text(printable(trouble), style="bold red"))
     if rates is not None:
         for columns, rows in (_processes(rates), _topics(rates), _groups(rates)):
             if rows:

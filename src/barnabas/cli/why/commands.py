@@ -17,6 +17,7 @@ from barnabas.cli.output import (
     metrics_option,
     problem,
 )
+from barnabas.cli.printable import echo
 from barnabas.cli.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
 from barnabas.cli.why.reason import is_well
 from barnabas.cli.why.target import parse_target
@@ -225,7 +226,7 @@ def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:
             same[0].append(subject)
     for index, (subjects, reasons) in enumerate(merged):
         if index:
-            click.echo()
+            echo()
         more = f" and {len(subjects) - _SUBJECTS} more" if len(subjects) > _SUBJECTS else ""
         echo_line(strong(", ".join(subjects[:_SUBJECTS]) + more))
         for reason in reasons:

@@ -1,0 +1,76 @@
+"""Text of clusters and clients, made fit for terminals and logs.
+
+Client ids, group ids, config values and error messages of peers may hold anything: a newline forges
+a line of a log, an escape sequence changes a terminal. Whatever is printed goes through here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["echo", "json_line", "printable", "printable_bytes", "printable_lines"]
+
+# Controls of terminals (C0, DEL, C1), separators of lines, marks that turn the direction of text,
+# and lone surrogates, which cannot be written at all.
+_REST = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_UNPRINTABLE = re.compile(f"[\x00-\x1f{_REST}]")
+_UNPRINTABLE_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{_REST}]")
+_UNPRINTABLE_IN_JSON = re.compile(f"[{_REST}]")
+# The same controls in UTF-8.
+_UNPRINTABLE_BYTES = re.compile(
+    rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
+)
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(text: str) -> str:
+    r"""Return the text on one line, with \n, \x1b, \u2028 and the like for what is no character."""
+    return text if text.isprintable() else _UNPRINTABLE.sub(_escape, text)
+
+
+def printable_lines(text: str) -> str:
+    """Return the text with its newlines and tabs, and escapes for other controls."""
+    return text if text.isprintable() else _UNPRINTABLE_IN_LINES.sub(_escape, text)
+
+
+def printable_bytes(data: bytes) -> bytes:
+    """Return UTF-8 text with its newlines and tabs, and escapes for other controls."""
+    return _UNPRINTABLE_BYTES.sub(_escape_bytes, data)
+
+
+def json_line(value: Any) -> str:
+    """Return a JSON value on one line, with JSON's escapes for what is no character."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else _UNPRINTABLE_IN_JSON.sub(_escape_json, text)
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a message, which may have several lines."""
+    # A broker is started without click.
+    import click
+
+    click.echo(printable_lines(str(text)), err=err, nl=nl)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return _escaped(found[0])
+
+
+def _escape_bytes(found: re.Match[bytes]) -> bytes:
+    return _escaped(found[0].decode()).encode()
+
+
+def _escape_json(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def _escaped(character: str) -> str:
+    named = _NAMED.get(character)
+    if named is not None:
+        return named
+    return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
