@@ -6,12 +6,44 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from barnabas.server.handlers.table import SERVED_APIS
+from barnabas.testing.free_ports import free_ports
+from fuzz.attacker import Attacker
+from waiting import eventually
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 # Modules that cost milliseconds and that nothing needs before the first request, if ever. A class
 # made by `dataclasses` is compiled at each start: `msgspec.Struct` is there for values.
 UNWANTED = {"aiokafka", "click", "dataclasses", "h11", "prometheus_client", "pyarrow", "rich"}
+
+
+# What is loaded for work that few brokers ever have, in a process of its own or with a library.
+LOADED_LATE = frozenset[str]()
+PRELOADED = "modules that may be needed"
+
+
+def test_a_running_broker_imports_nothing_for_any_request(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    command = [sys.executable, "-X", "importtime", "-m", "barnabas.cli.main", "start"]
+    words = ["--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path / "data")]
+    words += ["--log-level", "info"]
+    log = tmp_path / "imports"
+    with (
+        log.open("w") as output,
+        subprocess.Popen(command + words, stdout=subprocess.PIPE, stderr=output) as process,
+    ):
+        assert process.stdout
+        assert process.stdout.readline().startswith(b"ready ")
+        eventually(lambda: PRELOADED in log.read_text(), lambda: log.read_text()[-500:])
+        attacker = Attacker(f"127.0.0.1:{port}", 7)
+        tally = attacker.run(120, 6_000)
+        process.terminate()
+    later = log.read_text().partition(PRELOADED)[2].splitlines()
+    imported = {line.split("|")[-1].strip() for line in later if line.startswith("import time:")}
+    assert len(tally.by_api) == len(SERVED_APIS)
+    assert imported <= LOADED_LATE
 
 
 def test_a_start_imports_no_module_that_it_can_do_without(tmp_path: Path) -> None:

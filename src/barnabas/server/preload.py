@@ -1,0 +1,106 @@
+"""Imports what a broker may need later, in the background, once it is ready.
+
+A start imports only what the first answer needs. The rest would be imported when it is first used,
+which fails when no descriptor is left to open a file, or when an upgrade has replaced the files of
+the running version. One module is imported a turn of the loop, so that requests are served in
+between.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.api_table import API_ROWS
+from barnabas.protocol.record_table import RECORD_ROWS
+from barnabas.server.handlers.controller_table import CONTROLLER_APIS
+from barnabas.server.handlers.table import served_apis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.runtime.timer import Timer
+
+_log = logging.getLogger(__name__)
+
+# After the broker is ready, and between two modules.
+_FIRST_MS = 1_000.0
+_NEXT_MS = 10.0
+# After a module could not be imported.
+_RETRY_MS = 10_000.0
+_RECORD_FAMILIES = ("metadata", "group-coordinator")
+# Imported within functions, by packages of ours and by Python's own.
+_OTHERS = (
+    "barnabas.network.channel",
+    "barnabas.raft.rpc",
+    "barnabas.replication.fetch_state",
+    "barnabas.replication.fetch_states",
+    "barnabas.replication.fetch_processing",
+    "barnabas.replication.leader_endpoint",
+    "barnabas.replication.follower_session",
+    "barnabas.replication.follower_truncation",
+    "barnabas.replication.out_of_range",
+    "barnabas.replication.replica_fetcher",
+    "barnabas.replication.fetcher_manager",
+    "barnabas.replication.fetcher_settings",
+    "barnabas.replication.leader_channels",
+    "barnabas.replication.local_replicas",
+    "barnabas.replication.preferred_replicas",
+    "barnabas.replication.replica_selector",
+    "barnabas.server.controller_channel",
+    "barnabas.server.quorum_description",
+    "encodings.idna",
+    "encodings.utf_16_be",
+    "shutil",
+    "traceback",
+)
+
+
+def needed_modules() -> list[str]:
+    """Return the names of the modules that a running broker may import."""
+    served = [*served_apis(has_telemetry=True).items(), *CONTROLLER_APIS.items()]
+    # What handlers import comes first, so that each turn of the loop has little to import.
+    names = [f"barnabas.protocol.messages.{API_ROWS[key].module}" for key, _ in served]
+    for family in _RECORD_FAMILIES:
+        names += [f"barnabas.protocol.records.{row[0]}" for row in RECORD_ROWS[family].values()]
+    names += _OTHERS
+    names += [f"barnabas.server.handlers.{api.module}" for _, api in served]
+    return list(dict.fromkeys(names))
+
+
+class Preloader:
+    """Imports modules one after the other."""
+
+    def __init__(
+        self,
+        timer: Timer,
+        names: list[str],
+        load: Callable[[str], object] = importlib.import_module,
+    ) -> None:
+        self._timer = timer
+        self._load = load
+        self._left = deque(names)
+        self._count = len(names)
+
+    def start(self) -> None:
+        """Begin in a second."""
+        self._timer.call_later(_FIRST_MS, self._import_next)
+
+    def _import_next(self) -> None:
+        if not self._left:
+            # They stay: no collection need look at them.
+            gc.freeze()
+            _log.info("Imported all of %d modules that may be needed", self._count)
+            return
+        delay_ms = _NEXT_MS
+        try:
+            self._load(self._left[0])
+            self._left.popleft()
+        except (OSError, ImportError) as error:
+            _log.warning("Cannot import %s, will retry: %s", self._left[0], error)
+            delay_ms = _RETRY_MS
+            self._left.rotate(-1)
+        self._timer.call_later(delay_ms, self._import_next)
