@@ -47,7 +47,6 @@ def _run(properties: dict[str, str]) -> int:
     from barnabas.server.configuration import read_configuration
     from barnabas.server.node import Node
     from barnabas.server.node_failure import NodeFailedError
-    from barnabas.server.preload import Preloader, needed_modules
     from barnabas.storage.errors import StorageError
 
     _collect_garbage()
@@ -56,6 +55,9 @@ def _run(properties: dict[str, str]) -> int:
     def main(runtime: Runtime, control: ProcessControl) -> None:
         def on_ready(address: str) -> None:
             _say_ready(address, broker.metrics_address)
+            # Not needed for the first answer either.
+            from barnabas.server.preload import Preloader, needed_modules
+
             Preloader(runtime.timer, needed_modules()).start()
 
         broker = Node(config, runtime, on_ready, control.fail)
