@@ -127,6 +127,20 @@ def test_a_wrong_config_of_a_topic_is_refused(
     assert alter(raw, resource(TOPIC, topic, change)) == [ErrorCode[error]]
 
 
+def test_a_list_does_not_grow_beyond_what_a_string_can_hold(raw: RawClient, topic: str) -> None:
+    key = "leader.replication.throttled.replicas"
+
+    def grown(first: int) -> list[ErrorCode]:
+        value = ",".join(f"{number}:1" for number in range(first, first + 3_000))
+        return alter(raw, resource(TOPIC, topic, (key, APPEND, value)))
+
+    assert grown(10_000) == [ErrorCode.NONE]
+    assert grown(20_000) == [ErrorCode.INVALID_CONFIG]
+    eventually(
+        lambda: describe(raw, TOPIC, topic)[key].value.count(",") == 2_999, lambda: "the list"
+    )
+
+
 def test_resources_named_twice_are_each_refused_in_their_place(raw: RawClient, topic: str) -> None:
     twice = resource(TOPIC, topic, ("retention.ms", SET, "1"))
     other = resource(BROKER, "77", ("message.max.bytes", SET, "1"))

@@ -17,6 +17,7 @@ from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.provenance import Provenance
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
 
 if TYPE_CHECKING:
@@ -204,6 +205,11 @@ class AppendedState:
         except MetadataBatchTooLargeError as error:
             self.image = before
             on_refused(Refusal(ErrorCode.POLICY_VIOLATION, str(error)))
+            return False
+        except ProtocolError as error:
+            # A value that no record can hold. What is not written must not be served either.
+            self.image = before
+            on_refused(Refusal(ErrorCode.INVALID_REQUEST, f"this cannot be written: {error}"))
             return False
         except NotLeaderError:
             self.image = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.result import Refusal
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.primitives import STRING_BYTES_MAX
 from barnabas.settings.key import ConfigType
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def changed_value(
 
     Raises:
         Refusal: INVALID_REQUEST, an unknown operation or one without a value; INVALID_CONFIG, a key
-            that is no list.
+            that is no list, or a list that has become longer than a record can hold.
     """
     if operation == ConfigOperation.DELETE:
         return None
@@ -57,4 +58,12 @@ def changed_value(
         parts += [part for part in dict.fromkeys(named) if part not in parts]
     else:
         parts = [part for part in parts if part not in named]
-    return ",".join(parts)
+    value = ",".join(parts)
+    if len(value.encode()) > STRING_BYTES_MAX:
+        # In Kafka's words.
+        raise Refusal(
+            ErrorCode.INVALID_CONFIG,
+            "The configuration value cannot be added because it exceeds the maximum value size of"
+            f" {STRING_BYTES_MAX} bytes.",
+        )
+    return value

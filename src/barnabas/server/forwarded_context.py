@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.envelope import EnvelopeResponse
 from barnabas.server.envelope import wrap_response
-from barnabas.server.request import EXEMPT, RequestContext
+from barnabas.server.request import EXEMPT, RequestContext, give_up
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.server.envelope import ForwardedHeader
     from barnabas.server.request_statistics import ApiStatistics
-
-_log = logging.getLogger(__name__)
 
 
 class ForwardedRequest(msgspec.Struct, frozen=True):
@@ -84,9 +81,8 @@ class ForwardedContext(RequestContext):
             return
         try:
             data = wrap_response(self.correlation_id, response, self.version)
-        except Exception:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001
             # As with an answer to a client: whoever brought it about has others to tell.
-            _log.exception("Answer to %s failed; its connection is closed", self.connection.peer)
-            self.connection.abort()
+            give_up(self.connection, error, statistics.name, self.version)
             return
         self._envelope.respond(EnvelopeResponse(response_data=data, error_code=ErrorCode.NONE))

@@ -58,6 +58,28 @@ class RequestServices:
         self.quotas = quotas
 
 
+def give_up(connection: Connection, error: Exception, api: str, version: int) -> None:
+    """Close a connection whose next response cannot be encoded: no other could follow in order."""
+    if isinstance(error, ProtocolError):
+        # A value that the request's version cannot carry.
+        _log.warning(
+            "Response cannot be encoded, connection closed: api=%s version=%d client=%s error=%s",
+            api,
+            version,
+            connection.peer,
+            error,
+        )
+    else:
+        _log.error(
+            "Response failed, connection closed: api=%s version=%d client=%s",
+            api,
+            version,
+            connection.peer,
+            exc_info=error,
+        )
+    connection.abort()
+
+
 class RequestContext:
     """A request's header and its place in its connection's order of answers."""
 
@@ -129,8 +151,8 @@ class RequestContext:
             return
         try:
             chunks = self._encoded(response)
-        except Exception:  # noqa: BLE001
-            self._give_up()
+        except Exception as error:  # noqa: BLE001
+            self._give_up(error)
             return
         self._slot.complete(chunks, statistics.on_released)
         # What is counted is counted when the answer has left.
@@ -251,14 +273,9 @@ class RequestContext:
         self._slot.skip()
         self.connection.close()
 
-    def _give_up(self, error: Exception | None = None) -> None:
+    def _give_up(self, error: Exception) -> None:
         # Whoever brought the answer about, a committed batch for instance, has others to tell.
-        _log.error(
-            "Answer to %s failed; its connection is closed",
-            self.connection.peer,
-            exc_info=error or True,
-        )
-        self.connection.abort()
+        give_up(self.connection, error, self._statistics.name, self.version)
 
     def park(self, now_ms: float, local_ms: float) -> None:
         """The handler has returned and the answer is to come (called by the dispatcher)."""

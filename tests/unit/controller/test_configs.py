@@ -84,6 +84,20 @@ def test_lists_grow_and_shrink_from_what_holds_now() -> None:
     assert image.configs.get(TOPIC, name)["cleanup.policy"] == "compact"
 
 
+def test_a_list_does_not_grow_beyond_what_a_record_can_hold() -> None:
+    key = "leader.replication.throttled.replicas"
+    image = IMAGE
+    for part in range(2):
+        value = ",".join(f"{part}{number:05}:1" for number in range(3_000))
+        grown = request(resource(TOPIC, "a", (key, APPEND, value)))
+        result = configs_of().alter_incrementally(view_of(image), grown)
+        image = applied(image, result.records)
+    refused = result.response.responses[0]
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+    assert "exceeds the maximum value size of 32767 bytes" in refused.error_message
+    assert image.configs.get(TOPIC, "a")[key].count(",") == 2_999
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

@@ -6,6 +6,7 @@ from typing import Any
 
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.config_record import ConfigRecord
 from barnabas.sim.world import SimWorld
 from unit.controller.lone_controller import FEATURES, Node
 from unit.controller.parts import (
@@ -137,3 +138,17 @@ def test_a_silent_broker_is_fenced_by_time_alone() -> None:
     world.run_for(2000)
     assert node.publisher.image.brokers[2].fenced
     assert not node.publisher.image.brokers[1].fenced
+
+
+def test_records_that_cannot_be_written_leave_neither_log_nor_image_changed() -> None:
+    node = Node(SimWorld(21))
+    node.ready()
+    state = node.controller._state
+    image, log_end = state.image, node.driver.log_end_offset
+    record = ConfigRecord(resource_type=2, resource_name="a", name="k", value="x" * 40_000)
+    state.append([(record, 0)])
+    assert state.image is image
+    assert node.driver.log_end_offset == log_end
+    assert not node.fatal
+    node.controller.create_topics(creation(new_topic("a")), node.answers.append)
+    assert node.wait().topics[0].error_code == ErrorCode.NONE

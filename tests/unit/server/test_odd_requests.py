@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,10 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from barnabas.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -36,7 +41,7 @@ from barnabas.protocol.messages.offset_commit import (
 from barnabas.protocol.primitives import STRING_BYTES_MAX
 from barnabas.server.request import RequestContext, RequestServices
 from barnabas.server.request_statistics import ApiStatistics
-from unit.server.simulated_broker import SimulatedBroker, produce_request
+from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
@@ -171,3 +176,23 @@ def test_offsets_are_kept_for_longer_than_time_can_be_told(broker: SimulatedBrok
 def test_a_list_of_reassignments_has_no_time_limit(broker: SimulatedBroker) -> None:
     request = ListPartitionReassignmentsRequest(timeout_ms=-1, topics=None)
     assert broker.ask(request, 0).error_code == ErrorCode.NONE
+
+
+def test_a_response_that_cannot_be_encoded_costs_one_line_and_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    key = "max.connections.per.ip.overrides"
+    addresses = ",".join(f"10.1.{n // 250}.{n % 250}:1" for n in range(4_000))
+    broker = SimulatedBroker(**{key: addresses})
+    wanted = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=[key])
+    other = SimulatedClient(broker.world, "other")
+    with caplog.at_level(logging.INFO):
+        for client in (broker.client, other):
+            outcome = client.send(DescribeConfigsRequest(resources=[wanted]), 4)
+            assert broker.world.run_until(lambda client=client: bool(client.closed))
+            assert outcome[0][1] is not None, "no answer"
+    lines = [each for each in caplog.records if each.name == "barnabas.server.request"]
+    assert len(lines) == 2
+    assert "Response cannot be encoded" in lines[0].getMessage()
+    assert "api=DescribeConfigs version=4" in lines[0].getMessage()
+    assert lines[0].exc_info is None
