@@ -48,6 +48,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     in_flight_max: int = 128
     # Answers held back behind an earlier one that still waits.
     held_bytes_max: int = 4 * 1024 * 1024
+    # Large requests that are taken up and not answered: what they say is kept meanwhile.
+    waiting_bytes_max: int = 16 * 1024 * 1024
 
 
 class ConnectionDoors(msgspec.Struct, frozen=True):
@@ -85,8 +87,12 @@ _PUT_OFF = 64
 _WORKING = 128
 # The budget of unfinished requests is used up.
 _MEMORY = 256
+# Large requests wait for their answers.
+_LARGE = 512
+# A request above this size counts among them.
+_LARGE_BYTES = 64 * 1024
 # Requests that wait are the reason; the connection's end would not be seen.
-_WAITING = _IN_FLIGHT | _HELD | _WORKING
+_WAITING = _IN_FLIGHT | _HELD | _WORKING | _LARGE
 # Between two looks whether the peer of such a connection is still there.
 _PEER_CHECK_MS = 1_000.0
 
@@ -155,6 +161,8 @@ class Connection(FramedHandler):
         "_clock",
         "_frame_budget",
         "_held_bytes",
+        "_large",
+        "_large_bytes",
         "_limits",
         "_on_closed",
         "_on_request",
@@ -193,6 +201,9 @@ class Connection(FramedHandler):
         # Requests without an answer, or with one that waits for an earlier; oldest first.
         self._slots: deque[ResponseSlot] = deque()
         self._held_bytes = 0
+        # Sizes of large requests that wait for their answers, and their sum.
+        self._large: dict[ResponseSlot, int] = {}
+        self._large_bytes = 0
         # Taken up so far.
         self.requests = 0
         self._paused = 0
@@ -307,7 +318,10 @@ class Connection(FramedHandler):
         self.last_activity_ms = now_ms
         if self._splitter.has_more and self._share_ends_ms == inf:
             self._share_ends_ms = now_ms + SHARE_MS
+        size = len(frame)
         self._on_request(self, frame)
+        if size > _LARGE_BYTES:
+            self._note_large(size)
 
     def on_malformed(self, error: ProtocolError) -> None:
         """Remember why; `on_closed` follows."""
@@ -351,6 +365,7 @@ class Connection(FramedHandler):
         for slot in slots:
             slot.abandon()
         self._held_bytes = 0
+        self._large.clear()
         self._put_off = None
         for timer in (self._throttle_timer, self._peer_check):
             if timer is not None:
@@ -368,6 +383,8 @@ class Connection(FramedHandler):
         if not slots:
             # The connection is gone, and with it everybody's slots.
             return
+        if self._large:
+            self._large_bytes -= self._large.pop(slot, 0)
         if slots[0] is not slot:
             self._hold(slot, chunks, on_released)
             return
@@ -416,6 +433,17 @@ class Connection(FramedHandler):
             self._resume(_IN_FLIGHT)
         if self._paused & _HELD and self._held_bytes <= self._limits.held_bytes_max // 2:
             self._resume(_HELD)
+        if self._paused & _LARGE and self._large_bytes <= self._limits.waiting_bytes_max // 2:
+            self._resume(_LARGE)
+
+    def _note_large(self, size: int) -> None:
+        """A large request has been taken up: pause while too much of that kind waits."""
+        if not self._slots or self._slots[-1].is_answered:
+            return
+        self._large[self._slots[-1]] = size
+        self._large_bytes += size
+        if self._large_bytes > self._limits.waiting_bytes_max:
+            self._pause(_LARGE)
 
     def _maybe_close(self) -> None:
         if self._paused & _CLOSING and not self._slots and self._stream is not None:
@@ -489,11 +517,14 @@ class Connection(FramedHandler):
     def _take_up(self, frame: memoryview) -> None:
         self.requests += 1
         self.last_activity_ms = self._clock.monotonic_ms()
+        size = len(frame)
         try:
             self._on_request(self, frame)
         except ProtocolError as error:
             self.abort()
             self.on_malformed(error)
+        if size > _LARGE_BYTES:
+            self._note_large(size)
 
     def _maybe_end_throttle(self) -> None:
         left_ms = self._throttled_until_ms - self._clock.monotonic_ms()

@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 # Requests that wait for a controller, or for their turn; more are turned down.
 _WAITING_MAX = 10_000
+# Their bytes, as far as clients sent them.
+_WAITING_BYTES_MAX = 64 << 20
 # Requests on the connection at a time; answers come in order.
 _IN_FLIGHT_MAX = 64
 # Between tries while a controller is looked for.
@@ -80,6 +82,17 @@ class _Attempt:
         self.deadline: WheelEntry | None = None
         self.is_done = False
 
+    @property
+    def size(self) -> int:
+        """Bytes of the client's request; 0 of requests of this node."""
+        return 0 if self.asker is None else self.asker.request_bytes
+
+    def abandon(self) -> None:
+        """The client is gone: nothing need be sent any more."""
+        self.is_done = True
+        if self.deadline is not None:
+            self.deadline.cancel()
+
     def finish(self, response: Any) -> None:
         """Answer, unless its time was up before."""
         if self.is_done:
@@ -107,6 +120,7 @@ class Forwarding:
         self._on_connection_lost = on_connection_lost
         # In the order of their coming; those that are tried again go to the end.
         self._waiting: deque[_Attempt] = deque()
+        self._waiting_bytes = 0
         self._retry: Cancellable | None = None
         self._is_closed = False
         # What counts the errors of a response, by its class.
@@ -121,7 +135,7 @@ class Forwarding:
     ) -> None:
         """See `ControllerAccess.send`."""
         attempt = _Attempt(request, on_done, mutations, asker)
-        if len(self._waiting) >= _WAITING_MAX or self._is_closed:
+        if self._is_full or self._is_closed:
             self._give_up(attempt)
             return
         local = self._parts.local
@@ -129,7 +143,9 @@ class Forwarding:
             self._call(local, attempt)
             return
         self._add_deadline(attempt)
-        self._waiting.append(attempt)
+        self._put(attempt)
+        if asker is not None:
+            asker.on_client_gone(attempt.abandon)
         self._pump()
 
     def on_leader_change(self) -> None:
@@ -155,6 +171,7 @@ class Forwarding:
         self._is_closed = True
         self._channel.close()
         waiting, self._waiting = self._waiting, deque()
+        self._waiting_bytes = 0
         for attempt in waiting:
             self._give_up(attempt)
 
@@ -165,14 +182,28 @@ class Forwarding:
         local = self._parts.local
         while self._waiting:
             if self._waiting[0].is_done:
-                self._waiting.popleft()
+                self._take()
             elif local is not None and local.is_active:
-                self._call(local, self._waiting.popleft())
+                self._call(local, self._take())
             elif self._channel.is_ready and self._channel.in_flight < _IN_FLIGHT_MAX:
-                self._transmit(self._waiting.popleft())
+                self._transmit(self._take())
             else:
                 self._arm()
                 return
+
+    @property
+    def _is_full(self) -> bool:
+        too_large = self._waiting_bytes >= _WAITING_BYTES_MAX
+        return too_large or len(self._waiting) >= _WAITING_MAX
+
+    def _put(self, attempt: _Attempt) -> None:
+        self._waiting.append(attempt)
+        self._waiting_bytes += attempt.size
+
+    def _take(self) -> _Attempt:
+        attempt = self._waiting.popleft()
+        self._waiting_bytes -= attempt.size
+        return attempt
 
     def _arm(self) -> None:
         """Look again in a while: the quorum may not tell of a leader whose address is new."""
@@ -242,12 +273,12 @@ class Forwarding:
     def _try_again(self, attempt: _Attempt) -> None:
         if attempt.is_done:
             return
-        if self._is_closed or len(self._waiting) >= _WAITING_MAX:
+        if self._is_closed or self._is_full:
             self._give_up(attempt)
             return
         if attempt.deadline is None:
             self._add_deadline(attempt)
-        self._waiting.append(attempt)
+        self._put(attempt)
         self._arm()
 
     # -- when it ends -------------------------------------------------------------------------

@@ -193,13 +193,20 @@ class Listener:
             return
         for connection in unchecked[:_IDLE_SLICE]:
             if connection.idle_ms() > self._idle_ms:
-                self.idle_closed += 1
-                connection.close()
+                self._close_idle_one(connection)
         rest = unchecked[_IDLE_SLICE:]
         if rest:
             self._doors.timer.call_soon(lambda: self._close_idle(rest))
         else:
             self._schedule_idle_check()
+
+    def _close_idle_one(self, connection: Connection) -> None:
+        if connection.is_open:
+            self.idle_closed += 1
+            connection.close()
+        else:
+            # It was closed a while ago, and its peer has not read what was still to be sent.
+            connection.abort()
 
 
 class ServerConnection(Connection):

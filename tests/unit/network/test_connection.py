@@ -321,3 +321,29 @@ def test_requests_behind_one_that_is_worked_on_wait_for_it() -> None:
     server.slots[0].complete([frame(b"L")])
     server.connections[0].end_work()
     assert world.run_until(lambda: server.requests == [b"long", b"next", b"last"])
+
+
+def test_large_requests_that_wait_stop_the_reading() -> None:
+    limits = ConnectionLimits(waiting_bytes_max=1_000_000)
+    world, server, client = connected(3, limits)
+    for number in range(6):
+        client.stream.write([frame(bytes([number]) * 400_000)])
+    world.run_for(1000)
+    assert len(server.slots) == 3
+    assert server.connections[0].statistics().paused
+    for index in range(6):
+        assert world.run_until(lambda index=index: len(server.slots) > index)
+        server.slots[index].complete([frame(b"ok")])
+    assert world.run_until(lambda: len(client.data) == 6 * 6)
+    assert [request[0] for request in server.requests] == list(range(6))
+    assert not server.connections[0].statistics().paused
+
+
+def test_a_large_request_of_its_own_is_taken_up_whatever_its_size() -> None:
+    world, server, client = connected(3, ConnectionLimits(waiting_bytes_max=100_000))
+    client.stream.write([frame(bytes(400_000)), frame(b"2")])
+    assert world.run_until(lambda: len(server.slots) == 1)
+    world.run_for(1000)
+    assert len(server.slots) == 1
+    server.slots[0].complete([frame(b"ok")])
+    assert world.run_until(lambda: len(server.slots) == 2)

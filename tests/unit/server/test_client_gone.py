@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from barnabas.record.builder import BatchBuilder
+from barnabas.server import forwarding
 from barnabas.server.quotas.config import INT_MAX
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
-from unit.server.simulated_cluster import CLIENT_PORT, three_nodes
+from unit.server.simulated_cluster import CLIENT_PORT, SimulatedCluster, three_nodes
 from unit.server.test_drain import long_fetch
 from unit.server.test_fetch_handling import replicated
 
@@ -63,3 +65,30 @@ def test_appends_and_deletions_that_wait_for_followers_end_with_their_connection
     cluster.until(
         lambda: replicas.waiting()["Produce"] == replicas.waiting()["DeleteRecords"] == 0, 2_000
     )
+
+
+def test_what_waits_for_a_controller_is_bounded_and_ends_with_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forwarding, "_WAITING_BYTES_MAX", 10_000)
+    cluster = SimulatedCluster({1: "broker,controller", 2: "broker"}).start()
+    cluster.kill(1)
+    cluster.world.run_for(1_000)
+    waiting = cluster.nodes[2].broker._forwarding
+    outcomes = []
+    for number in range(6):
+        name = f"{number}".zfill(200)
+        topics = [
+            CreatableTopic(name=f"{name}{each}", num_partitions=1, replication_factor=1,
+                           assignments=[], configs=[])
+            for each in range(20)
+        ]  # fmt: skip
+        request = CreateTopicsRequest(topics=topics, timeout_ms=25_000)
+        outcomes.append(cluster.send(2, request, 7))
+        cluster.world.run_for(100)
+    # The answers come in order: the first one has not, and the last ones have been refused.
+    assert not any(outcomes)
+    assert 10_000 <= waiting._waiting_bytes < 20_000
+    cluster._channel(2, CLIENT_PORT).close()
+    cluster.until(lambda: waiting._waiting_bytes == 0, 5_000)
+    assert not waiting._waiting

@@ -54,7 +54,7 @@ class ApiVersionsHandler:
         if error is not ErrorCode.NONE:
             return ApiVersionsResponse(error_code=error, api_keys=[])
         if context.version >= 3:
-            context.connection.session = ClientSoftware(
+            context.connection.session = ClientSoftware.of(
                 request.client_software_name, request.client_software_version
             )
         image = self._cluster.image
