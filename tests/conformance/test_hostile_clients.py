@@ -12,17 +12,29 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request, peek_correlation_id
+from barnabas.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityDataRequest,
+    EntryDataRequest,
+    OpData,
+)
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.schema import Message
 from barnabas.testing.broker_process import BrokerProcess
+from conformance.raw_client import RawClient
 from waiting import eventually
 
 MEGABYTE = 1_000_000
@@ -69,8 +81,10 @@ def use(broker: BrokerProcess) -> None:
     assert message.value() == b"polite"
 
 
-def request_bytes(correlation_id: int, request: Message, version: int) -> bytes:
-    chunks = encode_request(correlation_id, "hostile", request, version)
+def request_bytes(
+    correlation_id: int, request: Message, version: int, client_id: str = "hostile"
+) -> bytes:
+    chunks = encode_request(correlation_id, client_id, request, version)
     return b"".join(bytes(chunk) for chunk in chunks)
 
 
@@ -226,3 +240,249 @@ def test_waiting_requests_go_with_their_connection(attacked: BrokerProcess) -> N
             connection.close()
         await_descriptors(attacked, descriptors + 5)
     assert memory(attacked) - before < 30 * MEGABYTE
+
+
+# Floods that a single client can send. Each is bounded, and so is what the broker may take for it.
+
+
+def await_coordinator(broker: BrokerProcess) -> None:
+    raw = RawClient(broker.bootstrap)
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["flood"])
+
+    def is_there() -> bool:
+        response: Any = raw.ask(request, 4)
+        return bool(response.coordinators[0].error_code == ErrorCode.NONE)
+
+    eventually(is_there, lambda: "no coordinator")
+    raw.close()
+
+
+def send_all_of(connections: list[socket.socket], data: bytes, rounds: int) -> None:
+    """Send as much of it as the broker takes, to all connections in turn that are still open."""
+    for connection in connections:
+        connection.setblocking(False)
+    for _ in range(rounds):
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.send(data)
+        time.sleep(0.001)
+
+
+def test_large_requests_that_never_end_share_one_budget(tmp_path: Path) -> None:
+    budget = 40 * MEGABYTE
+    settings = {
+        "queued.max.request.bytes": str(budget),
+        "socket.request.max.bytes": str(budget),
+        "message.max.bytes": str(10 * MEGABYTE),
+    }
+    with BrokerProcess(tmp_path, settings) as broker, contextlib.ExitStack() as stack:
+        use(broker)
+        before = memory(broker)
+        address = (broker.host, broker.port)
+        connections = [
+            stack.enter_context(socket.create_connection(address, DEADLINE_S)) for _ in range(40)
+        ]
+        for connection in connections:
+            connection.sendall(struct.pack(">i", 30 * MEGABYTE))
+        send_all_of(connections, bytes(MEGABYTE), 60)
+        # Twice the budget: buffers that grow are copied. Without it, all would hold 1.2 GB.
+        assert memory(broker) - before < 2 * budget + 30 * MEGABYTE
+        # A request that is larger than what is left is served in its turn.
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 10 * MEGABYTE}
+        )
+        errors: list[object] = []
+        producer.produce("large", bytes(5 * MEGABYTE), on_delivery=lambda e, _m: errors.append(e))
+        assert producer.flush(DEADLINE_S) == 0
+        assert errors == [None]
+        use(broker)
+
+
+def test_requests_for_metrics_whose_answers_are_not_read_stay_bounded(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, {"metrics.listener": "127.0.0.1:0"}) as broker:
+        host, _, port = broker.metrics_address.rpartition(":")
+        address = (host, int(port))
+        before = memory(broker)
+        with contextlib.ExitStack() as stack:
+            # More silent ones than are kept, then greedy ones.
+            connections = [
+                stack.enter_context(socket.create_connection(address, DEADLINE_S))
+                for _ in range(24)
+            ]
+            request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+            for connection in connections[-8:]:
+                send_all_of([connection], request * 20_000, 100)
+            assert memory(broker) - before < 60 * MEGABYTE
+            scraper = stack.enter_context(socket.create_connection(address, DEADLINE_S))
+            scraper.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert receive(scraper, 12) == b"HTTP/1.1 200"
+
+
+def test_members_with_large_subscriptions_are_refused_in_time(attacked: BrokerProcess) -> None:
+    await_coordinator(attacked)
+    before = memory(attacked)
+    protocols = [
+        JoinGroupRequestProtocol(name=f"p{number}", metadata=bytes(MEGABYTE))
+        for number in range(12)
+    ]
+    members = [RawClient(attacked.bootstrap) for _ in range(20)]
+    for member in members:
+        request = JoinGroupRequest(
+            group_id="flood",
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=600_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=protocols,
+        )
+        member.send(request, 3)
+    # The first five fit, and wait for each other; without a limit 240 MB would be kept.
+    refused = [member.receive(JoinGroupRequest, 3) for member in members[5:]]
+    assert {each.error_code for each in refused} == {ErrorCode.GROUP_MAX_SIZE_REACHED}
+    assert memory(attacked) - before < 150 * MEGABYTE
+    for member in members:
+        member.close()
+
+
+def test_ids_of_members_that_never_join_are_forgotten(attacked: BrokerProcess) -> None:
+    await_coordinator(attacked)
+    raw = RawClient(attacked.bootstrap)
+    before = memory(attacked)
+    request = JoinGroupRequest(
+        group_id="pending",
+        session_timeout_ms=1_800_000,
+        rebalance_timeout_ms=600_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    for _ in range(3_000):
+        response: Any = raw.ask(request, 5)
+        assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert memory(attacked) - before < 15 * MEGABYTE
+    raw.close()
+
+
+def test_a_session_of_partitions_that_do_not_exist_ends(attacked: BrokerProcess) -> None:
+    raw = RawClient(attacked.bootstrap)
+    before = memory(attacked)
+    session, epoch, forgotten = 0, 0, 0
+    for number in range(20):
+        partitions = [
+            FetchPartition(partition=each, fetch_offset=0, partition_max_bytes=1)
+            for each in range(10_000)
+        ]
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=MEGABYTE,
+            session_id=session,
+            session_epoch=epoch,
+            topics=[FetchTopic(topic=f"nothing-{number}", partitions=partitions)],
+        )
+        if not session:
+            request.topics[0].partitions = partitions[:1]
+        response: Any = raw.ask(request, 12)
+        if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            session, epoch, forgotten = 0, 0, forgotten + 1
+        else:
+            session, epoch = response.session_id, epoch + 1
+    assert forgotten == 10
+    assert memory(attacked) - before < 30 * MEGABYTE
+    raw.close()
+
+
+def test_fetches_that_wait_for_ever_end_with_their_connection_even_unread(
+    attacked: BrokerProcess,
+) -> None:
+    address = (attacked.host, attacked.port)
+    descriptors = psutil.Process(attacked.pid).num_fds()
+    before = memory(attacked)
+    for _ in range(3):
+        waiting = [socket.create_connection(address, DEADLINE_S) for _ in range(20)]
+        for connection in waiting:
+            # More than are taken up at a time: the connection is not read when it ends.
+            fetches = (fetch_bytes(i, TOPIC, 0x7FFF_FFFF, 100 * MEGABYTE) for i in range(300))
+            connection.sendall(b"".join(fetches))
+        use(attacked)
+        for connection in waiting:
+            connection.close()
+        await_descriptors(attacked, descriptors + 5)
+    assert memory(attacked) - before < 40 * MEGABYTE
+
+
+def test_many_small_requests_behind_one_that_waits_stay_small(
+    attacked: BrokerProcess, connect: Callable[[], socket.socket]
+) -> None:
+    before = memory(attacked)
+    waiting = b"".join(fetch_bytes(i, TOPIC, 60_000, 100 * MEGABYTE) for i in range(128))
+    flood = waiting + request_bytes(200, ApiVersionsRequest(), 0) * 20_000
+    connections = [connect() for _ in range(40)]
+    send_all_of(connections, flood, 3)
+    use(attacked)
+    assert memory(attacked) - before < 60 * MEGABYTE
+
+
+def test_client_ids_without_end_are_forgotten(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        raw = RawClient(broker.bootstrap)
+        anybody = EntityDataRequest(entity_type="client-id", entity_name=None)
+        ops = [OpData(key="request_percentage", value=50.0, remove=False)]
+        entries = [EntryDataRequest(entity=[anybody], ops=ops)]
+        raw.ask(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
+        raw.close()
+        before = memory(broker)
+        connection = socket.create_connection((broker.host, broker.port), DEADLINE_S)
+        for number in range(0, 20_000, 100):
+            batch = [
+                b"".join(
+                    bytes(chunk)
+                    for chunk in encode_request(
+                        each, f"{each}" * 500, MetadataRequest(topics=[]), 9
+                    )
+                )
+                for each in range(number, number + 100)
+            ]
+            connection.sendall(b"".join(batch))
+            for _ in batch:
+                receive_frame(connection)
+        assert memory(broker) - before < 30 * MEGABYTE
+        connection.close()
+
+
+def test_a_peer_that_never_reads_is_closed_in_the_end(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, {"connections.max.idle.ms": "1000"}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.size": 200_000})
+        for _ in range(40):
+            producer.produce("unread", bytes(100_000), partition=0)
+        assert producer.flush(DEADLINE_S) == 0
+        del producer
+        descriptors = psutil.Process(broker.pid).num_fds()
+        with contextlib.ExitStack() as stack:
+            for _ in range(10):
+                address = (broker.host, broker.port)
+                connection = stack.enter_context(socket.create_connection(address, DEADLINE_S))
+                connection.sendall(b"".join(fetch_bytes(i, "unread", 0, 0) for i in range(20)))
+            await_descriptors(broker, descriptors)
+
+
+def test_forged_lines_do_not_reach_the_log(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, {"barnabas.log.level": "debug"}) as broker:
+        await_coordinator(broker)
+        forged = "\n2026-01-01 00:00:00,000 CRITICAL barnabas.server: forged\x1b[31m"
+        raw = RawClient(broker.bootstrap)
+        request = JoinGroupRequest(
+            group_id=f"g{forged}",
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name=f"p{forged}", metadata=b"")],
+            reason=forged,
+        )
+        raw.send(request, 8)
+        raw.close()
+        eventually(lambda: "forged" in broker.log(), broker.log)
+        lines = [line for line in broker.log().splitlines() if "forged" in line]
+        assert not any(line.startswith("2026-01-01") for line in lines)
+        assert "\x1b" not in broker.log()
