@@ -257,14 +257,24 @@ def await_coordinator(broker: BrokerProcess) -> None:
     raw.close()
 
 
-def send_all_of(connections: list[socket.socket], data: bytes, rounds: int) -> None:
-    """Send as much of it as the broker takes, to all connections in turn that are still open."""
+def send_all_of(connections: list[socket.socket], data: bytes, most: int) -> None:
+    """Send to all connections that are open, until all was sent or nothing more is taken."""
     for connection in connections:
         connection.setblocking(False)
-    for _ in range(rounds):
-        for connection in connections:
-            with contextlib.suppress(OSError):
-                connection.send(data)
+    left = dict.fromkeys(connections, most)
+    taken_at = time.monotonic()
+    while left and time.monotonic() - taken_at < 2.0:
+        for connection in list(left):
+            try:
+                sent = connection.send(data[: left[connection]])
+            except BlockingIOError:
+                continue
+            except OSError:
+                sent = most
+            taken_at = time.monotonic()
+            left[connection] -= sent
+            if left[connection] <= 0:
+                del left[connection]
         time.sleep(0.001)
 
 
@@ -284,9 +294,10 @@ def test_large_requests_that_never_end_share_one_budget(tmp_path: Path) -> None:
         ]
         for connection in connections:
             connection.sendall(struct.pack(">i", 30 * MEGABYTE))
-        send_all_of(connections, bytes(MEGABYTE), 60)
-        # Twice the budget: buffers that grow are copied. Without it, all would hold 1.2 GB.
-        assert memory(broker) - before < 2 * budget + 30 * MEGABYTE
+        send_all_of(connections, bytes(MEGABYTE), 20 * MEGABYTE)
+        # More than the budget, since buffers are copied as they grow, and the allocator keeps
+        # what was freed. Without a budget the connections would hold 800 MB.
+        assert memory(broker) - before < 4 * budget
         # A request that is larger than what is left is served in its turn.
         producer = Producer(
             {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 10 * MEGABYTE}
@@ -310,8 +321,7 @@ def test_requests_for_metrics_whose_answers_are_not_read_stay_bounded(tmp_path: 
                 for _ in range(24)
             ]
             request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
-            for connection in connections[-8:]:
-                send_all_of([connection], request * 20_000, 100)
+            send_all_of(connections[-8:], request * 20_000, 40 * MEGABYTE)
             assert memory(broker) - before < 60 * MEGABYTE
             scraper = stack.enter_context(socket.create_connection(address, DEADLINE_S))
             scraper.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -418,7 +428,7 @@ def test_many_small_requests_behind_one_that_waits_stay_small(
     waiting = b"".join(fetch_bytes(i, TOPIC, 60_000, 100 * MEGABYTE) for i in range(128))
     flood = waiting + request_bytes(200, ApiVersionsRequest(), 0) * 20_000
     connections = [connect() for _ in range(40)]
-    send_all_of(connections, flood, 3)
+    send_all_of(connections, flood, len(flood))
     use(attacked)
     assert memory(attacked) - before < 60 * MEGABYTE
 
@@ -457,13 +467,21 @@ def test_a_peer_that_never_reads_is_closed_in_the_end(tmp_path: Path) -> None:
             producer.produce("unread", bytes(100_000), partition=0)
         assert producer.flush(DEADLINE_S) == 0
         del producer
-        descriptors = psutil.Process(broker.pid).num_fds()
+        process = psutil.Process(broker.pid)
+
+        def served() -> int:
+            return sum(
+                each.status == psutil.CONN_ESTABLISHED and each.laddr.port == broker.port
+                for each in process.net_connections("tcp")
+            )
+
         with contextlib.ExitStack() as stack:
             for _ in range(10):
                 address = (broker.host, broker.port)
                 connection = stack.enter_context(socket.create_connection(address, DEADLINE_S))
                 connection.sendall(b"".join(fetch_bytes(i, "unread", 0, 0) for i in range(20)))
-            await_descriptors(broker, descriptors)
+            eventually(lambda: served() >= 10, lambda: f"{served()} connections")
+            eventually(lambda: served() == 0, lambda: f"{served()} connections are kept")
 
 
 def test_forged_lines_do_not_reach_the_log(tmp_path: Path) -> None:

@@ -191,7 +191,12 @@ class Connection(FramedHandler):
         on_closed: Callable[[Connection, Exception | None], None],
     ) -> None:
         """`on_request` gets each frame and must `reserve()` a slot for each that it takes up."""
-        super().__init__(doors.timer, doors.receive_buffer, limits.frame_bytes_max)
+        super().__init__(
+            doors.timer,
+            doors.receive_buffer,
+            limits.frame_bytes_max,
+            frame_memory=doors.frame_budget,
+        )
         self.id = connection_id
         self._clock = doors.clock
         self._frame_budget = doors.frame_budget

@@ -79,6 +79,7 @@ class FrameBudget:
         "_timer",
         "_unfinished",
         "_waiting",
+        "is_full",
     )
 
     def __init__(self, bytes_max: int, clock: Clock, timer: Timer) -> None:
@@ -88,6 +89,8 @@ class FrameBudget:
         # In the order in which the requests began. Invariant: `_held_bytes` is the sum of theirs.
         self._unfinished: dict[FrameHolder, _Unfinished] = {}
         self._held_bytes = 0
+        # Whether that is more than there should be: little is read at a time then.
+        self.is_full = False
         # How many of them wait.
         self._waiting = 0
         # The one that may exceed the budget, and until when.
@@ -122,8 +125,8 @@ class FrameBudget:
             share = self._unfinished[holder] = _Unfinished(0, self._clock.monotonic_ms())
         self._held_bytes += held_bytes - share.held_bytes
         share.held_bytes = held_bytes
-        is_over = self._held_bytes > self._bytes_max
-        if is_over and held_bytes > FREE_BYTES and holder is not self._borrower:
+        self.is_full = self._held_bytes > self._bytes_max
+        if self.is_full and held_bytes > FREE_BYTES and holder is not self._borrower:
             self._make_wait(holder, share)
             self._maybe_lend()
 
@@ -139,6 +142,7 @@ class FrameBudget:
     def _forget(self, holder: FrameHolder, share: _Unfinished) -> None:
         del self._unfinished[holder]
         self._held_bytes -= share.held_bytes
+        self.is_full = self._held_bytes > self._bytes_max
         if share.is_waiting:
             self._waiting -= 1
         if holder is self._borrower:
@@ -180,7 +184,7 @@ class FrameBudget:
 
     @property
     def _is_short(self) -> bool:
-        return self._waiting > 0 and self._held_bytes > self._bytes_max
+        return self._waiting > 0 and self.is_full
 
     def _drop(self, holder: FrameHolder) -> None:
         self._forget(holder, self._unfinished[holder])

@@ -20,6 +20,7 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.protocol.frame import FrameMemory
     from barnabas.protocol.frame_buffers import FrameBuffers
     from barnabas.runtime.sockets import Chunk, Stream
     from barnabas.runtime.timer import Timer
@@ -55,9 +56,10 @@ class FramedHandler(ABC):
         receive_buffer: bytearray,
         frame_bytes_max: int,
         large_buffers: FrameBuffers | None = None,
+        frame_memory: FrameMemory | None = None,
     ) -> None:
         self._timer = timer
-        self._splitter = FrameSplitter(frame_bytes_max, receive_buffer, large_buffers)
+        self._splitter = FrameSplitter(frame_bytes_max, receive_buffer, large_buffers, frame_memory)
         # Called by the transport itself, once per read.
         self.get_buffer = self._splitter.get_buffer
         # None before the connection stands and after it closed.

@@ -10,7 +10,7 @@ to ask, has buffers that are used again (`frame_buffers`).
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.protocol.protocol_error import ProtocolError
 
@@ -25,6 +25,17 @@ _unpack_length = struct.Struct(">i").unpack_from
 OWN_BYTES_MIN = 16 * 1024
 
 
+# What is read at a time while there is little memory for unfinished frames.
+_SMALL_READ_BYTES = 32 * 1024
+
+
+class FrameMemory(Protocol):
+    """The memory for unfinished frames of all connections."""
+
+    # Whether it is used up.
+    is_full: bool
+
+
 class FrameSplitter:
     """The receiving side of one connection.
 
@@ -33,15 +44,18 @@ class FrameSplitter:
         shared: receive buffer, shared with other splitters of the same thread; used between
             `get_buffer` and the end of `received` only.
         large: where the buffers of large frames come from and go back to; None makes them anew.
+        memory: while it is full, little is read at a time: what is read has to be kept.
     """
 
     __slots__ = (
         "_filled",
         "_large",
         "_max_frame_bytes",
+        "_memory",
         "_own",
         "_own_end",
         "_shared_view",
+        "_small_view",
         "has_more",
         "own_bytes",
     )
@@ -51,11 +65,14 @@ class FrameSplitter:
         max_frame_bytes: int,
         shared: bytearray | None = None,
         large: FrameBuffers | None = None,
+        memory: FrameMemory | None = None,
     ) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._shared_view = memoryview(bytearray(64 * 1024) if shared is None else shared)
         assert len(self._shared_view) >= 16
+        self._small_view = self._shared_view[:_SMALL_READ_BYTES]
         self._large = large
+        self._memory = memory
         # Start of a frame that has not arrived in full, length prefix included; None between
         # frames. `_filled` of its bytes are there, `_own_end` of them may come.
         self._own: memoryview | None = None
@@ -81,6 +98,8 @@ class FrameSplitter:
     def get_buffer(self, _size_hint: int = -1) -> memoryview:
         """Where the next bytes go; never empty."""
         if self._own is None:
+            if self._memory is not None and self._memory.is_full:
+                return self._small_view
             return self._shared_view
         return self._own[self._filled : self._own_end]
 

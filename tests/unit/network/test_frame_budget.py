@@ -181,9 +181,11 @@ def test_announced_requests_that_come_slowly_hold_no_more_than_the_budget() -> N
         assert sender.stream is not None
         sender.stream.write([announced, bytes(MEGABYTE)])
     world.run_for(2_000)
-    # Two of a kind beyond it: the borrower, and what each took before it had to wait.
+    # Beyond it: the borrower, and what each took before it had to wait.
     assert server.budget.held_bytes <= 4 * MEGABYTE + 2 * MEGABYTE + 40 * 2 * FREE_BYTES
+    assert server.budget.is_full
     polite = connect(world, server, "polite")
+    assert len(server.connections[-1].get_buffer()) < len(server.doors.receive_buffer)
     assert polite.stream is not None
     body = bytes(MEGABYTE)
     polite.stream.write([frame(b"small")])
