@@ -258,13 +258,20 @@ class CoordinatorDriver(Generic[S]):
         """What `operation` finds in committed state.
 
         Returns:
-            Its result; else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+            Its result; else NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or
+            UNKNOWN_SERVER_ERROR if `operation` raises.
         """
         running = self._find(partition)
         if isinstance(running, ErrorCode):
             return running
         self._advance(running)
-        return operation(running.shard)
+        try:
+            return operation(running.shard)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the request fails, the shard goes on
+            _log.exception("Unexpected error while reading the state of %s", running.key)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
 
     def write(
         self,
@@ -283,7 +290,16 @@ class CoordinatorDriver(Generic[S]):
         if isinstance(running, ErrorCode):
             on_done(None, running)
             return
-        self._write(running, operation(running.shard), on_done)
+        try:
+            result = operation(running.shard)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the request fails, the shard goes on
+            # As Kafka's CoordinatorRuntime: the request fails, the shard goes on.
+            _log.exception("Unexpected error in a request to %s", running.key)
+            on_done(None, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._write(running, result, on_done)
 
     def batch_bytes_max(self, partition: int) -> int:
         """Return how large a batch of the partition's state may be; 0 if it is not led here.

@@ -15,7 +15,7 @@ from barnabas.record.batch import NO_PRODUCER_ID, batches, check_crc
 from barnabas.record.control import ControlType
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import iter_records_of
-from barnabas.storage.errors import StorageError, TooManyOpenFilesError
+from barnabas.storage.errors import CorruptRecordError, StorageError, TooManyOpenFilesError
 from barnabas.storage.producer_state import read_end_marker
 from barnabas.storage.read_result import FetchIsolation
 
@@ -138,7 +138,7 @@ class Loader:
                     except ProtocolError as error:
                         self._skip(record.offset, error)
                 yield
-        except CorruptBatchError as error:
+        except (CorruptBatchError, CorruptRecordError) as error:
             self._skip(header.base_offset, error)
 
     def _replay_end_marker(self, batch: memoryview, header: BatchHeader) -> None:

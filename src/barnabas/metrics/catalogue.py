@@ -64,8 +64,14 @@ CATALOGUE: dict[str, MetricRow] = {
     ),
     names.TOTAL_PRODUCE_REQUESTS: MetricRow(C, _TOPIC, "Partitions of produce requests."),
     names.TOTAL_FETCH_REQUESTS: MetricRow(C, _TOPIC, "Partitions of fetch requests."),
-    names.FAILED_PRODUCE_REQUESTS: MetricRow(C, _TOPIC, "Appends that failed on our side."),
-    names.FAILED_FETCH_REQUESTS: MetricRow(C, _TOPIC, "Reads that failed on our side."),
+    names.FAILED_PRODUCE_REQUESTS: MetricRow(
+        C,
+        _TOPIC,
+        "Appends refused or failed, but for what Kafka expects (moved, damaged, too large, disk).",
+    ),
+    names.FAILED_FETCH_REQUESTS: MetricRow(
+        C, _TOPIC, "Reads that failed unexpectedly, as Kafka counts."
+    ),
     names.PRODUCE_CONVERSIONS: MetricRow(C, _TOPIC, "Records converted for old producers."),
     names.FETCH_CONVERSIONS: MetricRow(C, _TOPIC, "Records converted for old consumers."),
     names.ISR_SHRINKS: MetricRow(C, (), "In-sync replicas that fell behind."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from barnabas.replication.session_partition import SessionPartition
     from barnabas.storage.offset_metadata import LogOffsetMetadata
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 # Enough of it to complete whatever was asked for.
 _COMPLETE = None
@@ -132,7 +135,7 @@ class DelayedFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Look at the cases A to H, of every partition."""
-        return any(map(self._is_decided, self._partitions)) and self.force_complete()
+        return self._is_any_decided(self._partitions) and self.force_complete()
 
     def try_complete_for(self, key: Hashable) -> bool:
         """Look at the cases A to H, of the one partition that has changed.
@@ -141,7 +144,17 @@ class DelayedFetch(DelayedOperation):
         cost a thousand looks else for each record that comes.
         """
         waiting = self._by_key[key]  # type: ignore[index]
-        return any(map(self._is_decided, waiting)) and self.force_complete()
+        return self._is_any_decided(waiting) and self.force_complete()
+
+    def _is_any_decided(self, partitions: list[WaitingPartition]) -> bool:
+        """Whether the fetch is complete; after an unexpected error it is, and the read tells it."""
+        try:
+            return any(map(self._is_decided, partitions))
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - it is answered, others go on
+            _log.exception("Unexpected error in a fetch that waits")
+            return True
 
     def _is_decided(self, waiting: WaitingPartition) -> bool:
         """Whether the fetch is complete, as far as this partition tells."""

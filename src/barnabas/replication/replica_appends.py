@@ -42,6 +42,19 @@ _LOG_START_UNTOLD = frozenset(
     }
 )
 _VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
+# Errors that FailedProduceRequestsPerSec leaves out, as in Kafka: ReplicaManager.appendRecordsToLog
+# counts every other one, those of producers' epochs and sequences too.
+_EXPECTED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 # Looking a member up in its enum costs 100 ns, as much as a call.
 _NONE = ErrorCode.NONE
@@ -125,7 +138,7 @@ class ReplicaAppends:
         for key, records in entries.items():
             partition = self._online.get(key)
             if partition is None:
-                results[key] = ProduceResult(self._registry.why_missing(key))
+                results[key] = ProduceResult(self._missing(key))
                 continue
             try:
                 info = partition.append_as_leader(records, origin, required_acks, now_ms)
@@ -135,7 +148,13 @@ class ReplicaAppends:
             except StorageError as error:
                 results[key] = self.refused(key, error, records.nbytes)
                 continue
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the request's other partitions go on
+                results[key] = self._failed_unexpectedly(key)
+                continue
             if isinstance(info, ErrorCode):
+                self._count_refusal(key, info)
                 results[key] = ProduceResult(info)
                 continue
             appended.append((partition, info))
@@ -224,17 +243,34 @@ class ReplicaAppends:
         """So many partitions were not acknowledged in time."""
         self._metrics.delayed_produce_expires += partitions
 
+    def _missing(self, key: TopicPartition) -> ErrorCode:
+        """Return why a partition is not online here; count it if its topic exists."""
+        error = self._registry.why_missing(key)
+        if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._count_refusal(key, error)
+        return error
+
+    def _count_refusal(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        counts = self._metrics.topics[topic_partition.topic]
+        counts.produce_requests += 1
+        if error not in _EXPECTED:
+            counts.failed_produce_requests += 1
+
+    def _failed_unexpectedly(self, topic_partition: TopicPartition) -> ProduceResult:
+        """Log and count the exception that is being handled; returns the partition's result."""
+        _log.exception("Unexpected error in an append: partition=%s", topic_partition)
+        self._count_refusal(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return ProduceResult(ErrorCode.UNKNOWN_SERVER_ERROR)
+
     def refused(
         self, topic_partition: TopicPartition, error: StorageError, size: int
     ) -> ProduceResult:
         """Count and describe records that the log does not take, or cannot take."""
-        counts = self._metrics.topics[topic_partition.topic]
-        counts.produce_requests += 1
+        self._count_refusal(topic_partition, error.error_code)
         if error.error_code in _TOO_LARGE:
-            counts.bytes_rejected += size
+            self._metrics.topics[topic_partition.topic].bytes_rejected += size
         if isinstance(error, KafkaStorageError):
             _log.log(log_level_of(error), "append to %s failed: %s", topic_partition, error)
-            counts.failed_produce_requests += 1
         result = ProduceResult(error.error_code)
         # As Kafka: words only where single records are at fault, and the log's start only where
         # the log itself is in order and the records are not too large or corrupt.

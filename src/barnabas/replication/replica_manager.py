@@ -493,10 +493,15 @@ class ReplicaManager:
         if current_leader_epoch < UNKNOWN_EPOCH:
             # Unlike a fetch, which takes it for none.
             return ListOffsetResult(ErrorCode.FENCED_LEADER_EPOCH)
-        error = partition.check_access(current_leader_epoch, only_leader)
-        if error is not _NONE:
-            return ListOffsetResult(error)
-        return (yield from list_offset(partition, timestamp, isolation))
+        try:
+            error = partition.check_access(current_leader_epoch, only_leader)
+            if error is not _NONE:
+                return ListOffsetResult(error)
+            return (yield from list_offset(partition, timestamp, isolation))
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the request's other partitions go on
+            return ListOffsetResult(_unexpected_error("a look-up of offsets", topic_partition))
 
     def offsets_before(
         self,
@@ -510,10 +515,16 @@ class ReplicaManager:
         partition = self.partition(topic_partition)
         if isinstance(partition, ErrorCode):
             return partition
-        error = partition.check_access(UNKNOWN_EPOCH, only_leader)
-        if error is not _NONE:
-            return error
-        return offsets_before(partition, timestamp, count_max, isolation, self._clock.wall_ms())
+        now_ms = self._clock.wall_ms()
+        try:
+            error = partition.check_access(UNKNOWN_EPOCH, only_leader)
+            if error is not _NONE:
+                return error
+            return offsets_before(partition, timestamp, count_max, isolation, now_ms)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the request's other partitions go on
+            return _unexpected_error("a look-up of offsets", topic_partition)
 
     def epoch_end_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
@@ -524,7 +535,13 @@ class ReplicaManager:
             return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, partition)
         if current_leader_epoch < UNKNOWN_EPOCH:
             return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, ErrorCode.FENCED_LEADER_EPOCH)
-        return partition.epoch_end_offset(current_leader_epoch, leader_epoch, only_leader=True)
+        try:
+            return partition.epoch_end_offset(current_leader_epoch, leader_epoch, only_leader=True)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the request's other partitions go on
+            error = _unexpected_error("a look-up of an epoch's end", topic_partition)
+            return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, error)
 
     def delete_records(
         self,
@@ -548,7 +565,12 @@ class ReplicaManager:
             if isinstance(partition, ErrorCode):
                 result.error = partition
                 continue
-            started_at = partition.delete_records(offset)
+            try:
+                started_at = partition.delete_records(offset)
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the request's other partitions go on
+                started_at = _unexpected_error("a deletion of records", key)
             if isinstance(started_at, ErrorCode):
                 result.error = started_at
             else:
@@ -559,3 +581,9 @@ class ReplicaManager:
         keys = [each.topic_partition for each in pending]
         self._deletes.try_complete_else_watch(operation, keys)
         return operation
+
+
+def _unexpected_error(action: str, key: TopicPartition) -> ErrorCode:
+    """Log the exception that is being handled; returns the error of its partition."""
+    _log.exception("Unexpected error in %s: partition=%s", action, key)
+    return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -28,7 +28,8 @@ class TopicCounts:
         # Partitions of requests, not requests, as Kafka counts.
         self.produce_requests = 0
         self.fetch_requests = 0
-        # Failures that are the broker's own: storage and the unexpected.
+        # As Kafka counts: reads that failed unexpectedly, and appends refused but for a few errors
+        # that `replica_appends` lists.
         self.failed_produce_requests = 0
         self.failed_fetch_requests = 0
         # Records that an old producer sent, or an old consumer got, in their own format.

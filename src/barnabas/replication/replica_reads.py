@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 _NO_TOPIC_ID = bytes(16)
 # Looking a member up in its enum costs 100 ns, as much as a call.
 _NONE = ErrorCode.NONE
+_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 Asked = tuple["TopicIdPartition", "FetchPartitionData"]
 Answered = tuple["TopicIdPartition", FetchResult]
@@ -192,6 +193,7 @@ class ReplicaReads:
             result = self._read_one(params, where, data, (max_bytes, min_one_batch))
             if max_bytes < 0 and _has_more(params, data, result):
                 # Kafka reads nothing of a partition by a limit that is none.
+                self._metrics.topics[where.topic].failed_fetch_requests += 1
                 result = failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
                 remaining = max(0, remaining)
             size = len(result.records)
@@ -216,11 +218,11 @@ class ReplicaReads:
             return failed_fetch(self._registry.why_missing(key))
         if where.topic_id not in (_NO_TOPIC_ID, partition.topic_id):
             return failed_fetch(ErrorCode.INCONSISTENT_TOPIC_ID)
-        if self._preferred is not None and params.rack_id:
-            elsewhere = self._preferred.find(partition, params, data)
-            if elsewhere is not None:
-                return elsewhere
         try:
+            if self._preferred is not None and params.rack_id:
+                elsewhere = self._preferred.find(partition, params, data)
+                if elsewhere is not None:
+                    return elsewhere
             result = partition.read(params, data, *limit)
         except DamagedLogError as error:
             # Told once by the log.
@@ -229,8 +231,14 @@ class ReplicaReads:
             return failed_fetch(error.error_code)
         except StorageError as error:
             _log.log(log_level_of(error), "read of %s failed: %s", key, error)
-            self._metrics.topics[key.topic].failed_fetch_requests += 1
+            if error.error_code is not _STORAGE_ERROR:
+                # As Kafka: a failing disk is counted elsewhere, as an offline directory.
+                self._metrics.topics[key.topic].failed_fetch_requests += 1
             return failed_fetch(error.error_code)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the request's other partitions go on
+            return self._failed_unexpectedly(key)
         if (
             self._throttle.is_active
             and params.is_from_follower
@@ -238,6 +246,12 @@ class ReplicaReads:
         ):
             result.records = b""
         return result
+
+    def _failed_unexpectedly(self, key: TopicPartition) -> FetchResult:
+        """Log and count the exception that is being handled; returns the partition's result."""
+        _log.exception("Unexpected error in a fetch: partition=%s", key)
+        self._metrics.topics[key.topic].failed_fetch_requests += 1
+        return failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _take_follower_states(
         self, params: FetchParams, partitions: list[Asked], results: list[Answered]
@@ -254,7 +268,16 @@ class ReplicaReads:
             partition = self._online.get(where.topic_partition)
             if partition is None or result.position is None:
                 continue
-            update = partition.update_follower_state(params, data, result, low_watermark_awaited)
+            try:
+                update = partition.update_follower_state(
+                    params, data, result, low_watermark_awaited
+                )
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the request's other partitions go on
+                failed = self._failed_unexpectedly(where.topic_partition)
+                results[index] = (where, failed)
+                continue
             if isinstance(update, ErrorCode):
                 results[index] = (where, failed_fetch(update))
                 continue

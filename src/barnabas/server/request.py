@@ -152,7 +152,7 @@ class RequestContext:
         try:
             chunks = self._encoded(response)
         except Exception as error:  # noqa: BLE001
-            self._give_up(error)
+            self.give_up(error)
             return
         self._slot.complete(chunks, statistics.on_released)
         # What is counted is counted when the answer has left.
@@ -238,7 +238,7 @@ class RequestContext:
             self.connection.abort()
             self.connection.on_malformed(error)
         else:
-            self._give_up(error)
+            self.give_up(error)
 
     def _encoded(self, response: Message) -> list[Chunk]:
         try:
@@ -273,8 +273,12 @@ class RequestContext:
         self._slot.skip()
         self.connection.close()
 
-    def _give_up(self, error: Exception) -> None:
-        # Whoever brought the answer about, a committed batch for instance, has others to tell.
+    def give_up(self, error: Exception) -> None:
+        """Close the connection because no response can be made, and log it.
+
+        For callbacks that make the response: the exception would go to the code that completed
+        the request, a committed batch for instance, which has other requests to complete.
+        """
         give_up(self.connection, error, self._statistics.name, self.version)
 
     def park(self, now_ms: float, local_ms: float) -> None:

@@ -7,6 +7,7 @@ now and then instead, because there a lock would be taken per key.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from barnabas.waiting.delayed_operation import DelayedOperation
     from barnabas.waiting.timing_wheel import TimingWheel
+
+_log = logging.getLogger(__name__)
 
 
 # What an operation counts for beside its keys, as if it had so many more.
@@ -113,11 +116,19 @@ class Purgatory:
         watchers = self._watchers.get(key)
         if watchers is None:
             return 0
+        completed = 0
         # A copy: completing one takes it out, and may start or complete others.
-        return sum(
-            not operation.is_completed and operation.try_complete_for(key)
-            for operation in list(watchers)
-        )
+        for operation in list(watchers):
+            if operation.is_completed:
+                continue
+            try:
+                completed += operation.try_complete_for(key)
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the others are completed
+                # Not raised to whoever caused the check: that is another client's request.
+                _log.exception("Unexpected error in a waiting %s: key=%s", self.name, key)
+        return completed
 
     def complete_all(self) -> int:
         """Complete all that waits, as if its time were over; returns how many."""

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from barnabas.coordinator.driver import ShardState
+from barnabas.coordinator.loader import Loader
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.record.batch import set_crc
 from unit.coordinator.coordinator_world import OFFSETS_ID, CoordinatorWorld
+from unit.storage.test_damaged_markers import control_batch
 
 
 def test_offsets_are_there_again_after_a_restart() -> None:
@@ -27,6 +35,80 @@ def test_a_broker_that_does_not_lead_sends_its_askers_elsewhere() -> None:
     world = CoordinatorWorld()
     assert world.commit() == ErrorCode.NOT_COORDINATOR
     assert world.committed()[0] == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_damaged_control_batch_does_not_keep_the_state_from_being_loaded() -> None:
+    """It carries no offsets, and it is no batch of a producer, which a log checks."""
+    world = CoordinatorWorld()
+    world.load()
+    assert world.commit(5) == ErrorCode.NONE
+    damaged = control_batch(b"x", None, offset=1)
+    damaged[43:51] = b"\xff" * 8
+    damaged[61] = 0x7E
+    set_crc(damaged, 0, len(damaged))
+    world.log.append_as_follower(bytes(damaged))
+    world.log.update_high_watermark(2)
+    world.coordinator = world.new_coordinator()
+    world.load(1)
+    assert world.coordinator.driver.state(0) is ShardState.ACTIVE
+    assert world.committed()[1] == 5
+
+
+class RaisingShard:
+    """A shard whose replay raises what nobody expects."""
+
+    def replay(self, *_: object) -> None:
+        raise RuntimeError("not foreseen")
+
+
+def test_an_unexpected_error_while_loading_is_told_to_the_driver(caplog) -> None:
+    """Else the partition would be loading for ever."""
+    world = CoordinatorWorld()
+    world.load()
+    world.commit()
+    outcomes: list[bool] = []
+    timer = world.replicas.runtime.timer
+    Loader(world.log, RaisingShard(), timer, outcomes.append).start()  # type: ignore[arg-type]
+    world.replicas.world.run_for(50)
+    assert outcomes == [False]
+    assert "RuntimeError: not foreseen" in caplog.text
+
+
+def not_foreseen(_shard: object) -> None:
+    raise RuntimeError("not foreseen")
+
+
+def test_an_unexpected_error_fails_its_request_and_the_shard_goes_on(caplog) -> None:
+    """As in Kafka's CoordinatorRuntime: UNKNOWN_SERVER_ERROR."""
+    world = CoordinatorWorld()
+    world.load()
+    driver = world.coordinator.driver
+    unexpected = ErrorCode.UNKNOWN_SERVER_ERROR
+    answers: list[object] = []
+    driver.write(0, not_foreseen, lambda response, error: answers.append((response, error)))
+    assert answers == [(None, unexpected)]
+    assert driver.read(0, not_foreseen) is unexpected
+    assert caplog.text.count("RuntimeError: not foreseen") == 2
+    assert world.commit(7) == ErrorCode.NONE
+    assert world.committed()[1] == 7
+
+
+def test_an_unexpected_error_of_one_group_leaves_the_others_of_an_offset_fetch_alone() -> None:
+    world = CoordinatorWorld()
+    world.load()
+    world.commit(7, group="good")
+    groups = [
+        OffsetFetchRequestGroup(
+            group_id=each,
+            topics=[OffsetFetchRequestTopics(name="flights", partition_indexes=indexes)],
+        )
+        # A list is no key: nothing that a client can send.
+        for each, indexes in (("bad", [[]]), ("good", [0]))
+    ]
+    answer = world.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), 8)
+    bad, good = answer.groups
+    assert (bad.error_code, bad.topics) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+    assert (good.error_code, good.topics[0].partitions[0].committed_offset) == (0, 7)
 
 
 def test_an_answer_waits_until_its_offsets_are_committed_and_so_do_readers() -> None:

@@ -79,6 +79,24 @@ def test_a_check_of_any_key_completes_and_leaves_all_keys() -> None:
     assert operation.completed == 1
 
 
+def test_an_error_of_one_operation_does_not_keep_the_others_from_completing(caplog) -> None:
+    """Nor does it reach the caller, whose own request it is no part of."""
+    _, _, purgatory = purgatory_in_world()
+
+    class Raising(Operation):
+        def on_complete(self) -> None:
+            raise RuntimeError("not foreseen")
+
+    operations = [Operation(), Raising(), Operation()]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["a"])
+        operation.ready = True
+    assert purgatory.check_and_complete("a") == 2
+    assert [each.completed for each in operations] == [1, 0, 1]
+    assert (purgatory.watched(), purgatory.delayed) == (0, 0)
+    assert "RuntimeError: not foreseen" in caplog.text
+
+
 def test_the_time_out_completes_and_is_counted() -> None:
     world, _, purgatory = purgatory_in_world()
     operation = Operation(delay_ms=50)

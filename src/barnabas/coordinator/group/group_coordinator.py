@@ -6,6 +6,7 @@ ask in `group_requests`.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from barnabas.coordinator.group.member_requests import MemberRequests
 from barnabas.coordinator.group.offset_fetch import (
     GroupOffsets,
     fetch_group,
+    group_error,
     groups_of,
     response_of,
 )
@@ -47,11 +49,14 @@ if TYPE_CHECKING:
     )
     from barnabas.protocol.messages.offset_fetch import (
         OffsetFetchRequest,
+        OffsetFetchRequestGroup,
         OffsetFetchResponse,
         OffsetFetchResponseGroup,
     )
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
+
+_log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -225,11 +230,21 @@ class GroupCoordinator:
         """What is committed (versions 0 to 10), or why it cannot be told; stops after each step."""
         groups: list[OffsetFetchResponseGroup] = []
         for each in groups_of(request, version):
-            offsets = self._group_offsets(each.group_id, request.require_stable)
-            answered = yield from fetch_group(offsets, self._topics, each, version)
-            groups.append(answered)
+            groups.append((yield from self._fetch_group(each, version, request.require_stable)))
             yield
         return response_of(groups, version)
+
+    def _fetch_group(
+        self, group: OffsetFetchRequestGroup, version: int, require_stable: bool
+    ) -> Generator[None, None, OffsetFetchResponseGroup]:
+        try:
+            offsets = self._group_offsets(group.group_id, require_stable)
+            return (yield from fetch_group(offsets, self._topics, group, version))
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the request's other groups go on
+            _log.exception("Unexpected error while fetching offsets: group=%s", group.group_id)
+            return group_error(group, ErrorCode.UNKNOWN_SERVER_ERROR, version)
 
     def _group_offsets(self, group_id: str, require_stable: bool) -> GroupOffsets | ErrorCode:
         """Return the group's committed offsets, or the error that prevents it.

@@ -60,7 +60,11 @@ class DeleteRecordsHandler:
 
         def respond(done: dict[TopicPartition, DeleteRecordsResult]) -> None:
             results.update(done)
-            response = context.in_slices(_response(request, results))
+            try:
+                response = context.in_slices(_response(request, results))
+            except Exception as error:  # noqa: BLE001 - the same call completes other requests
+                context.give_up(error)
+                return
             if response is not None:
                 context.respond(response)
 

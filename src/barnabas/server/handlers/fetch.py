@@ -240,6 +240,14 @@ class PendingFetch:
 
     def on_fetched(self, results: list[Answered]) -> None:
         """Answer with what the session leaves of the results."""
+        try:
+            self._on_fetched(results)
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - other requests are completed by the same call
+            self._context.give_up(error)
+
+    def _on_fetched(self, results: list[Answered]) -> None:
         if self._refused:
             # Behind those that were read, as Kafka has them.
             results = [*results, *self._refused.items()]

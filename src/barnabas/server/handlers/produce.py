@@ -290,6 +290,14 @@ class PendingProduce:
 
     def on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         """Answer with what became of each partition."""
+        try:
+            self._on_appended(results)
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - other requests are completed by the same call
+            self.context.give_up(error)
+
+    def _on_appended(self, results: dict[TopicPartition, ProduceResult]) -> None:
         answers = self.answers
         for key, result in results.items():
             answer = answers[key]
