@@ -6,6 +6,7 @@ end is there, and dropped if the transaction is aborted.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.delta import ClusterDelta
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Record
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
 
+_log = logging.getLogger(__name__)
 
 _BEGIN_TRANSACTION = 23
 _END_TRANSACTION = 24
@@ -34,6 +36,8 @@ class MetadataPublisher:
         self._listeners: list[Callable[[ClusterDelta, ClusterImage], None]] = []
         # Records of the metadata transaction that is open; None if none is.
         self._open_transaction: list[tuple[Record, int]] | None = None
+        # Calls of listeners that have failed, since the start.
+        self.apply_errors = 0
 
     def add_listener(self, listener: Callable[[ClusterDelta, ClusterImage], None]) -> None:
         """Call `listener(delta, image)` after each new image, in the order of being added.
@@ -88,4 +92,13 @@ class MetadataPublisher:
     def _publish(self, delta: ClusterDelta, provenance: Provenance) -> None:
         self.image = delta.apply(provenance)
         for listener in self._listeners:
-            listener(delta, self.image)
+            try:
+                listener(delta, self.image)
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the other listeners follow the image
+                # As Kafka's MetadataLoader: the image is right, only this part lags behind it.
+                _log.exception(
+                    "Unexpected error while metadata is applied: offset=%d", provenance.offset
+                )
+                self.apply_errors += 1

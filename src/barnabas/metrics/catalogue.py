@@ -121,6 +121,9 @@ CATALOGUE: dict[str, MetricRow] = {
     names.METADATA_LAST_APPLIED_OFFSET: MetricRow(
         G, (), "Offset of the last metadata record taken in."
     ),
+    names.METADATA_APPLY_ERRORS: MetricRow(
+        C, (), "Failures to do what the metadata says, logged with their traceback."
+    ),
     names.PARTITION_UNDER_REPLICATED: MetricRow(G, _PARTITION, "1 if a replica is out of sync."),
     names.PARTITION_UNDER_MIN_ISR: MetricRow(
         G, _PARTITION, "1 if fewer are in sync than acks=all needs."

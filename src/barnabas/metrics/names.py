@@ -56,6 +56,7 @@ BROKER_STATE: Final = "kafka.server:KafkaServer:BrokerState"
 METADATA_LAST_APPLIED_OFFSET: Final = (
     "kafka.server:broker-metadata-metrics:last-applied-record-offset"
 )
+METADATA_APPLY_ERRORS: Final = "kafka.server:broker-metadata-metrics:metadata-apply-error-count"
 
 PARTITION_UNDER_REPLICATED: Final = "kafka.cluster:Partition:UnderReplicated"
 PARTITION_UNDER_MIN_ISR: Final = "kafka.cluster:Partition:UnderMinIsr"

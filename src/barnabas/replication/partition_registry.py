@@ -4,6 +4,7 @@ Kafka's ReplicaManager)."""
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -60,12 +61,14 @@ class LeadershipChanges(msgspec.Struct):
     # Those of the followers that a new leader epoch began for.
     new_followers: list[Partition] = msgspec.field(default_factory=list)
     deleted: list[TopicPartition] = msgspec.field(default_factory=list)
+    # Those that cannot do what the metadata says, and are offline; the log tells why.
+    failed: list[TopicPartition] = msgspec.field(default_factory=list)
 
     @property
     def touched(self) -> list[TopicPartition]:
         """All of them: whoever waits on one has to look again."""
         changed = [partition.topic_partition for partition in (*self.leaders, *self.followers)]
-        return [*changed, *self.deleted]
+        return [*changed, *self.deleted, *self.failed]
 
 
 class ImageBrokers:
@@ -145,33 +148,60 @@ class PartitionRegistry:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def apply(self, local: LocalChanges, changes: LeadershipChanges) -> Iterator[None]:
-        """Delete, lead and follow as the delta says; a failing log takes only itself offline.
+        """Delete, lead and follow as the delta says.
+
+        A partition that fails, in whatever way, is taken offline; the others go on.
 
         Args:
             changes: gets each change when it is made; the iterator stops after each.
         """
         for gone in local.deletes:
             topic_partition = TopicPartition(gone.topic, gone.partition)
-            is_offline = topic_partition in self.offline
+            self._guarded(topic_partition, changes, partial(self._delete, topic_partition))
             self.offline.discard(topic_partition)
-            if self.online.pop(topic_partition, None) is not None or is_offline:
-                # A log that could not be opened is deleted with its topic too.
-                self._logs.delete_async(topic_partition)
             changes.deleted.append(topic_partition)
             yield
         for wanted in local.leaders:
-            partition = self._ensure(wanted)
-            if partition is not None:
-                partition.become_leader(wanted.registration)
-                changes.leaders.append(partition)
+            key = TopicPartition(wanted.topic, wanted.partition)
+            self._guarded(key, changes, partial(self._lead, wanted, changes))
             yield
         for wanted in local.followers:
-            partition = self._ensure(wanted)
-            if partition is not None:
-                if partition.become_follower(wanted.registration):
-                    changes.new_followers.append(partition)
-                changes.followers.append(partition)
+            key = TopicPartition(wanted.topic, wanted.partition)
+            self._guarded(key, changes, partial(self._follow, wanted, changes))
             yield
+
+    def _guarded(
+        self, key: TopicPartition, changes: LeadershipChanges, act: Callable[[], None]
+    ) -> None:
+        try:
+            act()
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the other partitions go on
+            _log.exception("Unexpected error, the partition is offline: partition=%s", key)
+            self.online.pop(key, None)
+            self.offline.add(key)
+            changes.failed.append(key)
+
+    def _delete(self, key: TopicPartition) -> None:
+        is_offline = key in self.offline
+        if self.online.pop(key, None) is not None or is_offline:
+            # A log that could not be opened is deleted with its topic too.
+            self._logs.delete_async(key)
+
+    def _lead(self, wanted: LocalPartition, changes: LeadershipChanges) -> None:
+        partition = self._ensure(wanted, changes)
+        if partition is not None:
+            partition.become_leader(wanted.registration)
+            changes.leaders.append(partition)
+
+    def _follow(self, wanted: LocalPartition, changes: LeadershipChanges) -> None:
+        partition = self._ensure(wanted, changes)
+        if partition is not None:
+            is_new_epoch = partition.become_follower(wanted.registration)
+            changes.followers.append(partition)
+            if is_new_epoch:
+                changes.new_followers.append(partition)
 
     def update_config(self, topic: str) -> list[TopicPartition]:
         """The topic's configuration has changed.
@@ -192,7 +222,7 @@ class PartitionRegistry:
         image = self._brokers.image
         return self._log_config({} if image is None else image.configs.get(TOPIC, topic))
 
-    def _ensure(self, wanted: LocalPartition) -> Partition | None:
+    def _ensure(self, wanted: LocalPartition, changes: LeadershipChanges) -> Partition | None:
         topic_partition = TopicPartition(wanted.topic, wanted.partition)
         partition = self.online.get(topic_partition)
         if partition is not None and partition.topic_id == wanted.topic_id:
@@ -209,6 +239,7 @@ class PartitionRegistry:
         except StorageError as error:
             _log.error("cannot open the log of %s: %s", topic_partition, error)
             self.offline.add(topic_partition)
+            changes.failed.append(topic_partition)
             return None
         partition = Partition(topic_partition, wanted.topic_id, log, self._settings)
         self.online[topic_partition] = partition

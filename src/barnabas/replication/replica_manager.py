@@ -74,8 +74,9 @@ FOLLOWER_THROTTLED_REPLICAS = "follower.replication.throttled.replicas"
 class LogManagement(LogStore, Protocol):
     """The log manager, as far as replication uses it."""
 
-    def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks of all logs to disk."""
+    def checkpoint_high_watermarks(self, on_done: Callable[[], None] = ...) -> None:
+        """Write the high watermarks of all logs to disk; `on_done` is called when they are there,
+        perhaps before this returns."""
         ...
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
@@ -154,6 +155,8 @@ class ReplicaManager:
         # None until there is a partition to follow: a broker that is alone never has any.
         self.fetchers: FetcherManager | None = None
         self._fetchers_per_leader = config.num_replica_fetchers
+        # Checkpoints under way, after which partitions are fetched from their new leaders.
+        self._checkpoints_awaited = 0
         self._is_shutting_down = False
         self._checkpoint_entry: WheelEntry | None = None
         # Partitions to look at once the waking that is under way is over.
@@ -274,52 +277,91 @@ class ReplicaManager:
         new_followers = 0
         for _ in self._registry.apply(local, changes):
             if self.fetchers is not None and len(changes.new_followers) > new_followers:
-                # Nothing more is taken from the old leader before the new one is asked.
+                # Nothing more is taken from the old leader, nor written, before the new one is
+                # asked.
                 new = changes.new_followers[new_followers:]
                 self.fetchers.remove(each.topic_partition for each in new)
                 new_followers += len(new)
             yield
+        self.metrics.metadata_apply_errors += len(changes.failed)
+        if self.fetchers is not None:
+            self.fetchers.remove(changes.failed)
         for key in changes.deleted:
             if image.topics.by_name(key.topic) is None:
                 self.metrics.forget_topic(key.topic)
-        if self.fetchers is not None and changes.new_followers:
-            self._logs.checkpoint_high_watermarks()
         moved: list[TopicPartition] = []
         for resource_type, name in delta.config_changes:
             if resource_type == TOPIC:
-                self._take_throttled_replicas(name)
-                moved += self._registry.update_config(name)
+                moved += self._take_config(name)
         for topic_partition in (*changes.touched, *moved):
             self.wake(topic_partition)
             yield
         if changes.followers:
             self._follow(changes)
-        if self.fetchers is not None:
-            self.fetchers.close_idle()
+        self._close_idle_fetchers()
+
+    def _take_config(self, topic: str) -> list[TopicPartition]:
+        """Apply a topic's configuration; returns partitions whose high watermark moved."""
+        try:
+            self._take_throttled_replicas(topic)
+            return self._registry.update_config(topic)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the other topics go on
+            _log.exception("The configuration of a topic cannot be applied: topic=%s", topic)
+            self.metrics.metadata_apply_errors += 1
+            return []
 
     def _follow(self, changes: LeadershipChanges) -> None:
-        """Fetch what is followed in a new leader epoch, as far as somebody leads it."""
+        """Checkpoint, then fetch what is followed in a new leader epoch, as far as it is led."""
         if self._is_shutting_down:
             # As in Kafka: who is in the ISR stays in it, the others are of no more use.
             useless = [each for each in changes.followers if not self._is_needed(each)]
             if self.fetchers is not None:
                 self.fetchers.remove(each.topic_partition for each in useless)
             changes.new_followers = [each for each in changes.new_followers if each not in useless]
-        led = [each for each in changes.new_followers if each.leader_id >= 0]
-        if not led or self._parts.leaders is None:
+        if not changes.new_followers:
             return
+        led = [(each, each.leader_epoch) for each in changes.new_followers if each.leader_id >= 0]
+        self._checkpoints_awaited += 1
+        self._logs.checkpoint_high_watermarks(partial(self._on_checkpointed, led))
+
+    def _on_checkpointed(self, led: list[tuple[Partition, int]]) -> None:
+        """The high watermarks are on the disk: fetch what is still followed in the same epoch."""
+        self._checkpoints_awaited -= 1
+        current = [
+            partition
+            for partition, leader_epoch in led
+            if self._online.get(partition.topic_partition) is partition
+            and partition.leader_epoch == leader_epoch
+        ]
+        if current and self._parts.leaders is not None:
+            self._fetch_from_leaders(current, self._parts.leaders)
+        self._close_idle_fetchers()
+
+    def _fetch_from_leaders(self, followed: list[Partition], leaders: LeaderChannels) -> None:
         from barnabas.replication.fetch_state import InitialFetchState
 
         if self.fetchers is None:
-            self.fetchers = self._make_fetchers(self._parts.leaders)
+            self.fetchers = self._make_fetchers(leaders)
         self.fetchers.add(
             {
                 each.topic_partition: InitialFetchState(
                     each.topic_id, each.leader_id, each.leader_epoch, each.initial_fetch_offset
                 )
-                for each in led
+                for each in followed
             }
         )
+
+    @property
+    def is_about_to_fetch(self) -> bool:
+        """Whether a checkpoint is under way before partitions are fetched from a new leader."""
+        return self._checkpoints_awaited > 0
+
+    def _close_idle_fetchers(self) -> None:
+        """Close fetchers without partitions, unless some are about to come."""
+        if self.fetchers is not None and not self._checkpoints_awaited:
+            self.fetchers.close_idle()
 
     def _is_needed(self, partition: Partition) -> bool:
         image = self._brokers.image

@@ -61,6 +61,7 @@ class ReplicaMetrics:
         "failed_isr_updates",
         "isr_expands",
         "isr_shrinks",
+        "metadata_apply_errors",
         "reassignment_bytes_in",
         "reassignment_bytes_out",
         "replication_bytes_in",
@@ -82,6 +83,8 @@ class ReplicaMetrics:
         self.isr_shrinks = 0
         # Proposals that the controller refused.
         self.failed_isr_updates = 0
+        # Partitions and topics for which this broker could not do what the metadata says.
+        self.metadata_apply_errors = 0
         # Partitions that were not acknowledged in time.
         self.delayed_produce_expires = 0
         self.delayed_fetch_follower_expires = 0

@@ -8,6 +8,8 @@ newest of them.
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from barnabas.server.topic_configs import TopicConfigs
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.log_manager import LogManager
+
+_log = logging.getLogger(__name__)
 
 
 class MetadataFollower:
@@ -103,11 +107,22 @@ class MetadataFollower:
         yield from self._replicas.apply_in_steps(delta, image, changes)
         self._tell_groups(changes)
         for told in self._on_changes:
-            told(changes)
+            self._guarded(partial(told, changes))
         deleted = delta.topics_delta.deleted.values()
         if deleted:
-            self._groups.on_topics_deleted({topic.name: topic.id for topic in deleted})
+            topics = {topic.name: topic.id for topic in deleted}
+            self._guarded(partial(self._groups.on_topics_deleted, topics))
         self.applied_offset = image.provenance.offset
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """What fails here is logged and counted; the rest of the image is applied."""
+        try:
+            act()
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the rest goes on
+            _log.exception("Unexpected error while new metadata is applied")
+            self._replicas.metrics.metadata_apply_errors += 1
 
     def _take_broker_config(self, broker: ParsedConfig) -> None:
         """What topics inherit has changed."""
@@ -116,12 +131,12 @@ class MetadataFollower:
 
     def _tell_groups(self, changes: LeadershipChanges) -> None:
         driver = self._groups.driver
-        for key in changes.deleted:
+        resigned = [*changes.deleted, *changes.failed]
+        resigned += [each.topic_partition for each in changes.followers]
+        for key in resigned:
             if key.topic == OFFSETS_TOPIC:
-                driver.on_resigned(key.partition)
-        for partition in changes.followers:
-            if partition.topic_partition.topic == OFFSETS_TOPIC:
-                driver.on_resigned(partition.topic_partition.partition)
+                self._guarded(partial(driver.on_resigned, key.partition))
         for partition in changes.leaders:
-            if partition.topic_partition.topic == OFFSETS_TOPIC:
-                driver.on_elected(partition.topic_partition.partition, partition.leader_epoch)
+            key = partition.topic_partition
+            if key.topic == OFFSETS_TOPIC:
+                self._guarded(partial(driver.on_elected, key.partition, partition.leader_epoch))

@@ -75,8 +75,15 @@ class Observation:
     def observe_broker(self, parts: ServerParts) -> None:
         """Show what only brokers have."""
         publish_replica_metrics(parts.replicas, self.registry, self._address_of)
+        publisher, counts = self._shared.publisher, parts.replicas.metrics
         logs = parts.logs
         for source in (
+            lambda: [
+                MetricFamily(
+                    names.METADATA_APPLY_ERRORS,
+                    [((), publisher.apply_errors + counts.metadata_apply_errors)],
+                )
+            ],
             lambda: cleaner_families(logs.cleaner, logs.directories),
             lambda: session_families(parts.fetch_sessions),
             lambda: group_families(parts.groups),

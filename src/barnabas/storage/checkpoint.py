@@ -65,10 +65,26 @@ def decode_lines(content: bytes, words: int) -> list[list[str]]:
     return entries
 
 
+def countdown(count: int, on_done: Callable[[], None]) -> Callable[[], None]:
+    """Return what is to be called `count` times before `on_done` is; for 0 that is at once."""
+    left = count
+
+    def done() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            on_done()
+
+    if not count:
+        on_done()
+    return done
+
+
 class OffsetCheckpoint:
     """An offset per partition."""
 
     __slots__ = (
+        "_awaiting",
         "_disk",
         "_in_flight",
         "_is_waiting",
@@ -85,6 +101,8 @@ class OffsetCheckpoint:
         # A write off the loop is under way, and another one is to follow it.
         self._is_writing = False
         self._is_waiting = False
+        # To be called at the end of the next write that begins.
+        self._awaiting: list[Callable[[], None]] = []
         # Partitions that the file names, and those that a write under way will make it name.
         self._on_disk: frozenset[TopicPartition] = frozenset()
         self._in_flight: frozenset[TopicPartition] = frozenset()
@@ -127,18 +145,24 @@ class OffsetCheckpoint:
         executor: Executor,
         collect: Callable[[], Mapping[TopicPartition, int]],
         on_failure: Callable[[OSError], None],
+        on_done: Callable[[], None] | None = None,
     ) -> None:
         """Replace the file off the loop; one write at a time, the last one with the last values.
 
         Args:
             collect: gives the offsets when it is their turn.
             on_failure: gets the error of a failed write, on the loop.
+            on_done: called on the loop when a write has ended that began after this call, also one
+                that has failed.
         """
+        if on_done is not None:
+            self._awaiting.append(on_done)
         if self._is_writing:
             self._is_waiting = True
             return
         self._is_writing = True
         offsets = collect()
+        told, self._awaiting = self._awaiting, []
         self._in_flight = frozenset(offsets)
         self.started += 1
 
@@ -147,10 +171,14 @@ class OffsetCheckpoint:
             if error is None:
                 self._note_written()
             if isinstance(error, OSError):
+                told.extend(self._awaiting)
+                self._awaiting.clear()
                 on_failure(error)
             elif self._is_waiting:
                 self._is_waiting = False
                 self.write_async(executor, collect, on_failure)
+            for on_end in told:
+                on_end()
 
         executor.submit(lambda: self._replace(offsets), done)
 

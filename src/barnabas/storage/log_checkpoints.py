@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.disk import is_out_of_descriptors
+from barnabas.storage.checkpoint import countdown
 from barnabas.storage.flusher import RETRY_MS
 
 if TYPE_CHECKING:
@@ -48,10 +49,19 @@ class LogCheckpoints:
         for directory in directories:
             self._write(directory, directory.log_start_offsets, self._log_start_offsets)
 
-    def write_high_watermarks(self, directories: Iterable[LogDirectory]) -> None:
-        """Write the high watermarks, off the loop."""
-        for directory in directories:
-            self._write(directory, directory.high_watermarks, self._high_watermarks)
+    def write_high_watermarks(
+        self, directories: Iterable[LogDirectory], on_done: Callable[[], None]
+    ) -> None:
+        """Write the high watermarks, off the loop.
+
+        Args:
+            on_done: called when those of this moment are on the disk, of each directory that does
+                not fail; perhaps before this returns.
+        """
+        written = [each for each in directories if each.is_loaded and each.is_online]
+        done = countdown(len(written), on_done)
+        for directory in written:
+            self._write(directory, directory.high_watermarks, self._high_watermarks, done)
 
     def write_now(self, directory: LogDirectory) -> None:
         """Write all three in this turn.
@@ -68,6 +78,7 @@ class LogCheckpoints:
         directory: LogDirectory,
         checkpoint: OffsetCheckpoint,
         collect: Callable[[LogDirectory], Offsets],
+        on_done: Callable[[], None] | None = None,
     ) -> None:
         if not directory.is_loaded or not directory.is_online:
             return
@@ -83,7 +94,7 @@ class LogCheckpoints:
             self._retrying.discard(checkpoint.path)
             self._write(directory, checkpoint, collect)
 
-        checkpoint.write_async(self._doors.executor, lambda: collect(directory), failed)
+        checkpoint.write_async(self._doors.executor, lambda: collect(directory), failed, on_done)
 
     def _recovery_points(self, directory: LogDirectory) -> Offsets:
         return {tp: log.safe_recovery_point for tp, log in self._logs_in(directory)}

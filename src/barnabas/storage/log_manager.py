@@ -549,9 +549,9 @@ class LogManager:
             self._on_disk_failure(error.filename or "", error)
         self._checkpoints.write_log_start_offsets(self._online())
 
-    def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks, off the loop."""
-        self._checkpoints.write_high_watermarks(self._online())
+    def checkpoint_high_watermarks(self, on_done: Callable[[], None] = lambda: None) -> None:
+        """Write the high watermarks, off the loop; `on_done` is called when they are there."""
+        self._checkpoints.write_high_watermarks(self._online(), on_done)
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.is_online]

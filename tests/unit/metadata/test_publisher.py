@@ -77,3 +77,19 @@ def test_a_snapshot_replaces_the_image() -> None:
     assert publisher.image.provenance == Provenance(49, 4, 99)
     assert len(seen.calls[0][0].topics_delta.deleted) == 1
     assert image_of(base=publisher.image).brokers == new.brokers
+
+
+def test_a_listener_that_fails_does_not_keep_the_others_from_following(caplog) -> None:
+    """As Kafka's MetadataLoader; the failure is logged and counted."""
+    publisher = MetadataPublisher()
+    seen: list[int] = []
+
+    def failing(*_: object) -> None:
+        raise RuntimeError("not foreseen")
+
+    publisher.add_listener(failing)
+    publisher.add_listener(lambda _, image: seen.append(len(image.topics)))
+    publisher.on_commit([batch(1, topic("a", 1))])
+    assert seen == [1]
+    assert publisher.apply_errors == 1
+    assert "RuntimeError: not foreseen" in caplog.text

@@ -159,6 +159,8 @@ class FollowingBroker:
         node_settings = {"channels": self.channels, **settings.pop("node_settings", {})}
         self.cluster = ReplicatedCluster(1, node_settings=node_settings, **settings)
         self.node = self.cluster[1]
+        # A disk on which a checkpoint takes no time that counts.
+        self.node.host.runtime.executor.delay_max_ms = 0.1
         for other in (2, 3):
             self.cluster.controller.register(other)
             self.cluster.controller.unfence(other)

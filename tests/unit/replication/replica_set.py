@@ -50,6 +50,12 @@ class Logs:
         self.logs: dict[TopicPartition, Log] = {}
         self.checkpoints: list[dict[TopicPartition, int]] = []
         self.deleted: list[TopicPartition] = []
+        # What is raised for a partition, or for a topic, whatever is to be done to it.
+        self.broken: dict[TopicPartition | str, Exception] = {}
+
+    def _check(self, key: TopicPartition | str) -> None:
+        if key in self.broken:
+            raise self.broken[key]
 
     def get_or_create(
         self,
@@ -58,6 +64,7 @@ class Logs:
         config: LogConfig,
         directory_id: bytes | None = None,
     ) -> Log:
+        self._check(partition)
         if partition not in self.logs:
             opening = LogOpening(partition, topic_id)
             path = f"/data/{partition.directory_name}"
@@ -67,6 +74,7 @@ class Logs:
         return self.logs[partition]
 
     def delete_async(self, partition: TopicPartition) -> bool:
+        self._check(partition)
         self.deleted.append(partition)
         log = self.logs.pop(partition, None)
         if log is not None:
@@ -74,12 +82,14 @@ class Logs:
         return log is not None
 
     def update_config(self, topic: str, config: LogConfig) -> None:
+        self._check(topic)
         for partition, log in self.logs.items():
             if partition.topic == topic:
                 log.update_config(config)
 
-    def checkpoint_high_watermarks(self) -> None:
+    def checkpoint_high_watermarks(self, on_done: Callable[[], None] = lambda: None) -> None:
         self.checkpoints.append({tp: log.high_watermark for tp, log in self.logs.items()})
+        on_done()
 
 
 class Sender:

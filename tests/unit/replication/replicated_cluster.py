@@ -511,8 +511,12 @@ class ReplicatedCluster:
         assert self.until(lambda: all(self._has(topic, each) for each in replicas))
 
     def _has(self, topic: str, node_id: int) -> bool:
+        """Whether the node leads the topic, or has asked its leader for it."""
         node = self.nodes.get(node_id)
-        return node is None or not node.is_up or any(key.topic == topic for key in node.logs.logs)
+        if node is None or not node.is_up:
+            return True
+        has_log = any(key.topic == topic for key in node.logs.logs)
+        return has_log and not node.manager.is_about_to_fetch
 
     def until(self, predicate: Callable[[], bool], limit_ms: float = 60_000.0) -> bool:
         return self.world.run_until(predicate, limit_ms)

@@ -11,7 +11,7 @@ from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.fetcher_manager import FetcherKey, fetcher_id
 from barnabas.replication.replica_gauges import publish_replica_metrics
 from barnabas.sim.disk import DiskFault
-from barnabas.storage.log_manager import LogManager
+from barnabas.storage.checkpoint import HIGH_WATERMARKS, OffsetCheckpoint
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from unit.replication.following_broker import FollowingBroker, data, records
@@ -184,18 +184,101 @@ def test_a_leader_that_becomes_a_follower_does_it_in_order() -> None:
     assert (asked.current_leader_epoch, asked.fetch_offset) == (1, 1)
 
 
-def test_a_follower_of_a_new_leader_is_taken_from_the_old_one_before_the_checkpoint(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A2: nothing is taken from the old leader between the checkpoint and the new one."""
-    broker = FollowingBroker()
-    seen: list[bool] = []
-    monkeypatch.setattr(
-        LogManager, "checkpoint_high_watermarks", lambda _: seen.append(broker.state() is None)
-    )
+SLOW_MS = 200.0
+
+
+def checkpointed(broker: FollowingBroker, key: TopicPartition = PARTITION) -> int | None:
+    """The partition's high watermark on the disk; None if the file does not name it."""
+    checkpoint = OffsetCheckpoint(broker.node.host.disk, DATA, HIGH_WATERMARKS)
+    return checkpoint.read().get(key)
+
+
+def slow_disk(broker: FollowingBroker) -> None:
+    broker.node.host.runtime.executor.delay_max_ms = SLOW_MS
+
+
+@pytest.mark.parametrize("was_leader", [False, True])
+def test_the_high_watermark_is_on_the_disk_when_the_first_fetch_leaves(was_leader: bool) -> None:
+    """A2: of a follower, and of a leader that has followed nobody since its start."""
+    broker = FollowingBroker(partitions=0)
+    broker.cluster.make_topic(replicas=(1, 2) if was_leader else (2, 1), isr=(1,))
+    if was_leader:
+        broker.node.produce(b"a", acks=1)
+        assert broker.node.manager.fetchers is None
+    else:
+        broker.leader.give({PARTITION: data(records(b"a"), high_watermark=1)})
+    assert broker.log.high_watermark == 1
+    assert checkpointed(broker) in (None, 0)
+    slow_disk(broker)
+    seen: list[int | None] = []
+    opened = broker.channels.open
+
+    def opening(broker_id: int, client_id: str) -> object:
+        seen.append(checkpointed(broker))
+        return opened(broker_id, client_id)
+
+    broker.channels.open = opening
     broker.lead(3)
-    assert seen == [True]
+    assert not broker.node.partition().is_leader
+    assert broker.node.produce(b"b", acks=1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert seen == []
+    broker.run_for(2 * SLOW_MS)
+    assert seen == [1]
     assert broker.leader.broker_id == 3
+    assert list(broker.asked()) == [PARTITION]
+
+
+def test_nothing_is_taken_from_the_old_leader_while_the_checkpoint_is_written() -> None:
+    """A2: the fetcher is stopped first."""
+    broker = FollowingBroker()
+    slow_disk(broker)
+    old = broker.leader
+    broker.lead(3)
+    assert broker.state() is None
+    old.give({PARTITION: data(records(b"a"), high_watermark=1)})
+    assert broker.log.log_end_offset == 0
+
+
+def test_a_leadership_that_ends_while_the_checkpoint_is_written_is_not_followed() -> None:
+    """A2: only the newest leader epoch is."""
+    broker = FollowingBroker()
+    slow_disk(broker)
+    broker.lead(3)
+    broker.lead(2)
+    assert len(broker.channels.opened) == 1
+    broker.run_for(4 * SLOW_MS)
+    assert broker.state().current_leader_epoch == 2
+    assert [key.leader_id for key, _ in broker.fetchers.fetchers()] == [2]
+    broker.lead(3)
+    broker.lead(1)
+    broker.run_for(4 * SLOW_MS)
+    assert len(broker.fetchers) == 0
+
+
+def test_a_directory_that_fails_at_the_checkpoint_does_not_hold_up_the_others() -> None:
+    """A2: it goes offline with its partitions."""
+    broker = FollowingBroker(partitions=2, node_settings={"directories": [DATA, "/more"]})
+    first = broker.node.log(broker.key(0)).directory.startswith("/more/")
+    bad, good = broker.key(int(not first)), broker.key(int(first))
+    fault = DiskFault(f"/more/{HIGH_WATERMARKS}", ("write",))
+    broker.node.host.disk.faults.append(fault)
+    broker.cluster.controller.elect(3, bad, unclean=True)
+    broker.lead(3, good)
+    assert broker.node.failures == ["/more"]
+    assert broker.state(bad) is None
+    assert broker.state(good).current_leader_epoch == 1
+    assert list(broker.asked()) == [good]
+
+
+def test_a_fetcher_whose_partitions_change_leaders_keeps_its_connection() -> None:
+    """A1, A2: it is not idle while the checkpoint is written."""
+    broker = FollowingBroker()
+    old = broker.leader
+    slow_disk(broker)
+    broker.cluster.controller.change(leader=2)
+    broker.run_for(4 * SLOW_MS)
+    assert broker.state().current_leader_epoch == 1
+    assert broker.channels.opened == [old]
 
 
 def test_a_log_without_epochs_is_fetched_from_its_high_watermark() -> None:

@@ -189,3 +189,25 @@ def test_of_a_fetch_that_waits_is_no_concern_of_the_producer_that_wakes_it(
     assert failure is None
     assert errors(answer) == [("t", 0, OURS), ("t", 1, ErrorCode.NONE)]
     assert any("in a fetch that waits" in each.getMessage() for each in caplog.records)
+
+
+def test_of_a_listener_of_metadata(
+    broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The listeners behind it hear of the same image, and the node goes on."""
+    heard: list[int] = []
+
+    def failing(_: object) -> None:
+        raise RuntimeError("not foreseen")
+
+    follower = broker.node.broker.follower
+    follower.add_listener(failing)
+    follower.add_listener(lambda changes: heard.append(len(changes.leaders)))
+    broker.make_topic("more", 3)
+    assert heard == [3]
+    assert broker.produce("more", b"x").error_code == ErrorCode.NONE
+    assert broker.failures == []
+    assert "RuntimeError: not foreseen" in caplog.text
+    name = "kafka.server:broker-metadata-metrics:metadata-apply-error-count"
+    (family,) = [each for each in broker.node.observation.registry.families() if each.name == name]
+    assert [value for _, value in family.samples] == [1]

@@ -1,0 +1,157 @@
+"""Metadata that cannot be applied to one partition: it goes offline, the others follow it."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
+from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.storage.errors import KafkaStorageError
+from barnabas.storage.topic_partition import TopicPartition
+from unit.replication.replica_set import LEADER, TOPIC, TOPIC_ID, ReplicaSet
+
+NOT_FORESEEN = RuntimeError("not foreseen")
+
+
+def key(partition: int) -> TopicPartition:
+    return TopicPartition(TOPIC, partition)
+
+
+def made(partition: int, leader: int = LEADER) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=partition,
+        topic_id=TOPIC_ID,
+        replicas=[1, 2],
+        isr=[1, 2],
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=leader,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[],
+    )
+
+
+def changed(partition: int, leader: int) -> PartitionChangeRecord:
+    return PartitionChangeRecord(partition_id=partition, topic_id=TOPIC_ID, leader=leader)
+
+
+@pytest.fixture
+def replicas() -> ReplicaSet:
+    return ReplicaSet((1, 2))
+
+
+def assert_offline_alone(replicas: ReplicaSet, failed: TopicPartition) -> None:
+    manager = replicas.manager
+    assert manager.offline_partitions == {failed}
+    assert manager.partition(failed) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert replicas.changes.failed == [failed]
+    assert manager.metrics.metadata_apply_errors == 1
+
+
+@pytest.mark.parametrize("error", [NOT_FORESEEN, KafkaStorageError("no disk")])
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_log_that_cannot_be_opened(replicas: ReplicaSet, leader: int, error: Exception) -> None:
+    replicas.logs.broken[key(2)] = error
+    replicas.replay(*(made(each, leader) for each in (1, 2, 3)))
+    assert_offline_alone(replicas, key(2))
+    for each in (1, 3):
+        partition = replicas.manager.partition(key(each))
+        assert (partition.leader_id, partition.leader_epoch) == (leader, 0)
+
+
+class RaisingEpochs:
+    """What a leader announces its epoch to."""
+
+    def announce(self, *_: object) -> None:
+        raise NOT_FORESEEN
+
+
+class RaisingLog:
+    """A log in which no epoch can begin."""
+
+    log_end_offset = 0
+    leader_epochs = RaisingEpochs()
+
+
+def test_a_partition_that_cannot_begin_to_lead(replicas: ReplicaSet, caplog) -> None:
+    replicas.replay(*(made(each, 2) for each in (1, 2, 3)))
+    replicas.manager.partition(key(2)).log = RaisingLog()
+    replicas.replay(*(changed(each, LEADER) for each in (1, 2, 3)))
+    assert_offline_alone(replicas, key(2))
+    assert [each.topic_partition for each in replicas.changes.leaders] == [key(1), key(3)]
+    assert all(replicas.manager.partition(key(each)).is_leader for each in (1, 3))
+    assert "RuntimeError: not foreseen" in caplog.text
+    assert f"partition={key(2)}" in caplog.text
+
+
+def test_who_waits_for_the_partition_is_answered(replicas: ReplicaSet) -> None:
+    """KAFKA_STORAGE_ERROR, as for a directory that is offline."""
+    replicas.produce(b"a", acks=-1, timeout_ms=10_000)
+    assert replicas.answers.produced == []
+    replicas.manager.partition(key(0)).log = RaisingLog()
+    replicas.change(leader=LEADER)
+    assert_offline_alone(replicas, key(0))
+    assert replicas.last_produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_log_that_cannot_be_deleted(replicas: ReplicaSet) -> None:
+    """The other partitions and topics of the same delta go on; nobody is served from it."""
+    other_id = b"another-topic-id"
+    replicas.replay(made(1), made(2))
+    replicas.logs.broken[key(1)] = NOT_FORESEEN
+    other = PartitionRecord(
+        partition_id=0,
+        topic_id=other_id,
+        replicas=[1],
+        isr=[1],
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=LEADER,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[],
+    )
+    replicas.replay(
+        RemoveTopicRecord(topic_id=TOPIC_ID), TopicRecord(name="other", topic_id=other_id), other
+    )
+    assert sorted(replicas.logs.deleted) == [key(0), key(2)]
+    assert replicas.changes.failed == [key(1)]
+    assert replicas.manager.partition(key(1)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert replicas.manager.partition(TopicPartition("other", 0)).is_leader
+
+
+def test_the_next_metadata_leaves_a_failed_partition_offline(replicas: ReplicaSet) -> None:
+    """What went wrong may be half done in its log: only a start of the broker opens it again."""
+    replicas.logs.broken[key(1)] = NOT_FORESEEN
+    replicas.replay(made(1))
+    del replicas.logs.broken[key(1)]
+    replicas.replay(changed(1, 2))
+    assert replicas.manager.partition(key(1)) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def config(topic: str, name: str, value: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=2, resource_name=topic, name=name, value=value)
+
+
+@pytest.mark.parametrize("value", ["a:b", "1", "1:", "1:2:3", "0:1,x"])
+def test_a_list_of_throttled_replicas_that_is_none(replicas: ReplicaSet, value: str) -> None:
+    """The configuration of other topics is applied."""
+    name = "leader.replication.throttled.replicas"
+    replicas.replay(config("bad", name, value), config(TOPIC, name, "0:1"))
+    throttle = replicas.manager.leader_throttle
+    assert throttle.is_throttled(key(0))
+    assert not throttle.is_throttled(TopicPartition("bad", 0))
+    assert replicas.manager.metrics.metadata_apply_errors == 1
+
+
+def test_a_topic_whose_configuration_cannot_be_applied(replicas: ReplicaSet) -> None:
+    replicas.logs.broken["bad"] = NOT_FORESEEN
+    name = "leader.replication.throttled.replicas"
+    replicas.replay(config("bad", "retention.ms", "1"), config(TOPIC, name, "*"))
+    assert replicas.manager.leader_throttle.is_throttled(key(0))
+    assert replicas.manager.metrics.metadata_apply_errors == 1
