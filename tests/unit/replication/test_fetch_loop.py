@@ -447,6 +447,23 @@ def test_out_of_range_within_the_leaders_range_goes_on_from_our_end(broker) -> N
     assert broker.asked()[PARTITION].fetch_offset == 2
 
 
+def test_out_of_range_with_equal_ends_asks_where_the_leaders_log_begins(broker) -> None:
+    """A6: the leader's end is not below ours, so that nothing is cut."""
+    out_of_range(broker)
+    broker.leader.give_offset(PARTITION, 2)
+    assert isinstance(broker.leader.waiting, ListOffsetsRequest)
+    assert broker.leader.waiting.topics[0].partitions[0].timestamp == -2
+
+
+def test_out_of_range_with_the_leaders_start_at_our_end_keeps_our_log(broker) -> None:
+    """A6: only a start above our end leaves a gap."""
+    out_of_range(broker)
+    broker.leader.give_offset(PARTITION, 9)
+    broker.leader.give_offset(PARTITION, 2)
+    assert broker.node.values() == [b"0", b"1"]
+    assert (broker.log.log_start_offset, broker.log.log_end_offset) == (0, 2)
+
+
 @pytest.mark.parametrize("question", [0, 1])
 def test_out_of_range_when_asking_fails_is_delayed_or_fenced(broker, question: int) -> None:
     """A6: if asking fails: delayed, or as fenced."""

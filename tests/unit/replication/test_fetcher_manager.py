@@ -33,6 +33,9 @@ from unit.replication.replicated_cluster import (
         ("test", 0, 4, (3556498 * 31) % 4),
         ("a", 3, 1 << 30, 97 * 31 + 3),
         ("polygenelubricants", 0, 7, 0),
+        # Hashes below zero: -1198270554 and -1207109187, of which the absolute value counts.
+        ("arrivals", 0, 7, 1198270554 % 7),
+        ("orders", 2, 7, 1207109187 % 7),
         ("\u00e9\U0001f600", 1, 1 << 30, None),
     ],
 )

@@ -28,6 +28,15 @@ def test_fetching_from_where_the_log_ended_at_its_last_fetch_catches_up_then() -
     assert replica.last_caught_up_ms == 500
 
 
+def test_fetching_below_where_the_log_ended_at_its_last_fetch_does_not_catch_up() -> None:
+    """A follower that fetches all the time, but less than is written, falls out of sync."""
+    replica = Replica(2)
+    for step in range(1, 100):
+        fetched(replica, 4 * step, 100.0 * step, 10 * step)
+    assert replica.last_caught_up_ms == float("-inf")
+    assert not replica.is_caught_up(1_000, 10_000, LAG_MS)
+
+
 def test_falling_behind_keeps_the_time_of_the_last_catch_up() -> None:
     replica = fetched(Replica(2), 10, 500, 10)
     fetched(replica, 11, 900, 30)

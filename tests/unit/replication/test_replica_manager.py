@@ -431,6 +431,76 @@ def test_deleting_records_waits_for_the_followers_log_start(three) -> None:
     assert three.log.log_start_offset == 1
 
 
+def test_deleting_from_minus_one_on_means_the_high_watermark(three) -> None:
+    """B10: not the log end, whose records may still be lost."""
+    three.produce(b"a", b"b", b"c")
+    for broker_id in (2, 3):
+        three.follow(broker_id, 1, log_start_offset=0)
+    assert (three.log.high_watermark, three.log.log_end_offset) == (1, 3)
+    answers: list[object] = []
+    three.manager.delete_records(1_000, {PARTITION: -1}, answers.append)
+    assert three.log.log_start_offset == 1
+    for broker_id in (2, 3):
+        three.follow(broker_id, 1, log_start_offset=1)
+    assert [each[PARTITION].low_watermark for each in answers] == [1]
+
+
+@pytest.mark.parametrize("offset", [-2, -(1 << 63), 1 << 62])
+def test_deleting_from_an_impossible_offset_on_is_refused(alone, offset: int) -> None:
+    """B10: OFFSET_OUT_OF_RANGE, and nothing is deleted."""
+    alone.produce(b"a")
+    answers: list[object] = []
+    alone.manager.delete_records(1_000, {PARTITION: offset}, answers.append)
+    assert answers[0][PARTITION].error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert alone.log.log_start_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "error"),
+    [("compact", ErrorCode.POLICY_VIOLATION), ("compact,delete", ErrorCode.NONE)],
+)
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
+    policy: str, error: ErrorCode
+) -> None:
+    """B10: as in Kafka."""
+    replicas = ReplicaSet(cleanup_policy=tuple(policy.split(",")))
+    answers: list[object] = []
+    replicas.manager.delete_records(1_000, {PARTITION: 0}, answers.append)
+    assert answers[0][PARTITION].error is error
+
+
+def test_a_follower_that_catches_up_slowly_joins_before_the_high_watermark_passes_it() -> None:
+    """B6: its fetch expands the ISR first, and then the high watermark counts it."""
+    pair = ReplicaSet((1, 2))
+    pair.change(isr=[LEADER])
+    pair.produce(*[b"x"] * 5)
+    pair.follow(2, 5)
+    _, on_done = pair.sender.sent.pop()
+    on_done(AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA))
+    pair.produce(*[b"y"] * 5)
+    assert (pair.log.high_watermark, pair.log.log_end_offset) == (5, 10)
+    pair.world.run_for(60_000)
+    pair.follow(2, 7)
+    assert [each.broker_ids for each, _ in pair.sender.sent] == [(1, 2)]
+    assert pair.log.high_watermark == 7
+
+
+def test_enough_replicas_are_those_of_the_maximal_isr() -> None:
+    """B9: one that is about to join counts, as for the high watermark."""
+    pair = ReplicaSet((1, 2), min_insync_replicas=2)
+    pair.produce(b"a")
+    pair.follow(2, 1)
+    assert pair.partition.check_enough_replicas(1) is ErrorCode.NONE
+    pair.change(isr=[LEADER])
+    after_append = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert pair.partition.check_enough_replicas(1) is after_append
+    pair.follow(2, 1)
+    assert pair.partition.isr_state.isr == (LEADER,)
+    assert pair.partition.isr_state.maximal_isr == (1, 2)
+    assert pair.partition.check_enough_replicas(1) is ErrorCode.NONE
+    assert pair.partition.check_enough_replicas(2) is None
+
+
 def test_deleting_above_the_high_watermark_is_refused(alone) -> None:
     alone.produce(b"a")
     answers: list = []
