@@ -11,7 +11,15 @@ from barnabas.storage.errors import OffsetOutOfRangeError
 from barnabas.storage.offset_metadata import LogOffsetMetadata
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.waiting.off_loop import run_steps
-from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch, content, read
+from unit.storage.storage_fixtures import (
+    DIRECTORY,
+    NOW_MS,
+    Bench,
+    all_records,
+    batch,
+    content,
+    read,
+)
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=300)
 
@@ -120,13 +128,40 @@ def test_a_read_ends_with_its_segment() -> None:
     assert len(read(bench.log, 0).records) == first.size
 
 
-def test_a_compacted_segment_that_has_nothing_at_the_offset_hands_over_to_the_next() -> None:
+def with_gaps() -> Bench:
+    """Segments of offsets 0, 5 and 10 whose only records are 0, 7 and 12, as compaction leaves."""
     bench = Bench(LogConfig(cleanup_policy=("compact",)))
-    bench.log.append_as_follower(batch([b"a"]))
-    bench.log.roll()
-    bench.log.append_as_follower(batch([b"b"], base_offset=10))
-    result = read(bench.log, 5)
-    assert read_header(content(result)).base_offset == 10
+    bench.append(batch([b"0"]))
+    bench.log.close()
+    for base, offset in ((5, 7), (10, 12)):
+        records = batch([b"%d" % offset], base_offset=offset)
+        bench.disk.open(f"{DIRECTORY}/{base:020d}.log").append(bytes(records))
+    bench.open(clean_shutdown=True, recovery_point=13, high_watermark=13)
+    assert [each.base_offset for each in bench.log.segments] == [0, 5, 10]
+    assert bench.log.log_end_offset == 13
+    return bench
+
+
+@pytest.mark.parametrize(("offset", "found"), [(1, 7), (4, 7), (5, 7), (8, 12), (9, 12)])
+def test_a_segment_that_has_nothing_at_the_offset_hands_over_to_the_next(
+    offset: int, found: int
+) -> None:
+    bench = with_gaps()
+    result = read(bench.log, offset)
+    assert read_header(content(result)).base_offset == found
+    assert result.position.message_offset == offset
+
+
+@pytest.mark.parametrize("high_watermark", [2, 5, 7])
+def test_what_the_next_segment_has_above_the_high_watermark_is_not_seen(
+    high_watermark: int,
+) -> None:
+    """Nor what a segment behind it has."""
+    bench = with_gaps()
+    bench.log.update_high_watermark(high_watermark)
+    result = read(bench.log, 1, isolation=FetchIsolation.HIGH_WATERMARK)
+    assert result.records == b""
+    assert result.position.message_offset == 1
 
 
 def test_the_position_of_a_read_names_segment_and_bytes() -> None:
