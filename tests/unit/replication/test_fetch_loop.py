@@ -12,6 +12,8 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.replication.fetch_state import FetchPhase
 from barnabas.replication.follower_side import Fetched, OffsetMismatchError
 from barnabas.sim.disk import DiskFault
+from barnabas.storage.errors import KafkaStorageError
+from barnabas.storage.topic_partition import TopicPartition
 from unit.replication.following_broker import SESSION, FollowingBroker, data, records
 from unit.replication.replicated_cluster import DATA, PARTITION, TOPIC, topic_id_of
 
@@ -217,14 +219,66 @@ def test_an_answer_with_other_partitions_than_asked_is_dropped(broker) -> None:
     assert broker.is_delayed()
 
 
-def test_a_partition_whose_directory_is_offline_does_not_hold_up_the_others() -> None:
-    """A5: it goes to the error list, the others go on."""
+def fail_directory(broker: FollowingBroker, key: TopicPartition) -> None:
+    """The disk fails under a partition's directory, which the broker notices by a write to it."""
+    log = broker.node.log(key)
+    directory = log.directory.rpartition("/")[0]
+    broker.node.host.disk.faults.append(DiskFault(directory, ("write",)))
+    with pytest.raises(KafkaStorageError):
+        log.append_as_follower(records(b"lost", offset=log.log_end_offset))
+    assert broker.node.failures == [directory]
+    assert key in broker.node.manager.offline_partitions
+
+
+def two_directories() -> tuple[FollowingBroker, TopicPartition, TopicPartition]:
+    """A broker whose two partitions lie in directories of their own."""
+    broker = FollowingBroker(partitions=2, node_settings={"directories": [DATA, "/more"]})
+    first, second = broker.key(0), broker.key(1)
+    parents = {broker.node.log(key).directory.rpartition("/")[0] for key in (first, second)}
+    assert len(parents) == 2
+    return broker, first, second
+
+
+def test_a_partition_whose_directory_fails_is_fetched_no_more_and_the_others_go_on() -> None:
+    """A5: also while an answer for it is on its way, which is ignored."""
+    broker, bad, good = two_directories()
+    fail_directory(broker, bad)
+    assert broker.state(bad) is None
+    answer = {
+        bad: data(records(b"a"), high_watermark=1), good: data(records(b"b"), high_watermark=1),
+    }  # fmt: skip
+    broker.leader.give(answer, session_id=0)
+    assert broker.node.values(good) == [b"b"]
+    assert list(broker.asked()) == [good]
+    assert broker.fetchers.dead_count == 0
+
+
+def test_a_partition_that_goes_offline_while_it_is_delayed_is_not_asked_for() -> None:
+    """A5: it goes to the error list when the next fetch is built, the others are asked for.
+
+    Nothing tells the fetcher of it here, as when a partition goes offline alone.
+    """
     broker = FollowingBroker(partitions=2)
-    gone = broker.key(0)
-    broker.node.manager._registry.take_offline(gone)
-    broker.leader.give({broker.key(0): data(), broker.key(1): data()}, session_id=0)
-    assert list(broker.asked()) == [broker.key(1)]
-    assert broker.is_delayed(gone)
+    bad, good = broker.key(0), broker.key(1)
+    parts = {bad: data(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), good: data()}
+    broker.leader.give(parts, session_id=0)
+    broker.leader.give({good: data()}, session_id=0)
+    broker.node.manager._registry.take_offline(bad)
+    broker.run_for(BACKOFF_MS + 20)
+    broker.leader.give({good: data()}, session_id=0)
+    assert broker.fetchers.dead_count == 0
+    assert list(broker.asked()) == [good]
+    assert broker.is_delayed(bad)
+
+
+def test_an_answer_for_a_partition_that_went_offline_delays_it() -> None:
+    """A6: it was asked for before; nothing can be appended, and the others go on."""
+    broker = FollowingBroker(partitions=2)
+    bad, good = broker.key(0), broker.key(1)
+    broker.node.manager._registry.take_offline(bad)
+    broker.leader.give({bad: data(), good: data()}, session_id=0)
+    assert list(broker.asked()) == [good]
+    assert broker.is_delayed(bad)
 
 
 # A6: processing the response.
@@ -304,12 +358,29 @@ def test_a_fenced_epoch_that_is_ours_still_fails_the_partition_until_new_leaders
     assert broker.asked()[PARTITION].current_leader_epoch == 1
 
 
-def test_a_fenced_epoch_that_we_have_left_meanwhile_delays_only(broker) -> None:
-    """A6: FENCED_LEADER_EPOCH of an earlier request."""
-    ((_, fetcher),) = broker.fetchers.fetchers()
-    fetcher._states.fence(PARTITION, -1)
-    assert broker.is_delayed()
+def test_a_fenced_epoch_that_we_have_left_meanwhile_delays_only() -> None:
+    """A6: FENCED_LEADER_EPOCH in the answer to a request of an earlier epoch.
+
+    The partition is led by the same broker in the next epoch; the fetch that names the earlier one
+    is answered before it is given up.
+    """
+    broker = FollowingBroker(partitions=2)
+    fenced, other = broker.key(0), broker.key(1)
+    leader = broker.leader
+    first = {fenced: data(records(b"a"), high_watermark=1), other: data()}
+    leader.give(first, session_id=0)
+    assert broker.asked()[fenced].current_leader_epoch == 0
+    broker.lead(2, fenced)
+    assert broker.leader is leader
+    assert broker.state(fenced).current_leader_epoch == 1
+    parts = {fenced: data(error_code=ErrorCode.FENCED_LEADER_EPOCH), other: data()}
+    broker.leader.give(parts, session_id=0)
+    assert broker.is_delayed(fenced)
     assert broker.fetchers.failed == []
+    broker.leader.give({other: data()}, session_id=0)
+    broker.run_for(BACKOFF_MS + 20)
+    broker.leader.give({other: data()}, session_id=0)
+    assert broker.asked()[fenced].current_leader_epoch == 1
 
 
 def warnings(caplog) -> list[str]:
@@ -378,16 +449,6 @@ def test_an_answer_to_what_is_no_longer_asked_is_dropped(broker) -> None:
     broker.state().phase = FetchPhase.TRUNCATING
     broker.leader.give({PARTITION: data(content, high_watermark=1)}, session_id=0)
     assert (broker.log.log_end_offset, broker.fetchers.failed) == (0, [])
-
-
-def test_a_partition_that_is_offline_is_delayed_and_the_others_are_asked_for() -> None:
-    """A5: its directory failed in this very turn."""
-    broker = FollowingBroker(partitions=2)
-    bad, good = broker.key(0), broker.key(1)
-    broker.node.manager._registry.take_offline(bad)
-    broker.leader.give({bad: data(), good: data()}, session_id=0)
-    assert list(broker.asked()) == [good]
-    assert broker.is_delayed(bad)
 
 
 def test_a_follower_appends_only_where_its_log_ends(broker) -> None:
