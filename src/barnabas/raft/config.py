@@ -137,6 +137,8 @@ class RaftConfig(msgspec.Struct, frozen=True):
     advertised: Mapping[str, tuple[str, int]] = msgspec.field(default_factory=dict)
     # Whether it has the controller role; else it stays an observer whatever the log says.
     can_be_voter: bool = True
+    # Whether this static voter has no vote yet, since it began with an empty directory.
+    is_newcomer: bool = False
     auto_join: bool = False
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000

@@ -117,6 +117,11 @@ class RaftCore:
         return self._replica.is_voter
 
     @property
+    def has_vote(self) -> bool:
+        """Whether this replica takes part in elections, if it is a voter."""
+        return self._replica.newcomer is None
+
+    @property
     def voters(self) -> VoterSet:
         """The voters in force."""
         return self._replica.voters

@@ -35,6 +35,7 @@ from barnabas.raft.metadata_batch import (
     replay_control_batches,
 )
 from barnabas.raft.metadata_log import MetadataLogView, metadata_snapshots, replay_log
+from barnabas.raft.newcomer import NewcomerFile
 from barnabas.raft.quorum_status import QuorumStatus, quorum_status
 from barnabas.raft.raft_metrics import RaftMetrics
 from barnabas.raft.role_log import RoleLog
@@ -87,6 +88,8 @@ class RaftParts(msgspec.Struct, frozen=True):
     # Called once when the log or the quorum state cannot be written: the process has to stop.
     on_fatal: Callable[[BaseException], None]
     transport: RaftTransport = NoTransport()
+    # That of the metadata log; holds the note of a voter that has no vote yet.
+    data_directory: str = ""
 
 
 class RaftDriver:
@@ -365,6 +368,9 @@ class RaftDriver:
 
     def _write_effects(self, effects: Effects) -> bool:
         """Write what has to be written first; returns False for records that continue nothing."""
+        if effects.has_vote:
+            NewcomerFile(self._parts.doors.disk, self._parts.data_directory).remove()
+            _log.info("This voter takes part in the metadata quorum from now on")
         if effects.persist is not None:
             static = None if self._history.kraft_version else self._history.last.ids
             self._parts.store.write(effects.persist, static)

@@ -48,6 +48,8 @@ class SnapshotSlice(NamedTuple):
 class Effects(msgspec.Struct):
     """To be carried out in the order of the fields, all before the next step."""
 
+    # This replica has its vote from now on: on disk before anything else happens.
+    has_vote: bool = False
     # On disk before anything else happens.
     persist: ElectionState | None = None
     # Drop all of the log from this offset on.

@@ -142,6 +142,8 @@ class Elections:
             return ErrorCode.FENCED_LEADER_EPOCH, False
         if request.source.id < 0:
             return ErrorCode.INVALID_REQUEST, False
+        if request.end_offset == 0:
+            replica.note_empty(request.source.id)
         if request.epoch > replica.epoch:
             replica.to_unattached(now_ms, request.epoch)
         if not self._is_meant(request.voter):
@@ -157,6 +159,9 @@ class Elections:
 
     def _grants(self, now_ms: float, request: VoteRequest) -> bool:
         replica = self._replica
+        if replica.newcomer is not None:
+            # It may have voted for another one and have forgotten it.
+            return False
         ours = (replica.log.last_epoch, replica.log.end_offset)
         if (request.last_epoch, request.end_offset) < ours:
             return False

@@ -43,6 +43,9 @@ class Following:
     def look_for_leader(self, now_ms: float, role: Unattached) -> float:
         """Ask around who leads, until it is time for an election."""
         replica = self._replica
+        newcomer = replica.newcomer
+        if newcomer is not None and newcomer.is_first(self._other_voters()):
+            replica.take_vote(now_ms)
         if not replica.is_voter:
             role.election_deadline = NEVER
         elif role.election_deadline == NEVER:
@@ -56,6 +59,9 @@ class Following:
     def follow(self, now_ms: float, role: Follower) -> float:
         """Fetch from the leader, or run for leader when it is lost."""
         replica = self._replica
+        newcomer = replica.newcomer
+        if newcomer is not None and newcomer.has_caught_up(replica.epoch, replica.high_watermark):
+            replica.take_vote(now_ms)
         if not replica.is_voter:
             return self._observe(now_ms, role)
         lost_at = min(role.fetch_deadline, role.lost_deadline)
@@ -101,7 +107,7 @@ class Following:
         if role.snapshot is None:
             return self._fetch_request()
         return FetchSnapshotRequest(
-            config.key,
+            replica.fetch_key,
             replica.epoch,
             role.snapshot.id,
             role.snapshot.position,
@@ -148,7 +154,7 @@ class Following:
         # Whether a leader whose connection broke is still there has to be known at once.
         is_doubtful = isinstance(role, Follower) and role.lost_deadline < NEVER
         return FetchRequest(
-            config.key,
+            replica.fetch_key,
             replica.epoch,
             replica.log.end_offset,
             replica.log.last_epoch,
@@ -158,23 +164,31 @@ class Following:
         )
 
     def ask_around(self, now_ms: float) -> float:
-        """Fetch from anybody: who does not lead says who does. One at a time."""
+        """Fetch from a bootstrap server or a voter: one that does not lead says which one does.
+
+        One request at a time.
+        """
         replica = self._replica
         requests = replica.requests
         busy_until = requests.busy_until(now_ms)
         if busy_until > now_ms:
             return busy_until
-        known = list(replica.bootstrap) or [
-            each for each in replica.voters.ids if each != replica.me
-        ]
+        known = list(replica.bootstrap) or self._other_voters()
         if not known:
             return NEVER
         ready = [each for each in known if requests.ready_at(each) <= now_ms]
         if not ready:
             return min(requests.ready_at(each) for each in known)
+        if replica.newcomer is not None:
+            # It has to hear of all of them.
+            ready = [each for each in ready if each not in replica.newcomer.empty] or ready
         asked = ready[replica.rng.randint(0, len(ready) - 1)]
         replica.send(now_ms, asked, self._fetch_request())
         return requests.ready_at(asked)
+
+    def _other_voters(self) -> list[int]:
+        replica = self._replica
+        return [each for each in replica.voters.ids if each != replica.me]
 
     # -- answers ----------------------------------------------------------------------------------
 
@@ -184,6 +198,9 @@ class Following:
         """Records, a place where the logs part, a snapshot, or nothing new."""
         replica = self._replica
         role = replica.role
+        if response.epoch == 0:
+            # Nothing can be in a log before the first epoch.
+            replica.note_empty(source)
         if not isinstance(role, Follower) or response.error is not ErrorCode.NONE:
             replica.requests.failed(source, now_ms)
             return
@@ -200,6 +217,8 @@ class Following:
             replica.out.append = response.records
             role.syncing_to = response.high_watermark
         else:
+            if replica.newcomer is not None:
+                replica.newcomer.reach(replica.epoch, replica.log.end_offset)
             replica.move_high_watermark(min(response.high_watermark, replica.log.end_offset))
 
     def _note_success(self, now_ms: float, role: Follower) -> None:

@@ -102,6 +102,8 @@ class Leading:
         if min(numbers) < 0:
             replica.refuse_fetch(request, ErrorCode.INVALID_REQUEST)
             return
+        if request.fetch_offset == 0:
+            replica.note_empty(request.source.id)
         error = self.check_leader_only(request.epoch)
         if error is ErrorCode.NONE and request.last_fetched_epoch > request.epoch:
             error = ErrorCode.INVALID_REQUEST

@@ -74,7 +74,15 @@ def open_raft(config: RaftConfig, opening: RaftOpening) -> RaftDriver:
             f"only controller may delete it",
         ) from error
     transport = NoTransport() if opening.transport is None else opening.transport
-    parts = RaftParts(log, store, doors, opening.rng, opening.on_fatal, transport)
+    parts = RaftParts(
+        log,
+        store,
+        doors,
+        opening.rng,
+        opening.on_fatal,
+        transport,
+        opening.data_directory,
+    )
     return RaftDriver(config, parts)
 
 

@@ -21,7 +21,8 @@ from barnabas.raft.messages import (
     FetchResponse,
     VoterChangeResponse,
 )
-from barnabas.raft.replica_key import Address
+from barnabas.raft.newcomer import Newcomer
+from barnabas.raft.replica_key import Address, ReplicaKey
 from barnabas.raft.request_manager import RequestManager
 from barnabas.raft.roles import (
     NEVER,
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
     from barnabas.raft.config import RaftConfig
     from barnabas.raft.log_view import LogView
     from barnabas.raft.messages import Request, Response
-    from barnabas.raft.replica_key import ReplicaKey
     from barnabas.raft.voter_history import VoterHistory
     from barnabas.raft.voter_set import VoterSet
     from barnabas.runtime.rng import Rng
 
 # A leader gives up this many fetch time-outs after a majority last fetched.
 CHECK_QUORUM_FACTOR = 1.5
+_NOBODY = -1
 # Bootstrap servers are numbered downwards from here.
 _FIRST_BOOTSTRAP_ID = -2
 
@@ -79,6 +80,8 @@ class Replica:
         # The own log is on disk up to here; at the start all of it is.
         self.synced_end = log.end_offset
         self.role: Role = Unattached(NEVER)
+        # What it has found out as long as it has no vote; None once it has.
+        self.newcomer = Newcomer() if config.is_newcomer else None
         self.requests = RequestManager(config.request_timeout_ms, config.retry_backoff_ms, rng)
         self.bootstrap = {
             _FIRST_BOOTSTRAP_ID - index: Address(*address)
@@ -105,7 +108,9 @@ class Replica:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica is a voter; else it is an observer."""
+        """Whether this replica is a voter; else it is an observer, as without a vote."""
+        if self.newcomer is not None:
+            return False
         return self.config.can_be_voter and self.voters.is_voter(self.config.key)
 
     @property
@@ -113,6 +118,18 @@ class Replica:
         """Who leads, as far as this replica knows; nobody after its own resignation."""
         resigned = isinstance(self.role, Resigned)
         return LeaderAndEpoch(NO_LEADER if resigned else self.election.leader_id, self.epoch)
+
+    @property
+    def fetch_key(self) -> ReplicaKey:
+        """By whom fetches are said to be; nobody's are not counted by a leader.
+
+        Without a vote only a fetch that asks for the first record is counted: it says that this
+        log is empty, which other voters without a vote have to know.
+        """
+        key = self.config.key
+        if self.newcomer is None or self.log.end_offset == 0:
+            return key
+        return ReplicaKey(_NOBODY, key.directory_id)
 
     def address_of(self, destination: int) -> Address | None:
         """Where a voter, the leader, or a bootstrap server listens."""
@@ -162,6 +179,21 @@ class Replica:
         assert epoch > self.epoch, (epoch, self.epoch)
         self.election = ElectionState(epoch)
         self._enter(Unattached(self.election_deadline(now_ms)))
+
+    def take_vote(self, now_ms: float) -> None:
+        """Nothing can have been forgotten: vote, and run for leader, from now on."""
+        assert self.newcomer is not None
+        self.newcomer = None
+        self._out.has_vote = True
+        if isinstance(self.role, Unattached):
+            # All voters are there: no need to wait for a leader to be heard of.
+            patience = self.rng.randint(0, self.config.election_timeout_ms)
+            self.role.election_deadline = now_ms + patience
+
+    def note_empty(self, node_id: int) -> None:
+        """Another voter's log is empty."""
+        if self.newcomer is not None and node_id != self.me:
+            self.newcomer.empty.add(node_id)
 
     def vote_for(self, now_ms: float, candidate: ReplicaKey) -> None:
         """Give the epoch's vote away, and wait for what comes of it."""

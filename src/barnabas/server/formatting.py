@@ -17,6 +17,7 @@ from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.raft.formatter import format_metadata_directory
 from barnabas.raft.metadata_log import METADATA_PARTITION
+from barnabas.raft.newcomer import NewcomerFile
 from barnabas.raft.replica_key import Address, ReplicaKey
 from barnabas.raft.snapshot import BOOTSTRAP_SNAPSHOT, delete_snapshot, list_snapshots
 from barnabas.raft.voter_set import Voter, VoterSet
@@ -195,6 +196,8 @@ def _format(
     try:
         if metadata_path is not None and configuration.cluster.is_controller:
             _begin_metadata_log(configuration, voters, doors, path, meta.directory_id)
+            # Who formats by hand says that nothing is forgotten.
+            NewcomerFile(disk, path).remove()
         write_identity(disk, path, meta)
     finally:
         lock.release()

@@ -19,7 +19,7 @@ from barnabas.storage.log_directory import LogDirectory, check_node
 from barnabas.storage.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.rng import Rng
@@ -62,9 +62,21 @@ class DirectoryPaths(msgspec.Struct, frozen=True):
 
 
 def open_data_directories(
-    disk: Disk, configured: DirectoryPaths, node_id: int, rng: Rng
+    disk: Disk,
+    configured: DirectoryPaths,
+    node_id: int,
+    rng: Rng,
+    before_format: Callable[[str], None] = lambda _: None,
 ) -> DataDirectories:
     """Open what is there, formatted for a new cluster where all are empty.
+
+    Args:
+        disk: where the directories are.
+        configured: their paths.
+        node_id: of this node.
+        rng: for the ids of new directories.
+        before_format: told the path of the metadata log's directory if it is about to be formatted;
+            it exists by then.
 
     Raises:
         DirectoryInUseError: another process has one.
@@ -81,6 +93,9 @@ def open_data_directories(
     check_features(disk, metadata_path)
     cluster_id = _settle_cluster_id(found, configured, metadata_path, rng)
     _check_metadata_place(disk, wanted, identities)
+    if metadata_path in identities and identities[metadata_path] is None:
+        disk.make_directory(metadata_path)
+        before_format(metadata_path)
     opened: dict[str, LogDirectory] = {}
     failed: dict[str, OSError] = {}
     try:

@@ -174,6 +174,7 @@ class Node:
             others,
             self._has_controller,
             None if self.broker is None else self.broker.awaits,
+            lambda: shared.quorum.core.has_vote,
         )
         if self.broker is None:
             assert self.controller is not None

@@ -19,6 +19,13 @@ _log = logging.getLogger(__name__)
 # After the start, then again and again.
 _FIRST_MS = 2_000.0
 _NEXT_MS = 10_000.0
+_WITHOUT_VOTE = (
+    "This voter's data directory was empty at its first start, so it has no vote until it has "
+    "heard of all voters of a new cluster, or has copied the metadata log of an old one. If its "
+    "former directory is lost, and the others cannot elect a leader without it, empty the "
+    "directory again and format it by `barnabas format`: it has its vote at once then, and what "
+    "only the lost directory had is lost"
+)
 
 
 class QuorumWait:
@@ -30,12 +37,15 @@ class QuorumWait:
         voters: Mapping[int, tuple[str, int]],
         has_controller: Callable[[], bool],
         broker_awaits: Callable[[], str] | None,
+        has_vote: Callable[[], bool] = lambda: True,
     ) -> None:
         """Args:
         voters: the other ones.
         has_controller: whether the active controller is known and, for a broker, connected.
         broker_awaits: what the broker waits for, once there is a controller; None without one.
+        has_vote: whether this node, if it is a voter, takes part in elections.
         """
+        self._has_vote = has_vote
         self._broker_awaits = broker_awaits
         self._doors = doors
         self._voters = voters
@@ -54,7 +64,8 @@ class QuorumWait:
             if self._broker_awaits is None:
                 self.finish()
             else:
-                _log.warning("Not ready yet: %s", self._broker_awaits())
+                without_vote = "" if self._has_vote() else f". {_WITHOUT_VOTE}"
+                _log.warning("Not ready yet: %s%s", self._broker_awaits(), without_vote)
             return
         silent: list[str] = []
         for voter, (host, port) in sorted(self._voters.items()):
@@ -72,7 +83,13 @@ class QuorumWait:
     def _tell(self, silent: list[str]) -> None:
         if self._timer is None:
             return
-        if silent:
+        if not self._has_vote():
+            _log.warning(
+                "Waiting for the metadata quorum: %s. %s",
+                f"no answer from voter {', '.join(silent)}" if silent else "all voters answer",
+                _WITHOUT_VOTE,
+            )
+        elif silent:
             _log.warning(
                 "Waiting for the metadata quorum: no answer from voter %s. A majority of the "
                 "voters has to run",

@@ -17,6 +17,7 @@ from barnabas.network.connection import ConnectionDoors
 from barnabas.network.frame_budget import FrameBudget
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
+from barnabas.raft.newcomer import NewcomerFile
 from barnabas.raft.opening import RaftOpening, open_raft
 from barnabas.server.backlog import Backlog
 from barnabas.server.change_log import ChangeLog
@@ -105,7 +106,7 @@ class SharedServer:
         self.connections = ConnectionQuotas(
             runtime.clock, configuration.connections, quota_windows(self.config)
         )
-        self._raft_config = _raft_config(configuration, self.directories)
+        self._raft_config = _raft_config(configuration, self.directories, self.is_newcomer)
         self._channel_doors: ChannelDoors | None = None
         self.quorum = self._open_quorum()
         self.publisher = MetadataPublisher()
@@ -225,10 +226,29 @@ class SharedServer:
             self.configuration.cluster.cluster_id,
             may_found_cluster=self.configuration.cluster.is_alone,
         )
-        return open_data_directories(self.runtime.disk, paths, self.node_id, self.runtime.rng)
+        disk = self.runtime.disk
+        directories = open_data_directories(
+            disk, paths, self.node_id, self.runtime.rng, self._before_format
+        )
+        self.is_newcomer = NewcomerFile(disk, directories.metadata.path).exists()
+        if self.is_newcomer:
+            _log.info(
+                "%s was empty at this voter's first start: it has no vote until it has heard of "
+                "all voters of a new cluster, or has copied the metadata log of an old one",
+                directories.metadata.path,
+            )
+        return directories
+
+    def _before_format(self, metadata_path: str) -> None:
+        """One of several static voters may have been one before, with another disk."""
+        cluster = self.configuration.cluster
+        if cluster.is_controller and len(cluster.voters) > 1:
+            NewcomerFile(self.runtime.disk, metadata_path).write()
 
 
-def _raft_config(configuration: Configuration, directories: DataDirectories) -> RaftConfig:
+def _raft_config(
+    configuration: Configuration, directories: DataDirectories, is_newcomer: bool
+) -> RaftConfig:
     config, cluster = configuration.parsed, configuration.cluster
     voters = tuple(cluster.voters)
     if not voters and cluster.is_alone:
@@ -246,6 +266,7 @@ def _raft_config(configuration: Configuration, directories: DataDirectories) -> 
             for each in configuration.advertised_controller_endpoints
         },
         can_be_voter=cluster.is_controller,
+        is_newcomer=is_newcomer,
         auto_join=config.boolean("controller.quorum.auto.join.enable"),
         election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
         fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),

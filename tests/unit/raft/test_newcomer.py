@@ -1,0 +1,132 @@
+"""A static voter without a vote: what it answers, and when it has its vote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.core import RaftCore
+from barnabas.raft.election_state import ElectionState
+from barnabas.raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    VoteResponse,
+)
+from barnabas.raft.voter_history import VoterHistory
+from barnabas.raft.voter_set import VoterSet
+from barnabas.runtime.rng import SeededRng
+from unit.raft.quorum_world import MemoryLog
+from unit.raft.test_core import fetch_of, vote_of
+
+if TYPE_CHECKING:
+    from barnabas.raft.effects import Effects
+
+VOTERS = (1, 2, 3)
+
+
+def newcomer(log: MemoryLog | None = None, epoch: int = 0) -> RaftCore:
+    """Voter 3 of three, which began with an empty directory."""
+    voters = VoterSet.static(VOTERS, {each: ("host", each) for each in VOTERS}, "CONTROLLER")
+    core = RaftCore(
+        RaftConfig(3, VOTERS, is_newcomer=True),
+        log or MemoryLog(),
+        SeededRng(1),
+        ElectionState(epoch),
+        VoterHistory(voters),
+    )
+    core.start(0)
+    return core
+
+
+def log_of_four() -> MemoryLog:
+    log = MemoryLog()
+    log.entries = [(1, "record")] * 4
+    return log
+
+
+def granted(effects: Effects) -> bool:
+    ((_, response),) = effects.answers
+    assert isinstance(response, VoteResponse)
+    return response.granted
+
+
+def test_it_grants_no_vote_and_no_pre_vote() -> None:
+    core = newcomer()
+    assert not granted(core.step(1, vote_of(1, 5, 4, 20, pre_vote=True)))
+    assert not granted(core.step(2, vote_of(1, 5, 4, 20)))
+    assert core.voted_id == -1
+
+
+def test_it_never_runs_for_leader() -> None:
+    core = newcomer()
+    for now_ms in range(0, 60_000, 100):
+        core.tick(now_ms)
+    assert core.epoch == 0
+    assert not core.is_voter
+
+
+def test_it_has_its_vote_once_all_others_are_seen_to_be_empty() -> None:
+    core = newcomer()
+    core.step(1, vote_of(1, 1, 0, 0, pre_vote=True))
+    assert not core.has_vote
+    effects = core.step(2, fetch_of(2, 0, 0, 0))
+    assert effects.has_vote
+    assert core.is_voter
+    assert granted(core.step(3, vote_of(1, 1, 0, 0)))
+
+
+def test_a_voter_that_has_a_record_keeps_it_from_its_vote() -> None:
+    core = newcomer()
+    core.step(1, vote_of(1, 2, 1, 7, pre_vote=True))
+    core.step(2, fetch_of(2, 0, 0, 0))
+    core.step(3, fetch_of(1, 0, 7, 1))
+    assert not core.has_vote
+
+
+def test_an_epoch_before_the_first_has_no_records() -> None:
+    core = newcomer()
+    asked: list[int] = []
+    # The request of the start got no answer.
+    effects = core.tick(5_000)
+    while effects.requests:
+        ((destination, request),) = effects.requests
+        asked.append(destination)
+        effects = core.step(5_001, FetchResponse(token=request.token, epoch=0))
+    assert sorted(asked) == [1, 2]
+    assert core.has_vote
+
+
+def test_the_leader_does_not_count_its_fetches() -> None:
+    log = log_of_four()
+    core = newcomer(log, epoch=1)
+    effects = core.step(0, BeginQuorumEpochRequest(leader_id=1, epoch=1))
+    ((_, request),) = effects.requests
+    assert isinstance(request, FetchRequest)
+    assert (request.source.id, request.fetch_offset) == (-1, 4)
+
+
+def test_it_has_its_vote_when_a_record_is_committed_that_came_after_it() -> None:
+    log = log_of_four()
+    core = newcomer(log, epoch=1)
+    effects = core.step(0, BeginQuorumEpochRequest(leader_id=1, epoch=1))
+    ((_, request),) = effects.requests
+    answer = FetchResponse(token=request.token, epoch=1, leader_id=1, high_watermark=4)
+    effects = core.step(1, answer)
+    # All that there is may have been committed before the leader lost its majority.
+    assert not core.has_vote
+    ((_, request),) = effects.requests
+    answer = FetchResponse(
+        token=request.token, epoch=1, leader_id=1, high_watermark=4, records=b"a batch"
+    )
+    core.step(2, answer)
+    log.entries.append((1, "more"))
+    effects = core.on_synced(3, 5)
+    assert not core.has_vote
+    ((_, request),) = effects.requests
+    answer = FetchResponse(token=request.token, epoch=1, leader_id=1, high_watermark=5)
+    effects = core.step(4, answer)
+    assert effects.has_vote
+    ((_, request),) = effects.requests
+    assert isinstance(request, FetchRequest)
+    assert request.source.id == 3
