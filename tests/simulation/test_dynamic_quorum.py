@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.listener import SnapshotId
@@ -10,6 +13,9 @@ from barnabas.raft.snapshot import list_snapshots
 from barnabas.sim.network import NetworkWeather
 from simulation.dynamic_hosts import Answer, DynamicHosts
 from simulation.quorum_hosts import METADATA_DIRECTORY, QuorumHosts, Replica, host_name
+
+if TYPE_CHECKING:
+    from barnabas.raft.config import RaftConfig
 
 
 def elected(hosts: QuorumHosts) -> Replica:
@@ -84,6 +90,30 @@ def test_a_voter_that_is_removed_goes_on_as_an_observer() -> None:
     assert hosts.voter_ids() == {tuple(each for each in (1, 2, 3) if each != removed)}
     assert not hosts.replicas[removed].driver.core.is_voter
     assert [each.id for each in elected(hosts).driver.status().observers] == [removed]
+
+
+class OneServer(DynamicHosts):
+    """All nodes have node 1 as their only bootstrap server."""
+
+    def config(self, node_id: int) -> RaftConfig:
+        servers = ((host_name(1), self.ports[1]),)
+        return replace(super().config(node_id), bootstrap_servers=servers)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_removed_voter_asks_the_voters_of_its_log_who_leads(seed: int) -> None:
+    hosts = OneServer(4, seed)
+    elected(hosts)
+    hosts.settle()
+    assert hosts.done(hosts.remove_voter(1)) is ErrorCode.NONE
+    hosts.settle()
+    hosts.kill(elected(hosts).config.node_id)
+    leader = elected(hosts)
+    removed = hosts.replicas[1]
+    assert hosts.run_until(
+        lambda: removed.driver.leader_and_epoch.leader_id == leader.config.node_id, 10_000
+    ), hosts.describe()
+    hosts.settle()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -173,7 +173,8 @@ class Following:
         busy_until = requests.busy_until(now_ms)
         if busy_until > now_ms:
             return busy_until
-        known = list(replica.bootstrap) or self._other_voters()
+        # The servers of the configuration may be gone for good, or not be voters any more.
+        known = [*replica.bootstrap, *self._other_voters()]
         if not known:
             return NEVER
         ready = [each for each in known if requests.ready_at(each) <= now_ms]
