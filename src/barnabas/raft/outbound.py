@@ -254,7 +254,7 @@ def core_response(message: Message, token: int, listener_name: str) -> core.Resp
             return core.VoteResponse(
                 granted=vote.vote_granted,
                 token=token,
-                error=_error(vote.error_code),
+                error=ErrorCode.of(vote.error_code),
                 epoch=vote.leader_epoch,
                 leader_id=vote.leader_id,
                 leader_address=_address(vote.leader_id, message.node_endpoints),
@@ -266,7 +266,7 @@ def core_response(message: Message, token: int, listener_name: str) -> core.Resp
             )
             return core.QuorumEpochResponse(
                 token=token,
-                error=_error(answer.error_code),
+                error=ErrorCode.of(answer.error_code),
                 epoch=answer.leader_epoch,
                 leader_id=answer.leader_id,
                 leader_address=_address(answer.leader_id, message.node_endpoints),
@@ -277,7 +277,7 @@ def core_response(message: Message, token: int, listener_name: str) -> core.Resp
             return _fetch_snapshot_response(message, token)
         case add_messages.AddRaftVoterResponse() | remove_messages.RemoveRaftVoterResponse():
             return core.VoterChangeResponse(
-                message=message.error_message, token=token, error=_error(message.error_code)
+                message=message.error_message, token=token, error=ErrorCode.of(message.error_code)
             )
         case update_messages.UpdateRaftVoterResponse():
             return _update_voter_response(message, token)
@@ -291,7 +291,7 @@ def _only(message: object, topics: Iterable[object]) -> object:
     """The metadata partition of a response."""
     error_code = getattr(message, "error_code", 0)
     if error_code:
-        raise UnusableResponseError(f"{type(message).__name__}: {_error(error_code).name}")
+        raise UnusableResponseError(f"{type(message).__name__}: {ErrorCode.of(error_code).name}")
     partitions = [each for topic in topics for each in getattr(topic, "partitions", ())]
     if len(partitions) != 1:
         raise UnusableResponseError(f"{type(message).__name__} has {len(partitions)} partitions")
@@ -315,7 +315,7 @@ def _fetch_response(message: fetch_messages.FetchResponse, token: int) -> core.F
         log_start_offset=data.log_start_offset,
         records=data.records,
         token=token,
-        error=_error(data.error_code),
+        error=ErrorCode.of(data.error_code),
         epoch=leader.leader_epoch,
         leader_id=leader.leader_id,
         leader_address=_address(leader.leader_id, message.node_endpoints),
@@ -334,7 +334,7 @@ def _fetch_snapshot_response(
         position=data.position,
         content=data.unaligned_records,
         token=token,
-        error=_error(data.error_code),
+        error=ErrorCode.of(data.error_code),
         epoch=leader.leader_epoch,
         leader_id=leader.leader_id,
         leader_address=_address(leader.leader_id, message.node_endpoints),
@@ -348,7 +348,7 @@ def _update_voter_response(
     is_known = leader.leader_id != NO_LEADER and leader.port > 0
     return core.VoterChangeResponse(
         token=token,
-        error=_error(message.error_code),
+        error=ErrorCode.of(message.error_code),
         epoch=leader.leader_epoch,
         leader_id=leader.leader_id,
         leader_address=Address(leader.host, leader.port) if is_known else None,
@@ -364,17 +364,9 @@ def _supported_versions(
                 min_version=feature.min_version,
                 max_version=feature.max_version,
                 token=token,
-                error=_error(message.error_code),
+                error=ErrorCode.of(message.error_code),
             )
-    return core.SupportedVersionsResponse(token=token, error=_error(message.error_code))
-
-
-def _error(code: int) -> ErrorCode:
-    """A code that we do not know is an error all the same."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return core.SupportedVersionsResponse(token=token, error=ErrorCode.of(message.error_code))
 
 
 def _address(node_id: int, endpoints: Iterable[object]) -> Address | None:

@@ -81,7 +81,7 @@ class ControllerRegistrant:
         if response.error_code:
             _log.warning(
                 "The active controller refuses the registration of this one: %s",
-                ErrorCode(response.error_code).name,
+                ErrorCode.of(response.error_code).name,
             )
         self._timer.call_later(_RETRY_MS, self._look_again)
 

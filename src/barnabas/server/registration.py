@@ -231,7 +231,7 @@ class Registration:
         if self._stopped:
             return
         if response.error_code:
-            self._complain("the registration", ErrorCode(response.error_code))
+            self._complain("the registration", ErrorCode.of(response.error_code))
             self._later(_REFUSED_RETRY_MS, self._register)
             return
         self.last_refusal = ErrorCode.NONE
@@ -268,7 +268,7 @@ class Registration:
         if self._stopped:
             return
         if response.error_code:
-            self._complain("a heartbeat", ErrorCode(response.error_code))
+            self._complain("a heartbeat", ErrorCode.of(response.error_code))
         else:
             self.last_refusal = ErrorCode.NONE
         if self._on_let_go is not None:
