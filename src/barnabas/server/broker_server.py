@@ -128,6 +128,10 @@ class BrokerServer:
         return f"waiting for controller {controller} to let this broker in, which is registered"
 
     def _on_registered(self, epoch: int) -> None:
+        if self.follower.logs_open:
+            # It was unregistered meanwhile, and has gone on.
+            self.registration.begin_heartbeats()
+            return
         self._awaited_epoch = epoch
         self._maybe_open_logs()
 
@@ -135,6 +139,8 @@ class BrokerServer:
         self.follower.on_image(delta, image)
         self._maybe_open_logs()
         own_id = self._shared.node_id
+        if own_id in delta.broker_changes and own_id not in image.brokers:
+            self.registration.on_unregistered()
         if any(
             broker is not None and broker.is_leaving and broker.id != own_id
             for broker in delta.broker_changes.values()

@@ -87,6 +87,7 @@ class Registration:
         "_on_registered",
         "_on_unfenced",
         "_previous_epoch",
+        "_registers_again",
         "_registrant",
         "_silence",
         "_stopped",
@@ -122,6 +123,8 @@ class Registration:
         self._in_flight = False
         # Whether the next heartbeat is to follow at once on the answer to this one.
         self._hurries = False
+        # Whether a registration is to follow on the answer to the heartbeat that is in flight.
+        self._registers_again = False
         # Whether heartbeats have begun.
         self._has_begun = False
         # The controller's last answer, if it was one of refusal; said once.
@@ -171,6 +174,25 @@ class Registration:
         if not self._stopped and self._on_let_go is None:
             self._has_begun = True
             self._heartbeat()
+
+    def on_unregistered(self) -> None:
+        """This broker was taken out of the cluster although it lives: register it again.
+
+        Apache Kafka's is of no use then until it is started again, and a lone node with it.
+        """
+        if self._stopped or self._on_let_go is not None or not self._unfenced:
+            return
+        _log.warning(
+            "This broker was unregistered with epoch %d while it runs; it registers again. Stop it "
+            "first if it is to leave the cluster",
+            self.epoch,
+        )
+        if self._in_flight:
+            self._registers_again = True
+            return
+        if self._timer_entry is not None:
+            self._timer_entry.cancel()
+        self._register()
 
     def heartbeat_now(self) -> None:
         """Send a heartbeat ahead of its time.
@@ -266,6 +288,10 @@ class Registration:
     def _on_heartbeat(self, response: BrokerHeartbeatResponse) -> None:
         self._in_flight = False
         if self._stopped:
+            return
+        if self._registers_again and self._on_let_go is None:
+            self._registers_again = False
+            self._register()
             return
         if response.error_code:
             self._complain("a heartbeat", ErrorCode.of(response.error_code))

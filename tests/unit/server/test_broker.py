@@ -212,12 +212,22 @@ def test_the_controller_registers_itself_anew_in_each_life() -> None:
     assert second.incarnation_id != first.incarnation_id
 
 
-def test_a_broker_that_was_unregistered_registers_again_when_it_is_started_anew() -> None:
+def test_a_lone_broker_that_is_unregistered_registers_again_and_keeps_its_records() -> None:
     broker = SimulatedBroker()
     broker.make_topic("t")
+    assert broker.produce("t", b"before").error_code == 0
+    epoch = broker.node.broker.registration.epoch  # type: ignore[union-attr]
     assert broker.ask(UnregisterBrokerRequest(broker_id=1), 0).error_code == 0
-    broker.world.run_for(10_000)
-    assert broker.metadata("t").brokers == []
+    assert broker.world.run_until(lambda: len(broker.metadata("t").brokers) == 1)
+    assert broker.world.run_until(
+        lambda: broker.metadata("t").topics[0].partitions[0].leader_id == 1
+    )
+    assert broker.node.broker.registration.epoch > epoch  # type: ignore[union-attr]
+    assert broker.produce("t", b"after").error_code == 0
+    assert values_of(broker, "t") == [b"before", b"after"]
+    # Once more, and into a stop.
+    assert broker.ask(UnregisterBrokerRequest(broker_id=1), 0).error_code == 0
     broker.stop()
     broker.restart()
-    assert broker.produce("t", b"x").error_code == 0
+    assert values_of(broker, "t") == [b"before", b"after"]
+    assert not broker.failures

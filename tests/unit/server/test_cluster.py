@@ -34,6 +34,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.messages.unregister_controller import UnregisterControllerRequest
 from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch
 from barnabas.server.handlers.controller_table import CONTROLLER_APIS
@@ -521,3 +522,19 @@ def test_a_node_that_knows_no_leader_for_a_while_keeps_its_place() -> None:
     cluster.world.run_for(1_000)
     assert leaderless
     assert cluster.live_brokers(active) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("node_id", [1, 2, 3])
+def test_a_live_broker_that_is_unregistered_comes_back_and_is_in_sync_again(node_id: int) -> None:
+    cluster = three_nodes()
+    assert cluster.ask(1, creation("t", replicas=3), 7).topics[0].error_code == ErrorCode.NONE
+    answer = cluster.ask(1, UnregisterBrokerRequest(broker_id=node_id), 0)
+    assert answer.error_code == ErrorCode.NONE
+    cluster.until(lambda: cluster.live_brokers(1) == {1, 2, 3}, 5_000)
+
+    def isrs() -> list[list[int]]:
+        partitions = cluster.image(1).topics.by_name("t").partitions.values()
+        return [sorted(each.isr) for each in partitions]
+
+    cluster.until(lambda: all(each == [1, 2, 3] for each in isrs()), 20_000)
+    assert not cluster.failures
