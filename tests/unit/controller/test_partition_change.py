@@ -107,6 +107,25 @@ def test_an_unclean_shutdown_costs_eligibility() -> None:
     assert (after.isr, after.elr, after.last_known_elr) == ((), (), (1,))
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        partition((1, 2), isr=(), leader=-1, last_known_elr=(1,)),
+        partition((1, 2), isr=(), leader=-1, elr=(1,), last_known_elr=(1,)),
+        partition((1, 2), isr=(1,), leader=-1),
+    ],
+    ids=["last known leader", "eligible", "in sync"],
+)
+@pytest.mark.parametrize("election", list(Election))
+def test_a_replica_is_not_elected_by_the_change_that_tells_of_its_unclean_shutdown(
+    before: PartitionRegistration, election: Election
+) -> None:
+    by = replace(rules(1), unclean_shutdown=frozenset({1}), election=election)
+    target = tuple(each for each in before.isr if each != 1)
+    after = change(before, target, by)
+    assert (after.leader, after.isr, after.elr, after.last_known_elr) == (-1, (), (), (1,))
+
+
 def test_all_that_die_together_stay_eligible() -> None:
     after = change(partition(), (2, 3), rules(2, 3, doubtful=(2, 3)))
     assert (after.leader, after.isr, after.elr) == (-1, (2, 3), (1,))

@@ -387,6 +387,27 @@ def test_a_move_goes_on_after_a_kill_at_any_moment(after_ms: int, power: bool) -
     assert not broker.node.broker.logs.futures
 
 
+@pytest.mark.parametrize("topic", TOPICS)
+def test_of_two_logs_of_a_replica_the_one_stays_whose_directory_the_metadata_names(
+    topic: str,
+) -> None:
+    broker = filled()
+    named = directory_of(broker, topic)
+    name, disk = f"{topic}-0", broker.host.disk
+    broker.stop()
+    # As a move leaves it whose second rename was lost: the copy has the replica's name too.
+    copied = f"{other(named)}/{name}"
+    disk.make_directory(copied)
+    for entry in disk.list(f"{named}/{name}"):
+        disk.write_atomically(f"{copied}/{entry}", disk.read(f"{named}/{name}/{entry}"))
+    broker.restart()
+    assert directory_of(broker, topic) == named
+    assert broker.produce(topic, b"3").error_code == 0
+    assert values(broker, topic) == [b"1", b"2", b"3"]
+    assert name not in disk.list(other(named))
+    assert [each for each in names(broker, other(named), "-stray") if each.startswith(name)]
+
+
 def test_a_move_is_given_up_for_another_directory() -> None:
     broker = filled()
     source = directory_of(broker, "a")

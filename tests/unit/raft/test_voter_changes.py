@@ -1,0 +1,147 @@
+"""When a leader may change its voters (KIP-853), at the core."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.config import RaftConfig
+from barnabas.raft.core import RaftCore
+from barnabas.raft.effects import Effects
+from barnabas.raft.election_state import ElectionState
+from barnabas.raft.messages import (
+    AddVoterRequest,
+    FetchRequest,
+    RemoveVoterRequest,
+    Request,
+    SupportedVersionsRequest,
+    SupportedVersionsResponse,
+    UpdateVoterRequest,
+    VoterChangeResponse,
+    VoteResponse,
+)
+from barnabas.raft.replica_key import Address, ReplicaKey
+from barnabas.raft.voter_history import VoterHistory
+from barnabas.raft.voter_set import Voter, VoterSet
+from barnabas.runtime.rng import SeededRng
+from unit.raft.quorum_world import MemoryLog
+
+HOUR_MS = 3_600_000
+
+
+def voter(node_id: int, port: int = 9093) -> Voter:
+    at = Address(f"host-{node_id}", port)
+    return Voter(ReplicaKey(node_id, bytes([node_id] * 16)), (("CONTROLLER", at),))
+
+
+class Leading:
+    """Node 1 of the voters 1, 2 and 3 has just been elected; nothing of its epoch is committed."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.log.entries = [(1, "voters")]
+        history = VoterHistory(VoterSet([]))
+        history.add_kraft_version(0, 1)
+        history.add_voters(0, VoterSet(voter(each) for each in (1, 2, 3)))
+        config = RaftConfig(
+            1, (), directory_id=voter(1).key.directory_id, advertised={"CONTROLLER": ("h", 1)}
+        )
+        self.core = RaftCore(config, self.log, SeededRng(1), ElectionState(1), history)
+        self.now_ms = 10_000.0
+        self.core.start(0)
+        asked = self.core.tick(self.now_ms)
+        for epoch in (1, 2):
+            ((_, to_two), *_) = asked.requests
+            answer = VoteResponse(granted=True, token=to_two.token, epoch=epoch)
+            asked = self.core.step(self.now_ms, answer)
+        assert self.core.is_leader
+        self.log.entries.append((2, "leader"))
+        self.core.on_appended(self.now_ms)
+        self.core.on_synced(self.now_ms, 2)
+
+    def fetch(self, node_id: int) -> None:
+        """A replica has everything."""
+        source, offset = voter(node_id).key, self.log.end_offset
+        epoch = self.log.last_epoch
+        self.core.step(self.now_ms, FetchRequest(source, 2, offset, epoch))
+
+    def commit(self) -> None:
+        self.fetch(2)
+        assert self.core.high_watermark == self.log.end_offset
+
+    def ask(self, request: Request) -> Effects:
+        return self.core.step(self.now_ms, request)
+
+    def add(self, node_id: int) -> Effects:
+        """Ask for a voter, which says that it supports what is needed."""
+        effects = self.ask(AddVoterRequest(voter(node_id)))
+        ((destination, asked),) = effects.requests
+        assert (destination, type(asked)) == (node_id, SupportedVersionsRequest)
+        return self.ask(SupportedVersionsResponse(token=asked.token, max_version=1))
+
+
+def error_of(effects: Effects) -> ErrorCode:
+    ((_, response),) = effects.answers
+    assert isinstance(response, VoterChangeResponse)
+    return response.error
+
+
+CHANGES = [
+    AddVoterRequest(voter(4)),
+    RemoveVoterRequest(voter(3).key),
+    UpdateVoterRequest(voter(3, port=9999), 2),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda each: type(each).__name__)
+def test_no_change_begins_before_the_leader_has_committed_in_its_epoch(change: Request) -> None:
+    leading = Leading()
+    effects = leading.ask(change)
+    assert error_of(effects) is ErrorCode.REQUEST_TIMED_OUT
+    assert (effects.control_records, effects.requests) == (None, [])
+
+
+@pytest.mark.parametrize("change", CHANGES[1:], ids=lambda each: type(each).__name__)
+def test_it_begins_when_that_is_done(change: Request) -> None:
+    leading = Leading()
+    leading.commit()
+    effects = leading.ask(change)
+    assert effects.control_records is not None
+    assert effects.control_records.voters is not None
+
+
+def test_a_replica_that_never_fetched_is_not_added() -> None:
+    leading = Leading()
+    leading.commit()
+    effects = leading.add(4)
+    assert error_of(effects) is ErrorCode.REQUEST_TIMED_OUT
+    assert effects.control_records is None
+
+
+def test_a_replica_that_has_been_behind_for_an_hour_is_not_added() -> None:
+    leading = Leading()
+    leading.commit()
+    leading.fetch(4)
+    behind = FetchRequest(voter(4).key, 2, leading.log.end_offset, 2)
+    end_ms = leading.now_ms + HOUR_MS + 2_000
+    while leading.now_ms < end_ms:
+        leading.now_ms += 1_000
+        leading.log.entries.append((2, "more"))
+        leading.core.on_appended(leading.now_ms)
+        leading.core.on_synced(leading.now_ms, leading.log.end_offset)
+        leading.commit()
+        leading.ask(behind)
+    effects = leading.add(4)
+    assert error_of(effects) is ErrorCode.REQUEST_TIMED_OUT
+    assert effects.control_records is None
+
+
+def test_a_replica_that_has_everything_is_added() -> None:
+    leading = Leading()
+    leading.commit()
+    leading.fetch(4)
+    effects = leading.add(4)
+    assert effects.answers == []
+    assert effects.control_records is not None
+    assert effects.control_records.voters is not None
+    assert effects.control_records.voters.ids == (1, 2, 3, 4)
