@@ -21,10 +21,10 @@ _FIRST_MS = 2_000.0
 _NEXT_MS = 10_000.0
 _WITHOUT_VOTE = (
     "This voter's data directory was empty at its first start, so it has no vote until it has "
-    "heard of all voters of a new cluster, or has copied the metadata log of an old one. If its "
-    "former directory is lost, and the others cannot elect a leader without it, empty the "
-    "directory again and format it by `barnabas format`: it has its vote at once then, and what "
-    "only the lost directory had is lost"
+    "heard of all voters of a new cluster, or has copied the metadata log of an old one. If former "
+    "directories are lost, and the other voters cannot elect a leader without them, empty the "
+    "directory of one such voter again and format it by `barnabas format`: it has its vote at once "
+    "then, and what only lost directories had is lost"
 )
 
 

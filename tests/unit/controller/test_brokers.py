@@ -273,6 +273,28 @@ def test_brokers_that_die_together_all_stay_eligible() -> None:
     assert (found.leader, found.isr, found.elr) == (-1, (), (2, 3))
 
 
+def test_they_do_too_when_they_had_been_heard_of() -> None:
+    cluster = three_replicas()
+    for broker_id in (2, 3):
+        cluster.beat(5, broker_id=broker_id)
+    cluster.register(broker_id=1, incarnation=7)
+    assert shared(cluster).leader == 2
+    cluster.now_ms = 9000
+    cluster.fence_dead()
+    assert (shared(cluster).leader, shared(cluster).isr, shared(cluster).elr) == (-1, (), (2, 3))
+
+
+def test_they_do_too_when_their_connections_are_gone() -> None:
+    cluster = three_replicas()
+    for broker_id in (2, 3):
+        cluster.beat(5, broker_id=broker_id)
+    cluster.register(broker_id=1, incarnation=7)
+    for broker_id in (2, 3):
+        cluster.control.note_lost(cluster.image, broker_id, 5)
+    cluster.fence_dead()
+    assert (shared(cluster).leader, shared(cluster).isr, shared(cluster).elr) == (-1, (), (2, 3))
+
+
 def test_a_silent_broker_is_not_elected_when_the_session_of_another_ends() -> None:
     cluster = three_replicas()
     for broker_id in (1, 2, 3):

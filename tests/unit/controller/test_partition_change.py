@@ -176,6 +176,22 @@ def test_a_replica_in_an_empty_directory_is_in_nothing_that_says_where_the_data_
         assert change(after, (), rules(2, 3)).leader == 2
 
 
+def test_it_is_not_even_elected_uncleanly_by_that_change() -> None:
+    by = replace(rules(3), emptied=frozenset({3}), election=Election.UNCLEAN)
+    assert change(partition(isr=(1,), leader=-1), (1,), by).leader == -1
+
+
+def test_one_that_may_have_lost_data_is_not_elected_from_the_isr_either() -> None:
+    by = replace(rules(1), unclean_shutdown=frozenset({1}))
+    assert change(partition((1, 2), leader=2), (1, 2), by).leader == -1
+
+
+def test_who_was_eligible_beside_a_leader_that_could_commit_alone_is_so_no_more() -> None:
+    # min.insync.replicas was 2 when replica 2 became eligible.
+    after = change(partition((1, 2), isr=(1,), elr=(2,)), (), rules(2))
+    assert (after.leader, after.elr) == (-1, (1,))
+
+
 def test_the_next_known_leader_leads_when_the_last_ones_directory_is_empty() -> None:
     before = partition(isr=(), leader=-1, last_known_elr=(3, 2))
     after = change(before, (), replace(rules(2, 3), emptied=frozenset({3})))

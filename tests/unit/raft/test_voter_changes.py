@@ -9,6 +9,7 @@ from barnabas.raft.config import RaftConfig
 from barnabas.raft.core import RaftCore
 from barnabas.raft.effects import Effects
 from barnabas.raft.election_state import ElectionState
+from barnabas.raft.listener import SnapshotId
 from barnabas.raft.messages import (
     AddVoterRequest,
     FetchRequest,
@@ -34,11 +35,19 @@ def voter(node_id: int, port: int = 9093) -> Voter:
     return Voter(ReplicaKey(node_id, bytes([node_id] * 16)), (("CONTROLLER", at),))
 
 
+class SnapshotLog(MemoryLog):
+    """A log whose first record is in a snapshot, and so is committed."""
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        return SnapshotId(1, 1)
+
+
 class Leading:
     """Node 1 of the voters 1, 2 and 3 has just been elected; nothing of its epoch is committed."""
 
     def __init__(self) -> None:
-        self.log = MemoryLog()
+        self.log = SnapshotLog()
         self.log.entries = [(1, "voters")]
         history = VoterHistory(VoterSet([]))
         history.add_kraft_version(0, 1)

@@ -6,6 +6,8 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.newcomer import NewcomerFile
+from barnabas.server.configuration import read_configuration
+from barnabas.server.formatting import FirstVoters, FormatDoors, format_node
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes
 from unit.server.test_cluster import creation
 
@@ -116,6 +118,28 @@ def test_two_wiped_voters_do_not_found_the_cluster_anew(caplog: pytest.LogCaptur
     # What is on one of three voters may not be all that was committed: an operator has to say so.
     assert not is_led(cluster, 1, 2, 3)
     assert "to register this broker. This voter's data directory was empty" in caplog.text
+
+
+def test_one_of_two_wiped_voters_is_formatted_by_hand_and_has_its_vote_at_once() -> None:
+    cluster = behind_the_others()
+    wipe(cluster, 1)
+    wipe(cluster, 3)
+    host = cluster.world.host("node-1")
+    host.start()
+    runtime = host.runtime
+    # A formatting by `barnabas start` was cut off before it gave the directory its identity.
+    runtime.disk.make_directory("/data")
+    NewcomerFile(runtime.disk, "/data").write()
+    format_node(
+        read_configuration(cluster.properties(1)),
+        FirstVoters.AS_CONFIGURED,
+        FormatDoors(runtime.disk, runtime.clock, runtime.rng),
+    )
+    assert not has_note(cluster, 1)
+    for node_id in (1, 2, 3):
+        cluster.launch(node_id)
+    cluster.until(lambda: cluster.ready == {1, 2, 3})
+    assert cluster.image(3).topics.by_name("committed") is not None
 
 
 def test_a_cluster_whose_voters_are_all_wiped_begins_anew() -> None:
