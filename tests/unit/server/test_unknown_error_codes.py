@@ -99,7 +99,7 @@ def test_an_assignment_of_directories_is_tried_again() -> None:
         lambda: 5,
         controller,
         world.host("a").runtime.timer,
-        ClusterView(),
+        ClusterView(world.host("a").runtime.clock),
         None,  # type: ignore[arg-type]
     )
     done: list[bool] = []
