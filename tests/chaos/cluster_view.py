@@ -146,7 +146,9 @@ class ClusterView:
         told = []
         for node in self.answering():
             try:
-                answer = self.ask(node, DescribeClusterRequest(), 1)
+                answer = self.ask(
+                    node, DescribeClusterRequest(include_cluster_authorized_operations=False), 1
+                )
             except OSError:
                 continue
             told.append({broker.broker_id for broker in answer.brokers})

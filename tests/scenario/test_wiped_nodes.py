@@ -1,0 +1,61 @@
+"""Orders in which nodes die, lose their disks and start again, on real processes.
+
+What Apache Kafka makes of them depends on the order of its fencing: it leaves partitions without a
+leader, or elects the broker with the empty disk. So these are no stories for both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scenario.language import parse
+from scenario.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# How many controllers there are beside three brokers (0: the brokers are), in which order nodes
+# are killed and started, and whose disks are lost.
+ORDERS = [
+    (0, "3 2 1", "2 1 3", "3"),
+    (0, "1 2 3", "3 2 1", "1"),
+    (0, "2 3 1", "1 3 2", "2"),
+    (1, "3 2 1", "2 1 3", "3"),
+    (1, "1 2 3", "1 2 3", "3"),
+    (1, "1 2 3", "3 2 1", "1 3"),
+    (1, "2 1 3", "2 3 1", "2 1"),
+]
+
+
+def story(controllers: int, deaths: str, starts: str, wiped: str) -> str:
+    lines = [
+        "# Nothing that was acknowledged is lost.",
+        f"3 brokers {controllers} controllers" if controllers else "3 brokers",
+        *(f"topic {name} replicas {ids} min-isr {at_least}" for name, ids, at_least in TOPICS),
+        *(f"produce {name} 40" for name, _, _ in TOPICS),
+        *(f"kill broker {node}" for node in deaths.split()),
+        *(f"wipe broker {node}" for node in wiped.split()),
+        *(f"launch broker {node}" for node in starts.split()),
+        *(f"expect isr of {name} = 1 2 3" for name, _, _ in TOPICS),
+        *(f"expect {name} holds 40 records" for name, _, _ in TOPICS),
+        *(f"produce {name} 5" for name, _, _ in TOPICS),
+        *(f"expect log of 1 = log of {node}" for node in (2, 3)),
+    ]
+    return "\n".join(lines)
+
+
+TOPICS = (("one", "1 2 3", 1), ("two", "2 3 1", 2), ("three", "3 1 2", 1))
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(("controllers", "deaths", "starts", "wiped"), ORDERS)
+def test_nothing_acknowledged_is_lost(
+    controllers: int, deaths: str, starts: str, wiped: str, tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path)
+    try:
+        stage.play(parse("wiped nodes", story(controllers, deaths, starts, wiped)))
+    finally:
+        stage.close()
