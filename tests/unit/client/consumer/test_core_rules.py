@@ -1,0 +1,444 @@
+"""Rules of the consumer's core that no answer of a broker enforces: what is kept, asked, raised."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+import barnabas
+import barnabas.aio
+from barnabas.client.consumer.commits import CommitParts, Commits
+from barnabas.client.consumer.consumer_core import ConsumerCore
+from barnabas.client.consumer.consumer_parts import take_consumer_parts
+from barnabas.client.consumer.errors import (
+    ConcurrentUseError,
+    InvalidGroupIdError,
+    SubscriptionError,
+    WakeupError,
+)
+from barnabas.client.consumer.position import PositionState
+from barnabas.client.consumer.subscription import Subscription
+from barnabas.client.errors import ClientClosedError, ClientError, OffsetOutOfRangeError
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group_offsets import CommittedOffset
+from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.record.builder import BatchBuilder
+from unit.client.consumer.test_positions import TP, Reading
+from unit.client.scripted_cluster import ScriptedCluster
+
+OTHER = TopicPartition("u", 0)
+
+
+class Silent(ScriptedCluster):
+    """Notes what is refreshed; its coordinators find nothing."""
+
+    def __init__(self, **keys: object) -> None:
+        super().__init__(**{"group.id": "g", **keys})
+        self.refreshed: list[Any] = []
+
+    def refresh(self, topics: Any, on_done: Any) -> None:
+        self.refreshed.append(None if topics is None else sorted(topics))
+        super().refresh(topics, on_done)
+
+    def known(self, _group: str) -> None:
+        pass
+
+    def find(self, _group: str, _on_found: Any) -> None:
+        pass
+
+
+def core_over(cluster: ScriptedCluster) -> ConsumerCore:
+    stands_in: Any = cluster
+    parts, _ = take_consumer_parts({})
+    return ConsumerCore(stands_in, stands_in, parts, lambda _call, done: done(None))
+
+
+def topic(name: str) -> TopicInfo:
+    return TopicInfo(name, name.encode().ljust(16), False, {0: PartitionInfo(0, 1, 4)})
+
+
+# Subscribing
+
+
+def test_subscribing_needs_a_group() -> None:
+    for keys in ({"group.id": None}, {"group.id": " "}):
+        with pytest.raises(InvalidGroupIdError):
+            core_over(Silent(**keys)).subscribe(["t"], None)
+
+
+def test_another_pattern_forgets_what_the_one_before_matched() -> None:
+    subscription = Subscription()
+    subscription.subscribe(re.compile("t.*"), None)
+    assert subscription.match([topic("t"), topic("u")])
+    assert subscription.topics == {"t"}
+    subscription.subscribe(re.compile("u.*"), None)
+    assert subscription.topics == frozenset()
+
+
+def test_only_topics_that_are_not_known_are_looked_up() -> None:
+    cluster = Silent()
+    core = core_over(cluster)
+    core.subscribe(["t"], None)
+    assert cluster.refreshed == []
+    core.subscribe(["t", "new"], None)
+    assert cluster.refreshed == [["new"]]
+    assert cluster.tracked == {"t", "new"}
+
+
+def test_records_of_topics_that_are_not_subscribed_to_any_more_are_dropped() -> None:
+    reading = Reading(**{"group.id": "g"})
+    core = reading.core
+    core.subscription.unsubscribe()
+    core.subscribe(["t"], None)
+    core.subscription.assign_by_group([TP])
+    core.positions.seek(TP, 0)
+    reading.answer_records(0, 5)
+    assert core.fetcher.has_output
+    core.subscribe(["u"], None)
+    assert not core.buffer.has_output
+    assert core.subscription.assignment[TP].is_revoking
+    assert reading.read() == []
+
+
+def test_records_of_partitions_that_are_not_assigned_any_more_are_dropped() -> None:
+    reading = read_ahead()
+    reading.core.assign([TopicPartition("t", 1)])
+    assert not reading.core.buffer.has_output
+
+
+def read_ahead(**keys: object) -> Reading:
+    """A consumer with the records 0 to 4 in its buffer."""
+    reading = Reading(**keys)
+    reading.core.positions.seek(TP, 0)
+    reading.answer_records(0, 5)
+    assert reading.core.buffer.has_output
+    return reading
+
+
+def test_a_seek_drops_what_was_fetched() -> None:
+    reading = read_ahead()
+    reading.core.positions.seek(TP, 0)
+    assert not reading.core.buffer.has_output
+
+
+def test_nothing_of_a_paused_partition_is_handed_out() -> None:
+    reading = read_ahead()
+    reading.core.subscription.position(TP).is_paused = True
+    assert reading.read() == []
+    reading.core.subscription.position(TP).is_paused = False
+    reading.core.resume([TP])
+    assert reading.read() == [0, 1, 2, 3, 4]
+
+
+# Polls
+
+
+def test_a_poll_without_a_subscription_is_an_error() -> None:
+    core = core_over(Silent())
+    with pytest.raises(SubscriptionError, match="nothing to poll"):
+        core.begin_poll()
+
+
+def test_a_wakeup_is_raised_once_and_before_anything_else_is_done() -> None:
+    reading = Reading()
+    reading.core.is_wakeup_wanted = True
+    with pytest.raises(WakeupError):
+        reading.core.round()
+    assert not reading.cluster.calls
+    reading.core.round()
+    assert reading.cluster.calls
+
+
+def test_no_more_than_max_poll_records_are_handed_out_at_a_time() -> None:
+    reading = read_ahead()
+    assert [len(reading.core.take(2) or ()) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_the_next_fetch_leaves_before_the_records_are_handed_out() -> None:
+    reading = Reading(queued_max_bytes=10)
+    reading.core.positions.seek(TP, 0)
+    reading.answer_records(0, 5)
+    assert not reading.cluster.calls
+    assert reading.read() == [0, 1, 2, 3, 4]
+    assert len(reading.cluster.calls) == 1
+
+
+def test_an_answer_of_markers_alone_moves_the_position_and_ends_the_poll() -> None:
+    reading = Reading()
+    reading.core.positions.seek(TP, 0)
+    marker = BatchBuilder(base_offset=0, producer_id=7, producer_epoch=0, control=True)
+    marker.append(0, b"\0\0\0\1", b"\0\0\0\0\0\0")
+    reading.answer_fetch(records=bytes(marker.build()))
+    records = reading.core.take(100)
+    assert records is not None
+    assert len(records) == 0
+    assert reading.core.subscription.position(TP).offset == 1
+
+
+def test_a_failure_waits_until_the_records_before_it_are_handed_out() -> None:
+    reading = read_ahead()
+    reading.answer_fetch(code=87)
+    assert reading.read() == [0, 1, 2, 3, 4]
+    with pytest.raises(ClientError):
+        reading.core.take(100)
+
+
+def test_the_position_moves_with_what_is_handed_out() -> None:
+    reading = read_ahead()
+    position = reading.core.subscription.position(TP)
+    assert position.offset == 0
+    reading.core.take(2)
+    assert position.offset == 2
+
+
+def test_the_time_between_polls_is_counted() -> None:
+    reading = Reading()
+    for _ in range(3):
+        reading.core.begin_poll()
+        reading.cluster.time.advance(40)
+        reading.core.metrics.on_poll_end()
+        reading.cluster.time.advance(60)
+    counted = reading.core.metrics.report({}, 0)["consumer-metrics"]
+    assert counted["time-between-poll-avg"] == 100
+    assert counted["poll-idle-ratio-avg"] == 0.4
+
+
+def test_one_task_at_a_time_polls() -> None:
+    async def main() -> None:
+        async with barnabas.aio.Consumer(bootstrap_servers="127.0.0.1:1") as consumer:
+            consumer.assign([("t", 0)])
+            polling = asyncio.create_task(consumer.poll(60))
+            await asyncio.sleep(0)
+            with pytest.raises(ConcurrentUseError, match="another task"):
+                await consumer.poll()
+            consumer.wakeup()
+            with pytest.raises(WakeupError):
+                await polling
+            # The one that ended lets others poll.
+            await consumer.poll()
+
+    asyncio.run(main())
+
+
+def test_a_closed_consumer_takes_no_calls() -> None:
+    consumer = barnabas.Consumer(bootstrap_servers="127.0.0.1:1")
+    consumer.close()
+    with pytest.raises(ClientClosedError):
+        consumer.assign([("t", 0)])
+
+
+# Out of range
+
+
+def test_read_ahead_behind_the_end_is_fetched_again_from_where_the_user_is() -> None:
+    reading = read_ahead()
+    reading.core.take(2)
+    error = OffsetOutOfRangeError(TP, 5, 0)
+    assert reading.core.positions.on_failure(TP, error) is None
+    position = reading.core.subscription.position(TP)
+    assert (position.state, position.offset) == (PositionState.FETCHING, 2)
+    assert not reading.core.buffer.has_output
+    assert reading.core.fetcher.position(TP) == 2
+
+
+def test_out_of_range_where_the_user_is_resets() -> None:
+    reading = read_ahead()
+    assert reading.core.positions.on_failure(TP, OffsetOutOfRangeError(TP, 0, 3)) is None
+    assert reading.state is PositionState.AWAIT_RESET
+
+
+def test_out_of_range_without_a_reset_is_told() -> None:
+    reading = read_ahead(**{"auto.offset.reset": "none"})
+    error = OffsetOutOfRangeError(TP, 0, 3)
+    assert reading.core.positions.on_failure(TP, error) is error
+
+
+# Isolation
+
+
+@pytest.mark.parametrize(("level", "number"), [("read_committed", 1), ("read_uncommitted", 0)])
+def test_the_isolation_level_goes_with_every_fetch_and_look_up(level: str, number: int) -> None:
+    reading = Reading(isolation_level=level, fetch_min_bytes=7, fetch_max_bytes=1_234_567)
+    reading.core.round()
+    assert reading.answer_offset(0).isolation_level == number
+    request = reading.answer_records(0, 5)
+    assert request.isolation_level == number
+    assert (request.min_bytes, request.max_bytes) == (7, 1_234_567)
+    assert request.max_wait_ms == reading.core.config.fetch_max_wait_ms
+
+
+@pytest.mark.parametrize(("level", "end"), [("read_committed", 40), ("read_uncommitted", 100)])
+def test_the_lag_ends_where_this_isolation_level_reads_to(level: str, end: int) -> None:
+    reading = Reading(isolation_level=level)
+    reading.core.positions.seek(TP, 0)
+    reading.core.fetcher._last_stable_offsets[TP] = 40
+    reading.core.fetcher.high_watermarks[TP] = 100
+    assert reading.core.lag(TP) == end
+
+
+def test_the_end_of_a_log_that_no_broker_knows_is_asked_for_after_a_back_off() -> None:
+    reading = Reading()
+    reading.core.round()
+    reading.answer_offset(-1)
+    reading.core.round()
+    assert not reading.cluster.calls
+    assert reading.state is PositionState.AWAIT_RESET
+    reading.cluster.time.advance(2_000)
+    reading.core.round()
+    request, _ = reading.cluster.take(7)
+    assert isinstance(request, ListOffsetsRequest)
+
+
+# Groups
+
+
+def test_a_pattern_is_matched_against_fresh_metadata_of_all_topics_before_a_join() -> None:
+    cluster = Silent()
+    core = core_over(cluster)
+    core.subscribe(re.compile("u.*"), None)
+    cluster.refreshed.clear()
+    cluster.on_refresh = [lambda: cluster.metadata.topics.update(u=topic("u"))]
+    ended: list[BaseException | None] = []
+    core.host.refresh_pattern(ended.append)
+    core.host.go_on()
+    assert ended == [None]
+    assert cluster.refreshed == [None]
+    assert core.subscription.topics == {"u"}
+    assert cluster.tracked == {"u"}
+
+
+def test_without_a_pattern_there_is_nothing_to_match_before_a_join() -> None:
+    cluster = Silent()
+    core = core_over(cluster)
+    core.subscribe(["t"], None)
+    ended: list[BaseException | None] = []
+    core.host.refresh_pattern(ended.append)
+    assert (ended, cluster.refreshed) == ([None], [])
+
+
+def test_nothing_more_of_partitions_is_handed_out_once_they_are_given_up() -> None:
+    reading = read_ahead(**{"group.id": "g"})
+    kept: list[Any] = []
+    reading.core.host._parts = reading.core.host._parts._replace(
+        run_callback=lambda _call, done: kept.append(done)
+    )
+    reading.core.subscription.listener = barnabas.RebalanceListener()
+    reading.core.host.revoke([TP], lambda _error: None)
+    assert reading.read() == []
+    (end,) = kept
+    end(None)
+    assert reading.core.subscription.assignment == {}
+
+
+# Commits
+
+
+class Offsets:
+    """Keeps commits, for the test to answer in any order."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, Any]] = []
+
+    def commit(self, _speaker: Any, offsets: Any, _timeout_ms: float, on_done: Any) -> None:
+        self.asked.append((offsets, on_done))
+
+
+class Committing:
+    """The commits of a consumer that reads the partition at offset 5, in epoch 3."""
+
+    def __init__(self, interval_ms: float | None = None) -> None:
+        cluster: Any = ScriptedCluster()
+        self.time = cluster.time
+        self.offsets: Any = Offsets()
+        self.refusal: ClientError | None = None
+        self.changes = 0
+        self.subscription = Subscription()
+        self.subscription.assign_by_hand([TP])
+        self.subscription.position(TP).seek(5, 3)
+        parts = CommitParts(
+            self.subscription,
+            lambda: GroupGeneration("g", 1, "m"),
+            lambda: self.refusal,
+            lambda _error, _spoken_by: None,
+            lambda _offsets, _latency: None,
+            self._on_change,
+        )
+        self.commits = Commits(cluster, self.offsets, parts, interval_ms)
+
+    def _on_change(self) -> None:
+        self.changes += 1
+
+
+def test_callbacks_of_commits_run_in_order_and_only_when_asked_to() -> None:
+    committing = Committing()
+    called: list[int] = []
+    for number in range(3):
+        offsets = {TP: CommittedOffset(number)}
+        committing.commits.commit_later(
+            offsets, lambda given, _error: called.append(given[TP].offset)
+        )
+    (_, first), (_, second), (_, third) = committing.offsets.asked
+    third(True, None)
+    second(True, None)
+    committing.commits.run_callbacks()
+    assert called == []
+    first(True, None)
+    assert called == []
+    assert committing.changes == 3
+    committing.commits.run_callbacks()
+    assert called == [0, 1, 2]
+
+
+def test_where_the_user_is_is_committed_with_its_leader_epoch() -> None:
+    committing = Committing()
+    assert committing.commits.consumed() == {TP: CommittedOffset(5, 3)}
+    committing.subscription.position(TP).validated()
+    committing.subscription.position(TP).advance(9, 4)
+    assert committing.commits.consumed() == {TP: CommittedOffset(9, 4)}
+    committing.subscription.assign_by_hand([TP, OTHER])
+    assert set(committing.commits.consumed()) == {TP}
+
+
+def test_an_automatic_commit_is_due_every_interval() -> None:
+    committing = Committing(5_000.0)
+    committing.time.advance(4_999)
+    committing.commits.maybe_auto_commit()
+    assert not committing.offsets.asked
+    committing.time.advance(1)
+    committing.commits.maybe_auto_commit()
+    ((offsets, done),) = committing.offsets.asked
+    assert offsets == {TP: CommittedOffset(5, 3)}
+    done(True, None)
+    committing.commits.maybe_auto_commit()
+    assert len(committing.offsets.asked) == 1
+
+
+def test_who_may_not_commit_asks_no_broker() -> None:
+    committing = Committing(5_000.0)
+    committing.refusal = ClientError("not a member")
+    ended: list[ClientError | None] = []
+    committing.commits.commit(
+        {TP: CommittedOffset(1)}, 1_000, lambda _done, error: ended.append(error)
+    )
+    assert ended == [committing.refusal]
+    committing.time.advance(5_000)
+    committing.commits.maybe_auto_commit()
+    assert not committing.offsets.asked
+    # It is no failure, and the next interval begins.
+    committing.refusal = None
+    committing.commits.maybe_auto_commit()
+    assert not committing.offsets.asked
+
+
+def test_a_consumer_that_closes_commits_first() -> None:
+    reading = Reading(**{"group.id": "g", "enable.auto.commit": True})
+    reading.core.positions.seek(TP, 7)
+    committed: list[Any] = []
+    reading.core.offsets.commit = lambda *given: committed.append(given[1])  # type: ignore[method-assign]
+    reading.core.begin_close(1_000, lambda: None)
+    assert committed == [{TP: CommittedOffset(7)}]
