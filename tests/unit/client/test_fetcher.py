@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
+from barnabas.client.fetch_session import FetchPosition, FetchSession
 from barnabas.client.fetcher import Fetcher, FetchFailure, RecordSet
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -205,3 +208,57 @@ def test_what_lies_before_a_corrupt_batch_comes_first() -> None:
     assert isinstance(failure.error, CorruptRecordsError)
     assert (failure.error.offset, failure.error.next_offset) == (5, 10)
     assert not cluster.calls
+
+
+def test_an_answer_with_a_session_error_is_dropped() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer())
+    _, reply = cluster.take(VERSION)
+    dropped = answer(batch(0, 5))
+    dropped.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    reply(dropped)
+    assert not fetcher.has_output
+    request, _ = cluster.take(VERSION)
+    assert (request.session_epoch, asked_offset(request)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "updates"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_ID, 1),
+        (ErrorCode.INCONSISTENT_TOPIC_ID, 1),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 1),
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
+    ],
+)
+def test_errors_about_topic_ids_make_metadata_old(code: ErrorCode, updates: int) -> None:
+    cluster, _fetcher = fetching()
+    cluster.take(VERSION)[1](FetchResponse(error_code=code, responses=[]))
+    assert cluster.updates_requested == updates
+
+
+def test_a_partition_that_was_not_asked_for_is_followed_by_a_full_fetch_after_a_back_off() -> None:
+    cluster, fetcher = fetching()
+    cluster.take(VERSION)[1](answer())
+    _, reply = cluster.take(VERSION)
+    unasked = answer(batch(0, 5))
+    unasked.responses[0].partitions[0].partition_index = 1
+    reply(unasked)
+    assert not fetcher.has_output
+    assert "t-1, which was not asked for" in str(fetcher.trouble)
+    assert not cluster.calls
+    assert cluster.updates_requested == 1
+    cluster.time.advance(200)
+    request, _ = cluster.take(VERSION)
+    assert (request.session_id, request.session_epoch) == (7, 0)
+
+
+def test_a_topic_that_was_created_anew_takes_the_place_of_the_one_before() -> None:
+    other = b"u" * 16
+    session = FetchSession()
+    position = FetchPosition(0, 4, 100, TOPIC_ID)
+    session.build({TP: position}, uses_ids=True)
+    session.on_answer(0, 7)
+    request = session.build({TP: position._replace(topic_id=other)}, uses_ids=True)
+    assert request.partitions == {TP: position._replace(topic_id=other)}
+    assert request.forgotten == {TP: position}

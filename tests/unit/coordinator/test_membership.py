@@ -75,6 +75,8 @@ def test_errors_that_need_no_group(world: MembersWorld) -> None:
     for session_ms in (5_999, 1_800_001):
         assert world.join(session_ms=session_ms).error == ErrorCode.INVALID_SESSION_TIMEOUT
     assert world.join("unknown").error == ErrorCode.UNKNOWN_MEMBER_ID
+    # Nor does it found one.
+    assert world.list_groups() == []
     assert world.join(protocol_type="").error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert world.join(protocols={}).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert world.sync("x", 1).error == ErrorCode.UNKNOWN_MEMBER_ID

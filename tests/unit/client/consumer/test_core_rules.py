@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from typing import Any
 
 import pytest
@@ -225,6 +226,29 @@ def test_one_task_at_a_time_polls() -> None:
     asyncio.run(main())
 
 
+def test_one_thread_at_a_time_is_in_a_call() -> None:
+    with barnabas.Consumer(bootstrap_servers="127.0.0.1:1") as consumer:
+        stepper = consumer._session.stepper
+        is_inside, may_leave = threading.Event(), threading.Event()
+
+        def stay_inside() -> None:
+            assert stepper.enter()
+            is_inside.set()
+            may_leave.wait()
+            stepper.leave()
+
+        other = threading.Thread(target=stay_inside)
+        other.start()
+        is_inside.wait()
+        try:
+            with pytest.raises(ConcurrentUseError, match="another thread"):
+                consumer.assignment()
+        finally:
+            may_leave.set()
+            other.join()
+        assert consumer.assignment() == set()
+
+
 def test_a_closed_consumer_takes_no_calls() -> None:
     consumer = barnabas.Consumer(bootstrap_servers="127.0.0.1:1")
     consumer.close()
@@ -392,6 +416,22 @@ def test_callbacks_of_commits_run_in_order_and_only_when_asked_to() -> None:
     assert committing.changes == 3
     committing.commits.run_callbacks()
     assert called == [0, 1, 2]
+
+
+def test_a_poll_runs_the_callbacks_of_commits_that_have_ended() -> None:
+    reading = Reading(**{"group.id": "g"})
+    ended: list[Any] = []
+    reading.core.offsets.commit = (  # type: ignore[method-assign]
+        lambda _speaker, _offsets, _timeout_ms, on_done: ended.append(on_done)
+    )
+    called: list[Any] = []
+    reading.core.commit_async({TP: CommittedOffset(1)}, lambda *given: called.append(given))
+    (on_done,) = ended
+    on_done(True, None)
+    assert called == []
+    reading.core.positions.seek(TP, 0)
+    reading.core.round()
+    assert called == [({TP: CommittedOffset(1)}, None)]
 
 
 def test_where_the_user_is_is_committed_with_its_leader_epoch() -> None:

@@ -40,6 +40,7 @@ class GroupHost:
         self.holds: set[str] = set()
         self.held: dict[str, Callable[[], None]] = {}
         self.wakes = 0
+        self.patterns_matched = 0
         self.polls = True
         self.membership = ClassicMembership(self.cluster, self.coordinators, self.config, self)
 
@@ -125,6 +126,7 @@ class GroupHost:
 
     def _tell(self, name: str, partitions: Collection[TopicPartition]) -> None:
         if name == "pattern":
+            self.patterns_matched += 1
             return
         self.told.append((name, sorted(tp.partition for tp in partitions)))
         self.spoken.append(self.membership.generation)

@@ -177,6 +177,23 @@ def test_a_user_that_waits_for_records_counts_as_polling() -> None:
     assert deadline - now <= 500
 
 
+def test_a_user_that_polls_stays_however_long_ago_it_joined() -> None:
+    story = Story(max_poll_interval_ms=1_000).join()
+    story.forget_the_past()
+    story.run(10_000)
+    assert not story.group.sent(LEAVE)
+    assert story.member.is_stable
+
+
+def test_a_pattern_is_matched_anew_before_every_join() -> None:
+    story = Story().join()
+    for joins in (2, 3):
+        story.forget_the_past()
+        story.member.request_rejoin("for a test")
+        story.until(lambda: "assign" in story.host.names)
+        assert story.host.patterns_matched == joins
+
+
 def test_eager_members_give_up_everything_before_they_join() -> None:
     story = Story().join()
     story.forget_the_past()
