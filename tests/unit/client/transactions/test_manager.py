@@ -511,3 +511,68 @@ def test_states_follow_one_another_only_as_the_table_says(
 ) -> None:
     with pytest.raises(AssertionError):
         check_transition(before, after)
+
+
+def test_a_partition_that_the_coordinator_leaves_out_is_not_in_the_transaction() -> None:
+    setup = Setup().begun()
+    delivery = setup.send()
+    _, answer = setup.next(ApiKey.ADD_PARTITIONS_TO_TXN, 3)
+    answer(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[]))
+    assert setup.manager.state is S.FATAL_ERROR
+    assert "no answer" in str(setup.manager.error)
+    assert delivery.done()
+    assert not setup.cluster.calls
+
+
+def test_offsets_that_the_coordinator_leaves_out_are_not_sent_for_ever() -> None:
+    setup = Setup(version=2).begun()
+    outcome = setup.calls.send_offsets({FIRST: 1}, "g")
+    setup.find()
+    _, answer = setup.next(ApiKey.TXN_OFFSET_COMMIT, 5)
+    answer(TxnOffsetCommitResponse(topics=[]))
+    assert not setup.cluster.calls
+    assert outcome.is_done
+    assert "no answer for t-0" in str(outcome.error)
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (9, -1)])
+def test_an_id_without_a_producer_is_fatal(producer_id: int, epoch: int) -> None:
+    setup = Setup()
+    outcome = setup.calls.initialize()
+    setup.find()
+    _, answer = setup.next(ApiKey.INIT_PRODUCER_ID, 4)
+    answer(InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=epoch))
+    assert outcome.is_done
+    assert outcome.error is not None
+    assert setup.manager.state is S.FATAL_ERROR
+
+
+@pytest.mark.parametrize("step", ["initialize", "add", "end"])
+def test_codes_of_the_future_end_the_call_with_an_error(step: str) -> None:
+    future = 9_999
+    setup = Setup()
+    outcome = setup.calls.initialize()
+    setup.find()
+    setup.initialized(code=future if step == "initialize" else 0)
+    if step != "initialize":
+        setup.calls.claim(outcome)
+        setup.calls.begin()
+        setup.send()
+        setup.added(future if step == "add" else 0)
+    if step == "end":
+        setup.produced()
+        outcome = setup.calls.commit()
+        setup.ended(future)
+    assert outcome.is_done
+    assert f"error code {future}" in str(setup.manager.error)
+    assert setup.manager.state is S.FATAL_ERROR
+    assert not setup.cluster.calls
+
+
+def test_a_code_of_the_future_fails_the_batch_and_the_transaction() -> None:
+    setup = Setup().begun()
+    delivery = setup.send()
+    setup.added()
+    setup.produced(9_999)
+    assert "error code 9999" in str(delivery.exception())
+    assert setup.manager.state is S.ABORTABLE_ERROR
