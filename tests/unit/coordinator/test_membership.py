@@ -109,6 +109,42 @@ def test_the_protocol_with_most_votes_among_those_all_support_is_chosen(
     assert {each.one.protocol_name for each in waiting} == {"sticky"}
 
 
+def test_a_protocol_that_some_member_does_not_support_is_not_chosen(world: MembersWorld) -> None:
+    liked = [("mine", "range"), ("yours", "range")]
+    waiting = [world.join(world.new_id(), protocols=dict.fromkeys(names, b"")) for names in liked]
+    world.run_for(2 * DELAY_MS + 10)
+    assert {each.one.protocol_name for each in waiting} == {"range"}
+
+
+def test_before_version_1_the_session_timeout_limits_the_rebalance(world: MembersWorld) -> None:
+    old = {"version": 0, "rebalance_ms": -1}
+    first = world.join(**old)
+    world.run_for(2 * DELAY_MS)
+    member = first.one.member_id
+    world.settle(1, [member])
+    second = world.join(**old)
+    world.keep_alive(SESSION_MS - 1_000, 1, member)
+    assert not second
+    world.keep_alive(2_000, 1, member)
+    assert [each.member_id for each in second.one.members] == [second.one.member_id]
+
+
+def test_an_assignment_of_the_generation_before_is_not_given_to_this_one() -> None:
+    world = MembersWorld((1, 2))
+    waiting = world.join(world.new_id())
+    world.run_for(DELAY_MS + 1)
+    member = waiting.one.member_id
+    world.follow(1)
+    syncing = world.sync(member, 1, assign={member: b"A"})
+    joining = world.join(world.new_id())
+    assert syncing.error == ErrorCode.REBALANCE_IN_PROGRESS
+    world.join(member)
+    assert joining.one.generation_id == 2
+    world.follow(2)
+    assert world.group.state is GroupState.COMPLETING_REBALANCE
+    assert world.group.members[member].assignment == b""
+
+
 def test_a_group_has_no_more_members_than_group_max_size() -> None:
     world = MembersWorld(group_max_size=2)
     world.stable(2)

@@ -20,11 +20,13 @@ from barnabas.client.consumer.errors import (
     SubscriptionError,
     WakeupError,
 )
+from barnabas.client.consumer.lookups import Lookups
 from barnabas.client.consumer.position import PositionState
 from barnabas.client.consumer.subscription import Subscription
 from barnabas.client.errors import ClientClosedError, ClientError, OffsetOutOfRangeError
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.group_offsets import CommittedOffset
+from barnabas.client.list_offsets import LATEST
 from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
@@ -294,6 +296,14 @@ def test_the_isolation_level_goes_with_every_fetch_and_look_up(level: str, numbe
     assert request.isolation_level == number
     assert (request.min_bytes, request.max_bytes) == (7, 1_234_567)
     assert request.max_wait_ms == reading.core.config.fetch_max_wait_ms
+
+
+@pytest.mark.parametrize(("level", "number"), [("read_committed", 1), ("read_uncommitted", 0)])
+def test_the_isolation_level_goes_with_the_users_look_ups(level: str, number: int) -> None:
+    reading = Reading(isolation_level=level)
+    stands_in: Any = reading.cluster
+    Lookups(stands_in, reading.core).ends([TP], LATEST, None)(lambda _found, _error: None)
+    assert reading.answer_offset(9).isolation_level == number
 
 
 @pytest.mark.parametrize(("level", "end"), [("read_committed", 40), ("read_uncommitted", 100)])

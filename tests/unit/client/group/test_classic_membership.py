@@ -328,6 +328,17 @@ def test_leaving_gives_partitions_up_and_tells_the_broker() -> None:
     assert not story.group.sent(BEAT)
 
 
+def test_a_member_that_was_thrown_out_loses_what_it_has_when_it_leaves() -> None:
+    story = Story().join()
+    story.host.polls = False
+    story.forget_the_past()
+    story.script(BEAT, ErrorCode.UNKNOWN_MEMBER_ID)
+    story.until(lambda: story.member.generation.generation_id == -1)
+    story.host.leave()
+    story.run(100)
+    assert story.host.told == [("lose", [0, 1, 2, 3]), ("left", [])]
+
+
 def test_a_static_member_leaves_without_a_word() -> None:
     story = Story(group_instance_id="i").join()
     story.forget_the_past()

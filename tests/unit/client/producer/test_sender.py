@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.errors import ClientError, DeliveryTimeoutError
+from barnabas.client.errors import ClientError, DeliveryTimeoutError, UnusableResponseError
+from barnabas.client.handing_over import hand_over
 from barnabas.client.producer.accumulator import Accumulator
 from barnabas.client.producer.producer_batch import ProducerBatch
 from barnabas.client.producer.sender import Sender
@@ -306,3 +307,27 @@ def test_what_leaves_and_what_leaves_again_is_counted() -> None:
     assert counted["requests-in-flight"] == 0
     assert counted["request-latency-avg"] == 3.5
     assert counted["batch-size-avg"] == counted["outgoing-byte-total"] / 2 > 100
+
+
+def test_a_response_that_cannot_be_used_fails_its_batches_and_frees_its_place() -> None:
+    setup = Setup(enable_idempotence=False)
+    setup.send(1)
+    call = setup.cluster.calls.pop(0)
+    call.build(11)
+    unusable: Any = ProduceResponse(responses=None)  # type: ignore[arg-type]
+    hand_over(call.on_done, unusable, "PRODUCE", "h:1")
+    ((_, error),) = setup.settled
+    assert isinstance(error, UnusableResponseError)
+    assert setup.accumulator.is_empty
+    setup.send(7)
+    assert len(setup.cluster.calls) == 5
+
+
+@pytest.mark.parametrize("code", [9_999, -2])
+def test_a_code_of_the_future_fails_the_batch_with_its_number(code: int) -> None:
+    setup = Setup(enable_idempotence=False)
+    setup.send(1)
+    setup.produced()[1](code)
+    ((_, error),) = setup.settled
+    assert f"error code {code}" in str(error)
+    assert not setup.cluster.calls
