@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator.group.committed_offset import CommittedOffset
+from barnabas.coordinator.group.offset_fetch import fetch_group
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -164,3 +166,55 @@ def test_errors_come_in_the_shape_of_the_version() -> None:
     groups = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
     newest = finish(world.coordinator.fetch_offsets(groups, 8))
     assert newest.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+class OneTopic:
+    """Knows the topic "flights" by one id."""
+
+    def topic_id(self, name: str) -> bytes | None:
+        return TOPIC_ID if name == "flights" else None
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return "flights" if topic_id == TOPIC_ID else None
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        return partition < self.partition_count(name)
+
+    def partition_count(self, name: str) -> int:
+        return 3 if name == "flights" else 0
+
+
+def found_in(
+    offsets: dict[tuple[str, int], CommittedOffset],
+    topics: list[OffsetFetchRequestTopics] | None,
+    version: int,
+) -> list[tuple[str, list[tuple[int, int]]]]:
+    group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+    response = fetch_group(offsets, OneTopic(), group, version)
+    return [
+        (topic.name, [(each.partition_index, each.committed_offset) for each in topic.partitions])
+        for topic in response.topics
+    ]
+
+
+def test_offsets_of_a_deleted_topic_of_the_same_name_are_not_told() -> None:
+    offsets = {
+        ("flights", 0): CommittedOffset(5, -1, "", 0, -1, b"before".ljust(16)),
+        ("flights", 1): CommittedOffset(6, -1, "", 0, -1, TOPIC_ID),
+        ("flights", 2): CommittedOffset(7, -1, "", 0, -1, bytes(16)),
+    }
+    numbers = [0, 1, 2]
+    by_name = [OffsetFetchRequestTopics(name="flights", partition_indexes=numbers)]
+    by_id = [OffsetFetchRequestTopics(name="", topic_id=TOPIC_ID, partition_indexes=numbers)]
+    assert found_in(offsets, by_name, 9) == [("flights", [(0, -1), (1, 6), (2, 7)])]
+    assert found_in(offsets, by_id, 10) == [("", [(0, -1), (1, 6), (2, 7)])]
+
+
+def test_all_topics_by_id_are_those_that_exist() -> None:
+    offsets = {
+        ("flights", 0): CommittedOffset(5, -1, "", 0, -1, b"before".ljust(16)),
+        ("flights", 1): CommittedOffset(6, -1, "", 0, -1, TOPIC_ID),
+        ("gone", 0): CommittedOffset(7, -1, "", 0, -1, bytes(16)),
+    }
+    assert found_in(offsets, None, 10) == [("flights", [(1, 6)])]
+    assert found_in(offsets, None, 9) == [("flights", [(0, 5), (1, 6)]), ("gone", [(0, 7)])]
