@@ -73,6 +73,16 @@ def test_members_lose_the_offsets_of_topics_they_read_no_more(world: MembersWorl
     assert world.heartbeat(member, 1) == ErrorCode.NONE
 
 
+def test_a_group_that_rebalances_keeps_all_offsets(world: MembersWorld) -> None:
+    options = {"protocols": {"range": subscription("trains")}, "rebalance_ms": 10 * RETENTION_MS}
+    (member,) = world.stable(**options)
+    world.commit(5, generation=1, member=member)
+    joining = world.join(world.new_id(), **options)
+    world.keep_alive(RETENTION_MS + 2 * CHECK_MS, 1, member)
+    assert not joining
+    assert offsets(world, "g") == [5]
+
+
 def test_members_that_are_no_consumers_keep_all_offsets(world: MembersWorld) -> None:
     options = {"protocol_type": "connect", "protocols": {"range": b"?"}}
     waiting = world.join(world.new_id(**options), **options)
