@@ -83,3 +83,7 @@ def test_keys_of_a_group_that_do_not_go_together_are_refused(
     with pytest.raises(ClientConfigError) as raised:
         parse(**keys)
     assert words in str(raised.value)
+
+
+def test_members_prefer_range_and_can_change_to_cooperative_sticky() -> None:
+    assert parse().partition_assignment_strategy == ("range", "cooperative-sticky")

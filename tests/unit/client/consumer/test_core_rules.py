@@ -492,3 +492,45 @@ def test_a_consumer_that_closes_commits_first() -> None:
     reading.core.offsets.commit = lambda *given: committed.append(given[1])  # type: ignore[method-assign]
     reading.core.begin_close(1_000, lambda: None)
     assert committed == [{TP: CommittedOffset(7)}]
+
+
+def auto_committing() -> tuple[Reading, list[Any]]:
+    """A member that reads the partition at offset 7, and its commits: offsets and their ends."""
+    reading = Reading(
+        **{"group.id": "g", "enable.auto.commit": True, "auto.commit.interval.ms": 5_000}
+    )
+    reading.core.positions.seek(TP, 7)
+    committed: list[Any] = []
+    reading.core.offsets.commit = (  # type: ignore[method-assign]
+        lambda _speaker, offsets, _timeout_ms, on_done: committed.append((offsets, on_done))
+    )
+    return reading, committed
+
+
+def test_a_poll_commits_automatically_when_it_is_time() -> None:
+    reading, committed = auto_committing()
+    reading.core.round()
+    assert committed == []
+    reading.cluster.time.advance(5_000)
+    reading.core.round()
+    assert [offsets for offsets, _ in committed] == [{TP: CommittedOffset(7)}]
+
+
+def test_partitions_are_given_up_once_their_offsets_are_committed() -> None:
+    reading, committed = auto_committing()
+    ended: list[BaseException | None] = []
+    reading.core.host.commit_before_revoke([TP], ended.append)
+    reading.core.host.go_on()
+    ((offsets, on_done),) = committed
+    assert offsets == {TP: CommittedOffset(7)}
+    assert ended == []
+    on_done(True, None)
+    reading.core.host.go_on()
+    assert ended == [None]
+
+
+def test_nothing_of_what_is_given_up_next_is_handed_out() -> None:
+    reading, _committed = auto_committing()
+    reading.answer_records(7, 5)
+    reading.core.host.commit_before_revoke([TP], lambda _error: None)
+    assert reading.read() == []

@@ -148,3 +148,15 @@ def test_batches_are_compressed_and_carry_the_producer(compression: str) -> None
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 55)
     assert NAMES[header.compression] == compression
     assert [record.value for record in records] == [b"x" * 100] * 3
+
+
+def test_nothing_leaves_beside_a_batch_that_is_repeated() -> None:
+    waiting = accumulator(FakeTime(), batch_size=150)
+    for number in range(2):
+        add(waiting, b"%100d" % number)
+    waiting.make_all_due()
+    (first,) = in_flight(waiting, 1)
+    first.attempts += 1
+    assert waiting.take(waiting.queue(TP)) is None
+    first.attempts -= 1
+    assert waiting.take(waiting.queue(TP)) is not None

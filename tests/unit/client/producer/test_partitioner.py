@@ -136,3 +136,12 @@ def test_a_function_that_names_no_partition_is_an_error() -> None:
     partitioner.renew(3, [1])
     with pytest.raises(ValueError, match="chose 3"):
         partitioner.choose(None, None)
+
+
+@pytest.mark.parametrize("key", VECTORS)
+def test_a_record_with_a_key_goes_where_its_hash_says_whatever_type_it_has(key: bytes) -> None:
+    partitioner = StickyPartitioner(SeededRng(1), 100)
+    partitioner.renew(7, range(7))
+    wanted = partition_for_key(key, 7)
+    given: list[Any] = [key, bytearray(key), memoryview(key)]
+    assert [partitioner.choose(each, b"v") for each in given] == [wanted] * 3

@@ -187,6 +187,16 @@ def test_a_refused_batch_is_told_and_the_next_starts_a_new_epoch() -> None:
     assert setup.settled[1] == (1, None)
 
 
+def test_after_a_refused_batch_alone_the_next_starts_a_new_epoch() -> None:
+    setup = Setup()
+    setup.send(1)
+    setup.give_id()
+    setup.produced()[1](ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    setup.send(1)
+    setup.give_id()
+    assert setup.produced()[0] == (1, 0)
+
+
 def test_a_duplicate_counts_as_delivered() -> None:
     setup = Setup()
     setup.send(1)

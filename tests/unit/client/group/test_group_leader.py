@@ -1,0 +1,71 @@
+"""The member that leads a group under the cooperative protocol: what it may not assign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.client.group.assignors.assignor import (
+    Assignment,
+    AssignorError,
+    RebalanceProtocol,
+    Subscription,
+)
+from barnabas.client.group.group_leader import GroupLeader
+from barnabas.client.group.member_payloads import write_subscription
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from unit.client.group.scripted_group import ScriptedGroup
+
+TP = TopicPartition("t", 0)
+
+
+class Moving:
+    """Gives the partition to the second member, whoever owns it."""
+
+    name = "moving"
+
+    def assign(self, _topics: object, _members: object) -> dict[str, Assignment]:
+        return {"second": Assignment([TP])}
+
+
+def outcome(owner: str, protocol: RebalanceProtocol) -> tuple[list[Any], BaseException | None]:
+    group: Any = ScriptedGroup()
+    leader = GroupLeader(group, {"moving": Moving()}, protocol, lambda: None)  # type: ignore[dict-item]
+    members = [
+        JoinGroupResponseMember(
+            member_id=name,
+            metadata=write_subscription(Subscription(["t"], [TP] if name == owner else [])),
+        )
+        for name in ("first", "second")
+    ]
+    joined = JoinGroupResponse(
+        error_code=0,
+        generation_id=1,
+        protocol_name="moving",
+        leader="first",
+        member_id="first",
+        members=members,
+    )
+    ended: list[tuple[list[Any], BaseException | None]] = []
+    leader.assign(joined, lambda found, error: ended.append((found, error)))
+    leader.resign()
+    (one,) = ended
+    return one
+
+
+def test_what_another_member_owns_is_not_given_away_under_the_cooperative_protocol() -> None:
+    assigned, error = outcome("first", RebalanceProtocol.COOPERATIVE)
+    assert isinstance(error, AssignorError)
+    assert "t-0" in str(error)
+    assert assigned == []
+
+
+def test_what_nobody_else_owns_is_given() -> None:
+    for owner, protocol in (
+        ("second", RebalanceProtocol.COOPERATIVE),
+        ("nobody", RebalanceProtocol.COOPERATIVE),
+        ("first", RebalanceProtocol.EAGER),
+    ):
+        assigned, error = outcome(owner, protocol)
+        assert error is None
+        assert [each.member_id for each in assigned] == ["first", "second"]
