@@ -156,6 +156,14 @@ class Disk(Protocol):
         """Make creations, renames and deletions in it survive the loss of power."""
         ...
 
+    def write_back(self, path: str) -> None:
+        """Have the file system of `path` write out all that it keeps in memory. Blocks.
+
+        It makes many syncs that follow cheap, and takes the place of none of them: an error of the
+        device is found by them.
+        """
+        ...
+
     def lock(self, path: str) -> FileLock | None:
         """Lock a file (made when absent) against other processes and openers; None if held."""
         ...
@@ -419,6 +427,19 @@ class RealDisk:
     def sync_directory(self, path: str) -> None:
         """Flush the directory's entries to the device."""
         self._reserve.run(lambda: _sync_directory(path))
+
+    def write_back(self, path: str) -> None:
+        """Call syncfs; no error of it counts."""
+        import ctypes  # for the end of a process only
+
+        def sync() -> None:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                ctypes.CDLL(None).syncfs(descriptor)
+            finally:
+                os.close(descriptor)
+
+        self._reserve.run(sync)
 
     def lock(self, path: str) -> FileLock | None:
         """Lock a file; None if held.

@@ -238,6 +238,10 @@ class SimDisk:
                 waiting.append(change)
         self._journal = waiting
 
+    def write_back(self, path: str) -> None:
+        """Nothing becomes durable by it."""
+        self._need_directory(posixpath.normpath(path))
+
     def lock(self, path: str) -> FileLock | None:
         """Lock a file; None if held."""
         path = posixpath.normpath(path)

@@ -12,7 +12,7 @@ from barnabas.storage.errors import InconsistentTopicIdError, KafkaStorageError
 from barnabas.storage.log_directory import LogDirectory
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.topic_partition import TopicPartition
-from unit.storage.storage_fixtures import Bench, all_records, batch
+from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch
 
 CONFIG = LogConfig(segment_bytes=1000)
 PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b-c", 0)]
@@ -22,8 +22,8 @@ TOPIC_ID = bytes(range(16))
 class Broker:
     """A log manager over simulated directories, started and stopped at will."""
 
-    def __init__(self, *paths: str) -> None:
-        self.bench = Bench()
+    def __init__(self, *paths: str, seed: int = 1) -> None:
+        self.bench = Bench(seed=seed)
         self.disk = self.bench.disk
         self.paths = paths or ("/logs",)
         self.offline: list[str] = []
@@ -183,3 +183,77 @@ def test_a_log_whose_flush_time_is_over_is_synced() -> None:
     broker.bench.clock.now_ms = 1000
     broker.manager.tasks.flush_dirty_logs()
     assert log.recovery_point == 1
+
+
+def test_all_logs_of_a_clean_stop_survive_the_loss_of_power() -> None:
+    for seed in range(5):
+        broker = Broker(seed=seed)
+        partitions = [TopicPartition("many", number) for number in range(70)]
+        for partition in partitions:
+            broker.append(partition, partition.partition % 3)
+            if partition.partition % 2:
+                # What comes now is written to files that were synced before.
+                broker.manager.logs[partition].flush()
+                broker.append(partition, 2)
+        before = [broker.records(partition) for partition in partitions]
+        broker.manager.shutdown()
+        broker.disk.crash()
+        broker.start()
+        assert [broker.records(partition) for partition in partitions] == before, seed
+        assert all(each.was_stopped_cleanly for each in broker.manager.directories)
+        for log in broker.manager.logs.values():
+            active = log.segments.active
+            assert active.time_index.last_entry()[0] == (NOW_MS if active.size else -1), seed
+
+
+def test_a_cut_is_synced_at_a_stop_though_the_log_is_as_long_as_before() -> None:
+    for seed in range(5):
+        broker = Broker(seed=seed)
+        broker.append(PARTITIONS[0], 2)
+        log = broker.bench.log
+        log.flush()
+        log.truncate_to(1)
+        broker.bench.append(batch([b"x" * 100]))
+        broker.manager.shutdown()
+        broker.disk.crash()
+        broker.start()
+        found = broker.manager.get(PARTITIONS[0])
+        assert found is not None
+        assert all_records(found)[1].value == b"x" * 100, seed
+
+
+def test_a_stop_syncs_the_names_of_all_logs_once() -> None:
+    broker = Broker()
+    for partition in PARTITIONS:
+        broker.append(partition)
+    broker.disk.call_log = []
+    broker.manager.shutdown()
+    synced = [path for operation, path in broker.disk.call_log if operation == "sync"]
+    assert synced.count(broker.paths[0]) <= 1 + len(broker.manager.directories[0].checkpoints) + 1
+
+
+def test_a_log_without_records_has_little_to_be_synced_at_a_stop() -> None:
+    broker = Broker()
+    for partition in PARTITIONS:
+        broker.append(partition, 0)
+    broker.disk.call_log = []
+    broker.manager.shutdown()
+    synced = [path for operation, path in broker.disk.call_log if operation == "sync"]
+    assert not [path for path in synced if path.endswith(("index", ".snapshot"))]
+
+
+def test_a_stop_whose_sync_fails_leaves_no_mark_of_a_clean_stop() -> None:
+    broker = Broker()
+    for partition in PARTITIONS:
+        broker.append(partition)
+    path = broker.manager.logs[PARTITIONS[1]].directory
+    directory = broker.manager.directory_of(PARTITIONS[1])
+    broker.disk.faults.append(DiskFault(f"{path}/", ("sync",)))
+    broker.manager.shutdown()
+    broker.disk.faults.clear()
+    broker.start()
+    stopped = {each.path: each.was_stopped_cleanly for each in broker.manager.directories}
+    assert directory is not None
+    assert stopped.pop(directory.path) is False
+    assert all(stopped.values())
+    assert [broker.records(partition) for partition in PARTITIONS] == [1] * len(PARTITIONS)
