@@ -158,6 +158,12 @@ CATALOGUE: dict[str, MetricRow] = {
     names.STORAGE_DAMAGE: MetricRow(
         C, ("kind",), "Damaged places found in files since the start; the log names each."
     ),
+    names.CLOCK_HELD_BACK: MetricRow(
+        G, (), "How far the wall clock is ahead of the time by which records expire, s."
+    ),
+    names.DESCRIPTOR_SHORTAGES: MetricRow(
+        C, (), "Operations on files that found no free file descriptor."
+    ),
     names.REQUESTS: MetricRow(C, ("request", "version"), "Requests."),
     names.REQUEST_ERRORS: MetricRow(C, ("request", "error"), "Error codes of answers, NONE too."),
     names.REQUEST_BYTES: MetricRow(S, _REQUEST, "Bytes of requests."),

@@ -98,6 +98,8 @@ UNCLEANABLE_BYTES: Final = "kafka.log:LogCleanerManager:uncleanable-bytes"
 LOG_DIRECTORY_OFFLINE: Final = "kafka.log:LogManager:LogDirectoryOffline"
 OFFLINE_LOG_DIRECTORIES: Final = "kafka.log:LogManager:OfflineLogDirectoryCount"
 STORAGE_DAMAGE: Final = "barnabas_storage_damage"
+CLOCK_HELD_BACK: Final = "barnabas_wall_clock_held_back_seconds"
+DESCRIPTOR_SHORTAGES: Final = "barnabas-descriptor-shortages-total"
 
 REQUESTS: Final = "kafka.network:RequestMetrics:RequestsPerSec"
 REQUEST_ERRORS: Final = "kafka.network:RequestMetrics:ErrorsPerSec"

@@ -242,7 +242,8 @@ class BrokerServer:
             group_config,
             DriverParts(
                 self.replicas,
-                runtime.clock,
+                # What offsets expire by.
+                self.logs.trusted_clock,
                 runtime.timer,
                 shared.wheel,
                 group_config.offsets_commit_timeout_ms,

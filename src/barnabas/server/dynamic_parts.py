@@ -15,7 +15,7 @@ from barnabas.replication.config import (
 )
 from barnabas.server.quotas.config import CONNECTION_KEYS
 from barnabas.server.quotas.connection_bounds import connection_bounds
-from barnabas.storage.config import CLEANER_KEYS, PRODUCER_EXPIRATION
+from barnabas.storage.config import CLEANER_KEYS, HOLD_KEY, PRODUCER_EXPIRATION
 
 if TYPE_CHECKING:
     from barnabas.replication.replica_manager import ReplicaManager
@@ -39,6 +39,9 @@ def subscribe_parts(
     def take_expiration(config: ParsedConfig) -> None:
         logs.forget_producers_after(config.integer(PRODUCER_EXPIRATION))
 
+    def take_retention_hold(config: ParsedConfig) -> None:
+        logs.trusted_clock.hold_ms = config.integer(HOLD_KEY)
+
     def take_replication(config: ParsedConfig) -> None:
         replicas.set_fetchers_per_leader(config.integer(NUM_REPLICA_FETCHERS))
         replicas.leader_throttle.bytes_per_second = config.integer(LEADER_THROTTLED_RATE)
@@ -48,5 +51,6 @@ def subscribe_parts(
     dynamic.subscribe((key.name for key in CONNECTION_KEYS), take_connection_bounds)
     dynamic.subscribe(CLEANER_KEYS, logs.cleaner.take_broker_config)
     dynamic.subscribe((PRODUCER_EXPIRATION,), take_expiration)
+    dynamic.subscribe((HOLD_KEY,), take_retention_hold)
     rates = (LEADER_THROTTLED_RATE, FOLLOWER_THROTTLED_RATE, MOVES_THROTTLED_RATE)
     dynamic.subscribe((NUM_REPLICA_FETCHERS, *rates), take_replication)

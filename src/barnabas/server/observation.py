@@ -24,6 +24,7 @@ from barnabas.server.request_metrics import (
     request_families,
 )
 from barnabas.storage.cleaner_gauges import cleaner_families
+from barnabas.storage.log_gauges import log_families
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,6 +86,7 @@ class Observation:
                 )
             ],
             lambda: cleaner_families(logs.cleaner, logs.directories),
+            lambda: log_families(logs),
             lambda: session_families(parts.fetch_sessions),
             lambda: group_families(parts.groups),
         ):

@@ -162,7 +162,7 @@ class LogCleaner:
     def uncleanable_in(self, directory: LogDirectory) -> list[int]:
         """Bytes that were never compacted, of each log of a directory whose compaction failed."""
         found = []
-        now_ms = self._doors.clock.wall_ms()
+        now_ms = self._doors.expiry_clock.wall_ms()
         for partition in self.uncleanable:
             log = self._logs.logs.get(partition)
             if log is not None and self._logs.directory_of(partition) is directory:
@@ -252,7 +252,7 @@ class LogCleaner:
         if log is None or directory is None or not self._is_free(partition):
             return
         try:
-            now_ms = self._doors.clock.wall_ms()
+            now_ms = self._doors.expiry_clock.wall_ms()
             log.delete_old_segments(now_ms)
             if len(log.segments) == 1:
                 return
@@ -330,7 +330,7 @@ class LogCleaner:
                 producer_id: LastRecord(entry.last_offset, entry.producer_epoch)
                 for producer_id, entry in log.producer_state.entries.items()
             },
-            now_ms=self._doors.clock.wall_ms(),
+            now_ms=self._doors.expiry_clock.wall_ms(),
             map_capacity=capacity_for(memory, config.log_cleaner_io_buffer_load_factor),
             buffer_bytes=max(_BUFFER_BYTES_MIN, buffer_bytes),
         )

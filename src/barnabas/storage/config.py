@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
     from barnabas.settings.range import ConfigValue, Range
 
+HOLD_KEY = "barnabas.retention.hold.ms"
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 CLEANUP_POLICY = "cleanup.policy"
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
@@ -39,6 +40,7 @@ INT_MAX = 0x7FFF_FFFF
 DECOMPRESSED_BYTES_MAX = INT_MAX - 8
 DOUBLE_MAX = 1.7976931348623157e308
 HOUR_MS = 3_600_000
+RETENTION_HOLD_MS = 6 * HOUR_MS
 MINUTE_MS = 60_000
 DAY_MS = 24 * HOUR_MS
 
@@ -172,6 +174,8 @@ class StorageConfig(msgspec.Struct, frozen=True):
     log_flush_offset_checkpoint_interval_ms: int = MINUTE_MS
     log_flush_start_offset_checkpoint_interval_ms: int = MINUTE_MS
     log_initial_task_delay_ms: int = 30_000
+    # How long a jump of the wall clock is not believed (Kafka has no such key).
+    barnabas_retention_hold_ms: int = RETENTION_HOLD_MS
     producer_id_expiration_ms: int = DAY_MS
     producer_id_expiration_check_interval_ms: int = 10 * MINUTE_MS
     cleaner: CleanerConfig = msgspec.field(default_factory=CleanerConfig)
@@ -358,6 +362,11 @@ BROKER_CONFIGS = ConfigDefinition(
                     "How often retention is applied.", _POSITIVE),
         _broker_key("log.initial.task.delay.ms", _LONG, 30_000,
                     "How long after the start the first of these tasks run.", _NOT_NEGATIVE),
+        _dynamic_key(HOLD_KEY, _LONG, RETENTION_HOLD_MS,
+                     "How long the broker has to run with a wall clock that has jumped ahead, or "
+                     "after it was off for more than a day, before records, producers and offsets "
+                     "expire by it; 0 to believe the clock at once. Not a key of Kafka.",
+                     _NOT_NEGATIVE),
         _broker_key("log.cleaner.enable", _BOOLEAN, True,
                     "Whether topics with cleanup.policy=compact are compacted; do not switch it "
                     "off, Kafka 5.0 will not know this key."),

@@ -45,10 +45,17 @@ class LogDoors(msgspec.Struct, frozen=True):
     on_descriptor_shortage: Callable[[], None] = _ignore_shortage
     # Where logs are compacted; None: on the loop, in slices.
     offload: Offload | None = None
+    # By which records, producers and offsets expire; None: `clock`.
+    trusted_clock: Clock | None = None
     # How long syncs took that ran off the loop, ms.
     flush_times: Histogram = msgspec.field(default_factory=Histogram)
     # Damage that was found in files.
     damage: DamageRegister = msgspec.field(default_factory=DamageRegister)
+
+    @property
+    def expiry_clock(self) -> Clock:
+        """The clock by whose wall time things expire."""
+        return self.trusted_clock or self.clock
 
 
 class LogOpening(msgspec.Struct, frozen=True):

@@ -83,8 +83,6 @@ class Log(ReadableLog):
         self._is_changed = not opening.clean_shutdown
         self._is_closed = False
         self._unsynced = UnsyncedFiles()
-        # The first append or read opens a file again; most logs have none for long.
-        self.close_files()
 
     @classmethod
     def open(cls, directory: str, config: LogConfig, doors: LogDoors, opening: LogOpening) -> Log:
@@ -345,7 +343,7 @@ class Log(ReadableLog):
             self.producer_state,
             self._local.segments,
             (self.log_start_offset, self.log_end_offset),
-            self._doors.clock.wall_ms(),
+            self._doors.expiry_clock.wall_ms(),
         )
 
     def _after_cut(self) -> None:

@@ -32,6 +32,8 @@ from barnabas.storage.log_removal import LogRemoval
 from barnabas.storage.log_renaming import rename_to_stray
 from barnabas.storage.log_tasks import LogTasks
 from barnabas.storage.placement import emptiest
+from barnabas.storage.trusted_clock import TrustedClock
+from barnabas.storage.trusted_clock_file import TrustedClockFile
 from barnabas.storage.young_logs import YoungLogs, is_young
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class LogManager:
 
     __slots__ = (
         "_checkpoints",
+        "_clock_file",
         "_config",
         "_directory_of",
         "_doors",
@@ -74,6 +77,7 @@ class LogManager:
         "logs",
         "previous_broker_epoch",
         "tasks",
+        "trusted_clock",
     )
 
     def __init__(
@@ -91,11 +95,15 @@ class LogManager:
         offline_paths: data directories that could not be opened at all.
         """
         self._config = config
+        # By whose wall time records, producers and offsets expire.
+        self.trusted_clock = TrustedClock(doors.clock, config.barnabas_retention_hold_ms)
         self._doors = replace(
             doors,
             on_disk_failure=self._on_disk_failure,
             on_descriptor_shortage=self._on_descriptor_shortage,
+            trusted_clock=self.trusted_clock,
         )
+        self._clock_file = TrustedClockFile(self.trusted_clock, self._doors)
         self._on_directory_failure = on_directory_failure
         self.directories = list(directories)
         # Every log that is open.
@@ -171,6 +179,11 @@ class LogManager:
             config.log_flush_start_offset_checkpoint_interval_ms,
             self.checkpoint_log_start_offsets,
         )
+        tasks.repeat(
+            "trusted-clock",
+            config.log_retention_check_interval_ms,
+            lambda: self._clock_file.write(self._online(), self._take_offline),
+        )
         if config.cleaner.log_cleaner_enable:
             self.cleaner.start()
 
@@ -205,6 +218,7 @@ class LogManager:
         self, config_of: Callable[[str], LogConfig], assigned: AssignedLogs
     ) -> Iterator[None]:
         """Open everything; each step is bounded."""
+        self._clock_file.resume(self._online())
         parts = LoadingParts(self._config, self._doors, config_of)
         loadings = [(each, DirectoryLoading(each, parts)) for each in self._online()]
         for directory, loading in loadings:
@@ -306,6 +320,7 @@ class LogManager:
                 log.close_files()
         if directory.is_loaded:
             self._checkpoints.write_now(directory)
+            self._clock_file.write_now(directory)
             self._young.unmark(self._log_in)
             write_marker(self._doors.disk, directory.path, broker_epoch)
         elif directory.was_stopped_cleanly:

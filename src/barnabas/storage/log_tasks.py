@@ -69,7 +69,7 @@ class LogTasks:
 
     def apply_retention(self) -> None:
         """Delete what retention lets go, and give back what idle segments hold."""
-        now_ms = self._doors.clock.wall_ms()
+        now_ms = self._doors.expiry_clock.wall_ms()
 
         def work(log: Log) -> None:
             if not log.config.is_compacted:
@@ -85,7 +85,7 @@ class LogTasks:
 
     def expire_producers(self) -> None:
         """Forget producers that have been silent for producer.id.expiration.ms."""
-        now_ms = self._doors.clock.wall_ms()
+        now_ms = self._doors.expiry_clock.wall_ms()
         self._in_slices(lambda log: log.producer_state.remove_expired(now_ms))
 
     def flush_dirty_logs(self) -> None:

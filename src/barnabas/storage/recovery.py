@@ -143,7 +143,7 @@ class LogLoader:
         # A crash between the removal of a segment and that of its snapshot leaves one over.
         self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})
         if self._producers.map_end_offset != end or not self._is_replayed:
-            now_ms = self._doors.clock.wall_ms()
+            now_ms = self._doors.expiry_clock.wall_ms()
             self.load_producer_state(self._producers, segments, (start, end), now_ms)
         self._tell_snapshots()
         for segment in segments:
@@ -352,7 +352,7 @@ class LogLoader:
             self._producers,
             Segments(segments[: first + 1]),
             (min(start, base), base),
-            self._doors.clock.wall_ms(),
+            self._doors.expiry_clock.wall_ms(),
         )
         self._is_replayed = True
         end = base

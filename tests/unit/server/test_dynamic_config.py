@@ -130,6 +130,11 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
     "max.decompressed.message.bytes": ("5", of_log("max_decompressed_message_bytes"), 5),
     "message.max.bytes": ("5000", of_log("max_message_bytes"), 5000),
     "min.insync.replicas": ("2", of_log("min_insync_replicas"), 2),
+    "barnabas.retention.hold.ms": (
+        "5",
+        lambda broker: broker.node.broker.logs.trusted_clock.hold_ms,
+        5,
+    ),
     "producer.id.expiration.ms": (
         "5",
         lambda broker: broker.node.broker.logs.logs[PARTITION].producer_state.expiration_ms,
