@@ -1,4 +1,4 @@
-"""`barnabas log dump` and `barnabas log verify`: look at files, whether a broker runs or not."""
+"""`barnabas log dump`, `verify` and `repair`: files of a log, whether a broker runs or not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -27,10 +28,11 @@ Examples:
   barnabas log dump data/__cluster_metadata-0 -n 5
   barnabas log verify data
   barnabas log verify data/flights-0 --deep --json
+  barnabas log repair data
 
 \b
-Both only read, and work while a broker runs. Exit status: 0 all is well, 1 something is damaged,
-2 wrong usage.
+Dump and verify only read, and work while a broker runs. Exit status: 0 all is well, 1 something is
+damaged, 2 wrong usage.
 """
 
 DUMP_EXAMPLES = """\b
@@ -56,9 +58,25 @@ right places, that the leader epochs, snapshots and checkpoints agree with the b
 """
 
 
+REPAIR_EXAMPLES = """\b
+Examples:
+  barnabas log repair data
+  barnabas log repair data --apply
+  barnabas log repair data/flights-0 --json
+
+\b
+For a broker that has no other replicas to copy from, and is stopped. Without --apply nothing is
+changed: it says what would be done, and which offsets are lost. A flipped bit is turned back where
+the checksum tells which one it is; a batch that cannot be saved is replaced by an empty one with
+its offsets, so that all behind it stays; a torn end is cut off. The metadata log is cut where it is
+damaged. Replaced files stay beside, with the suffix .damaged. Exit status: 0 nothing to repair, or
+all is repaired; 1 there is something to repair, or the directory is in use; 2 wrong usage.
+"""
+
+
 @click.group(epilog=EXAMPLES)
 def log() -> None:
-    """Show and check the files of a log. Nothing is written."""
+    """Show, check and repair the files of a log."""
 
 
 @log.command("dump", epilog=DUMP_EXAMPLES)
@@ -133,6 +151,38 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
         verdict = bad(f"{count} wrong") if count else good("nothing wrong")
         echo_line(verdict, f" in {len(found.partitions)} partitions, {batches} batches")
     if findings.problems:
+        sys.exit(EXIT_FAILED)
+
+
+@log.command("repair", epilog=REPAIR_EXAMPLES)
+@click.argument("path", type=click.Path(exists=True, file_okay=False), metavar="DIRECTORY")
+@click.option("--apply", is_flag=True, help="Do it.  [default: only say what would be done]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def repair(path: str, apply: bool, as_json: bool) -> None:
+    """Save what can be saved of damaged files; the broker must be stopped."""
+    from barnabas.cli.log import repair as repairs
+    from barnabas.cli.log.read_only import is_locked
+    from barnabas.cli.tables import bad, echo_entry, echo_line, good, warn
+    from barnabas.storage.log_directory import LOCK_FILE
+
+    if is_locked(f"{path}/{LOCK_FILE}") or is_locked(f"{path}/../{LOCK_FILE}"):
+        raise click.ClickException(f"{path} is in use: stop its broker first")
+    steps = repairs.repair(path, apply=apply)
+    lost = sum(step.records_lost for step in steps)
+    if as_json:
+        listed = [{**asdict(step), "records_lost": step.records_lost} for step in steps]
+        click.echo(json.dumps({"applied": apply, "records_lost": lost, "steps": listed}))
+    else:
+        for step in steps:
+            mark = warn("lost") if step.records_lost else good("saved")
+            offsets = ""
+            if step.first_lost is not None:
+                offsets = f"; offsets {step.first_lost} to {step.last_lost} are lost"
+            echo_entry(mark, f"{step.path}: {step.problem}", f"{step.action}{offsets}")
+        done = "repaired" if apply else "to repair (nothing was changed; --apply does it)"
+        verdict = bad(f"{len(steps)} {done}") if steps else good("nothing to repair")
+        echo_line(verdict, f", at most {lost} records lost" if lost else "")
+    if steps and not apply:
         sys.exit(EXIT_FAILED)
 
 

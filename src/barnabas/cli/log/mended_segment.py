@@ -1,0 +1,230 @@
+"""What can be saved of a damaged segment: intact batches, flipped bits turned back, gaps filled.
+
+A batch that cannot be saved is replaced by an empty one that has its offsets, as compaction leaves
+them: all behind it stays where it is, and consumers go on with the next record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.record.batch import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_crc,
+    set_crc,
+    set_offset_and_epoch,
+)
+from barnabas.record.checksum import crc32c
+from barnabas.storage.config import LONG_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.cli.log.read_only import ReadOnlyFile
+    from barnabas.storage.batch_order import BatchOrder
+
+__all__ = ["Piece", "mended_pieces"]
+
+# Larger batches are not searched for the flipped bit: each bit costs a checksum of the whole.
+_SEARCHED_BYTES_MAX = 16 << 10
+_BLOCK_BYTES = 4 << 20
+_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
+_LENGTH_POSITION = 8
+
+
+class Piece(NamedTuple):
+    """A part of the mended segment."""
+
+    # In the damaged file.
+    position: int
+    size: int
+    # What takes its place; None: it stays as it is.
+    content: bytes | None = None
+    # What is wrong with it, empty for an intact batch.
+    problem: str = ""
+    # Offsets whose records are lost, `last` inclusive; none if `last` is below `first`.
+    first_lost: int = 0
+    last_lost: int = -1
+
+
+def mended_pieces(
+    file: ReadOnlyFile, order: BatchOrder, following: int, *, may_skip: bool
+) -> Iterator[Piece]:
+    """The pieces of a segment in their order; `order` is to be at the segment's beginning.
+
+    Args:
+        following: where the next segment begins, LONG_MAX if there is none.
+        may_skip: whether offsets may be missing (the log is compacted).
+    """
+    position = 0
+    while position < file.size:
+        piece, header = _piece_at(file, order, position, following)
+        if header is not None:
+            order.take(header)
+        yield piece
+        position += piece.size
+    if following != LONG_MAX and order.next_offset < following and not may_skip:
+        yield _filled(order, position, 0, following, "offsets are missing before the next segment")
+
+
+def _piece_at(
+    file: ReadOnlyFile, order: BatchOrder, position: int, following: int
+) -> tuple[Piece, BatchHeader | None]:
+    """The piece at a position, and the header of its batch; None for what is lost or filled."""
+    batch = _intact_batch(file, position)
+    if batch is not None:
+        header = _header(batch)
+        after = _intact_batch(file, position + len(batch))
+        problem = order.problem(header, None if after is None else _header(after), following)
+        if problem is None and header.next_offset <= following:
+            return Piece(position, len(batch)), header
+        mended = _placed(batch, order, None if after is None else _header(after), following)
+        if mended is not None:
+            piece = Piece(position, len(batch), mended, f"{problem}: it was {_said(mended)}")
+            return piece, _header(mended)
+    else:
+        mended = _flipped_back(file, position, order)
+        if mended is not None:
+            what = "its CRC is wrong: a flipped bit was turned back"
+            return Piece(position, len(mended), mended, what), _header(mended)
+    start, base_offset = _next_intact(file, order, position, following)
+    lost = start - position
+    if start == file.size and following == LONG_MAX:
+        what = f"the last {lost} bytes are no intact batches"
+        return Piece(position, lost, b"", what, order.next_offset, LONG_MAX), None
+    return _filled(order, position, lost, base_offset, f"{lost} bytes are no intact batch"), None
+
+
+def _said(batch: bytes) -> str:
+    header = _header(batch)
+    return f"given offset {header.base_offset} and leader epoch {header.partition_leader_epoch}"
+
+
+def _header(batch: bytes) -> BatchHeader:
+    return BatchHeader._make(HEADER.unpack_from(batch))
+
+
+def _intact_batch(file: ReadOnlyFile, position: int) -> bytes | None:
+    """The batch at a position if its bytes hold together."""
+    head = file.read_at(HEADER_SIZE, position)
+    if len(head) < HEADER_SIZE:
+        return None
+    header = _header(head)
+    if header.magic != MAGIC_V2 or not _LENGTH_MIN <= header.batch_length <= file.size - position:
+        return None
+    batch = file.read_at(header.size, position)
+    if header.last_offset_delta < 0 or not check_crc(batch, 0, header):
+        return None
+    return batch
+
+
+def _placed(
+    batch: bytes, order: BatchOrder, after: BatchHeader | None, following: int
+) -> bytes | None:
+    """The batch with the offset and the epoch that it must have; None if that is not sure."""
+    header = _header(batch)
+    end = order.next_offset + header.last_offset_delta + 1
+    limit = following if after is None else after.base_offset
+    # The batch behind it says where it ends; at the log's end nothing contradicts.
+    if end != limit and not (after is None and limit == LONG_MAX):
+        return None
+    epoch = header.partition_leader_epoch
+    highest = LONG_MAX if after is None else after.partition_leader_epoch
+    if not order.epoch <= epoch <= highest or (after is None and order.epoch >= 0):
+        epoch = max(order.epoch, 0)
+    mended = bytearray(batch)
+    set_offset_and_epoch(mended, 0, order.next_offset, epoch)
+    return bytes(mended)
+
+
+def _flipped_back(file: ReadOnlyFile, position: int, order: BatchOrder) -> bytes | None:
+    """The batch at a position with the one bit turned back that makes its CRC right."""
+    size = min(_SEARCHED_BYTES_MAX, file.size - position)
+    block = bytearray(file.read_at(size, position))
+    if len(block) < HEADER_SIZE:
+        return None
+    block[MAGIC_POSITION] = MAGIC_V2
+    length = int.from_bytes(block[_LENGTH_POSITION:LOG_OVERHEAD], "big")
+    for bit in range(33):
+        # The length as it is, then with each of its bits turned over.
+        end = (length ^ (1 << bit - 1 if bit else 0)) + LOG_OVERHEAD
+        if not HEADER_SIZE <= end <= len(block):
+            continue
+        block[_LENGTH_POSITION:LOG_OVERHEAD] = (end - LOG_OVERHEAD).to_bytes(4, "big")
+        batch = block[:end]
+        if not bit:
+            if _turn_back(batch):
+                break
+        elif check_crc(batch, 0, _header(batch)):
+            break
+    else:
+        return None
+    header = _header(batch)
+    is_continued = header.base_offset >= order.next_offset and header.last_offset_delta >= 0
+    return bytes(batch) if is_continued else None
+
+
+def _turn_back(batch: bytearray) -> bool:
+    """Find the flipped bit; returns whether there is one whose turning makes the CRC right."""
+    wanted = int.from_bytes(batch[CRC_POSITION:ATTRIBUTES_POSITION], "big")
+    found = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
+    if (wanted ^ found).bit_count() <= 1:
+        # The magic, which was set; or a bit of the checksum itself.
+        batch[CRC_POSITION:ATTRIBUTES_POSITION] = found.to_bytes(4, "big")
+        return True
+    for at in range(ATTRIBUTES_POSITION, len(batch)):
+        for bit in range(8):
+            batch[at] ^= 1 << bit
+            with memoryview(batch) as view:
+                is_right = crc32c(view[ATTRIBUTES_POSITION:]) == wanted
+            if is_right:
+                return True
+            batch[at] ^= 1 << bit
+    return False
+
+
+def _next_intact(
+    file: ReadOnlyFile, order: BatchOrder, position: int, following: int
+) -> tuple[int, int]:
+    """Where the next intact batch begins, and its base offset; else the file's end."""
+    magic = bytes([MAGIC_V2])
+    block_start = position + 1
+    while block_start < file.size:
+        block = file.read_at(_BLOCK_BYTES, block_start)
+        at = block.find(magic, MAGIC_POSITION)
+        while at >= 0:
+            start = block_start + at - MAGIC_POSITION
+            base_offset = int.from_bytes(block[at - MAGIC_POSITION : at - 8], "big")
+            if order.next_offset <= base_offset < following:
+                batch = _intact_batch(file, start)
+                if batch is not None and _header(batch).partition_leader_epoch >= order.epoch:
+                    return start, base_offset
+            at = block.find(magic, at + 1)
+        block_start += _BLOCK_BYTES - MAGIC_POSITION
+    return file.size, following
+
+
+def _filled(order: BatchOrder, position: int, size: int, until: int, problem: str) -> Piece:
+    """An empty batch for the offsets up to `until`, exclusive."""
+    first = order.next_offset
+    if until <= first:
+        return Piece(position, size, b"", problem, first, until - 1)
+    values = (
+        first, _LENGTH_MIN, max(order.epoch, 0), MAGIC_V2, 0, 0, until - first - 1, NO_TIMESTAMP,
+        NO_TIMESTAMP, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 0,
+    )  # fmt: skip
+    batch = bytearray(HEADER.pack(*values))
+    set_crc(batch, 0, HEADER_SIZE)
+    order.take(_header(bytes(batch)))
+    return Piece(position, size, bytes(batch), problem, first, until - 1)

@@ -1,0 +1,314 @@
+"""`barnabas log repair`: saves what can be saved of a stopped broker's damaged files.
+
+Nothing is deleted: a file that is replaced, cut or not needed keeps its content beside, with the
+suffix `.damaged`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.cli.log.mended_segment import mended_pieces
+from barnabas.cli.log.paths import partition_directories
+from barnabas.cli.log.read_only import ReadOnlyFile
+from barnabas.raft.committed_note import FILE_NAME as COMMITTED_NOTE
+from barnabas.raft.election_state import (
+    QUORUM_STATE_FILE,
+    QuorumStateError,
+    decode_quorum_state,
+)
+from barnabas.raft.metadata_check import find_intact_end
+from barnabas.runtime.disk import RealDisk
+from barnabas.storage.batch_order import BatchOrder
+from barnabas.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    CheckpointError,
+    OffsetCheckpoint,
+    decode_lines,
+)
+from barnabas.storage.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.storage.config import LONG_MAX
+from barnabas.storage.file_names import (
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_file,
+    offset_of,
+)
+from barnabas.storage.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.cli.log.mended_segment import Piece
+    from barnabas.cli.log.paths import PartitionDirectory
+
+__all__ = ["RepairStep", "repair"]
+
+METADATA_TOPIC = "__cluster_metadata"
+_DAMAGED = ".damaged"
+_PART = ".tmp"
+_INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+_ANEW = "set aside; the next start makes it anew"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStep:
+    """One thing that is, or would be, done."""
+
+    path: str
+    problem: str
+    # What is done, in words.
+    action: str
+    # Offsets whose records are lost, `last_lost` inclusive; None where none are.
+    first_lost: int | None = None
+    last_lost: int | None = None
+
+    @property
+    def records_lost(self) -> int:
+        """At most so many; offsets need not all have a record."""
+        if self.first_lost is None or self.last_lost is None:
+            return 0
+        return self.last_lost - self.first_lost + 1
+
+
+def repair(path: str, *, apply: bool) -> list[RepairStep]:
+    """Repair a data directory, or one partition's, of a broker that is stopped.
+
+    Args:
+        path: of the directory.
+        apply: do it; else only say what would be done.
+
+    Raises:
+        click.UsageError: it is neither.
+    """
+    path = path.rstrip("/") or "/"
+    inside = partition_directories(path)
+    is_partition = len(inside) == 1 and inside[0].path == path
+    top = path.rpartition("/")[0] or "." if is_partition else path
+    return _Repair(top, apply=apply).run(inside, with_top=not is_partition)
+
+
+class _Repair:
+    """One run over a data directory."""
+
+    def __init__(self, top: str, *, apply: bool) -> None:
+        self._top = top
+        self._apply = apply
+        self._disk = RealDisk()
+        self._steps: list[RepairStep] = []
+
+    def run(self, partitions: list[PartitionDirectory], *, with_top: bool) -> list[RepairStep]:
+        """Look at all partitions and, if it is wanted, at the files of the data directory."""
+        if with_top:
+            for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+                try:
+                    OffsetCheckpoint(self._disk, self._top, name).read()
+                except CheckpointError as error:
+                    self._set_aside(f"{self._top}/{name}", str(error), _ANEW)
+        for partition in partitions:
+            before = len(self._steps)
+            if partition.topic == METADATA_TOPIC:
+                self._repair_metadata(partition)
+            else:
+                self._repair_log(partition)
+            if len(self._steps) > before and self._apply:
+                self._have_it_recovered(partition)
+        return self._steps
+
+    def _have_it_recovered(self, partition: PartitionDirectory) -> None:
+        """The next start must read the whole log: indexes and transactions are made anew."""
+        marker = f"{self._top}/{CLEAN_SHUTDOWN}"
+        if self._disk.exists(marker):
+            self._disk.remove(marker)
+        checkpoint = OffsetCheckpoint(self._disk, self._top, RECOVERY_POINTS)
+        try:
+            offsets = checkpoint.read()
+        except CheckpointError:
+            return
+        if offsets.pop(TopicPartition(partition.topic, partition.partition), None) is not None:
+            checkpoint.write(offsets)
+
+    # -- logs ------------------------------------------------------------------------------------
+
+    def _repair_log(self, partition: PartitionDirectory) -> None:
+        self._check_small_files(partition)
+        bases = self._bases(partition)
+        if not bases:
+            return
+        may_skip = self._is_compacted(partition)
+        order = BatchOrder(self._epochs(partition), may_skip=may_skip)
+        for index, base in enumerate(bases):
+            following = bases[index + 1] if index + 1 < len(bases) else LONG_MAX
+            order.begin_segment(base)
+            path = offset_file(partition.path, base, LOG_SUFFIX)
+            with ReadOnlyFile(path) as file:
+                pieces = list(_joined(mended_pieces(file, order, following, may_skip=may_skip)))
+                damaged = [piece for piece in pieces if piece.content is not None]
+                if not damaged:
+                    continue
+                for piece in damaged:
+                    self._steps.append(_step_of(path, piece, order.next_offset))
+                if self._apply:
+                    self._write_mended(path, file, pieces)
+            for suffix in _INDEXES:
+                self._move(offset_file(partition.path, base, suffix))
+
+    def _write_mended(self, path: str, file: ReadOnlyFile, pieces: list[Piece]) -> None:
+        """Replace a segment; it is on the disk when this returns."""
+        part = f"{path}{_PART}"
+        if self._disk.exists(part):
+            self._disk.remove(part)
+        mended = self._disk.open(part)
+        for piece in pieces:
+            content = piece.content
+            if content is not None:
+                mended.append(content)
+                continue
+            at, end = piece.position, piece.position + piece.size
+            while at < end:
+                block = file.read_at(min(1 << 20, end - at), at)
+                mended.append(block)
+                at += len(block)
+        mended.sync()
+        mended.close()
+        self._move(path)
+        self._disk.rename(part, path)
+        self._disk.sync_directory(path.rpartition("/")[0])
+
+    def _check_small_files(self, partition: PartitionDirectory) -> None:
+        path = f"{partition.path}/{LEADER_EPOCH_CHECKPOINT}"
+        if self._disk.exists(path) and (content := self._disk.read(path)):
+            try:
+                decode_lines(content, 2)
+            except CheckpointError as error:
+                self._set_aside(path, str(error), _ANEW)
+        for name in self._disk.list(partition.path):
+            if offset_of(name, PRODUCER_SNAPSHOT_SUFFIX) is None:
+                continue
+            try:
+                decode_snapshot(self._disk.read(f"{partition.path}/{name}"))
+            except CorruptSnapshotError as error:
+                action = "set aside; producers are read from an older one and the batches"
+                self._set_aside(f"{partition.path}/{name}", str(error), action)
+
+    # -- metadata --------------------------------------------------------------------------------
+
+    def _repair_metadata(self, partition: PartitionDirectory) -> None:
+        """Cut the log where it is damaged: what lies behind makes no sense without it."""
+        path = f"{partition.path}/{QUORUM_STATE_FILE}"
+        if self._disk.exists(path):
+            try:
+                decode_quorum_state(self._disk.read(path))
+            except QuorumStateError as error:
+                action = "set aside: only for a node that is the only controller"
+                self._set_aside(path, str(error), action)
+        intact = find_intact_end(self._disk, partition.path)
+        if intact.path is None:
+            return
+        last = self._last_offset(partition)
+        action = (
+            f"the metadata log is cut at offset {intact.end}, the rest is set aside: topics and "
+            f"changes of later are forgotten, and the logs of those topics are set aside at the "
+            f"next start (-stray)"
+        )
+        self._steps.append(
+            RepairStep(intact.path, intact.problem, action, intact.end, max(last, intact.end))
+        )
+        if not self._apply:
+            return
+        for base in self._bases(partition):
+            name = offset_file(partition.path, base, LOG_SUFFIX)
+            if base > intact.end or (name == intact.path and not intact.position):
+                self._move(name)
+            elif name == intact.path:
+                content = self._disk.read(name)[: intact.position]
+                self._move(name)
+                self._disk.write_atomically(name, content)
+            else:
+                continue
+            for suffix in _INDEXES:
+                self._move(offset_file(partition.path, base, suffix))
+        self._move(f"{partition.path}/{COMMITTED_NOTE}")
+
+    def _last_offset(self, partition: PartitionDirectory) -> int:
+        """The last offset of any intact batch, as far as the headers lead."""
+        from barnabas.cli.log.segment_scan import SegmentScan
+
+        last = -1
+        for base in self._bases(partition):
+            with ReadOnlyFile(offset_file(partition.path, base, LOG_SUFFIX)) as file:
+                for batch in SegmentScan(file):
+                    if batch.crc_is_right:
+                        last = max(last, batch.header.last_offset)
+        return last
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def _bases(self, partition: PartitionDirectory) -> list[int]:
+        names = self._disk.list(partition.path)
+        return sorted(base for name in names if (base := offset_of(name, LOG_SUFFIX)) is not None)
+
+    def _is_compacted(self, partition: PartitionDirectory) -> bool:
+        if partition.topic.startswith("__"):
+            return True
+        try:
+            offsets = OffsetCheckpoint(self._disk, self._top, CLEANER_OFFSETS).read()
+        except CheckpointError:
+            return True
+        return TopicPartition(partition.topic, partition.partition) in offsets
+
+    def _epochs(self, partition: PartitionDirectory) -> list[tuple[int, int]]:
+        cache = LeaderEpochCache(self._disk, partition.path)
+        cache.load()
+        return cache.entries
+
+    def _set_aside(self, path: str, problem: str, action: str) -> None:
+        self._steps.append(RepairStep(path, problem, action))
+        if self._apply:
+            self._move(path)
+
+    def _move(self, path: str) -> None:
+        """Give a file the suffix of damaged ones; one of before is kept too."""
+        if not self._disk.exists(path):
+            return
+        target, number = f"{path}{_DAMAGED}", 1
+        while self._disk.exists(target):
+            number += 1
+            target = f"{path}{_DAMAGED}-{number}"
+        self._disk.rename(path, target)
+
+
+def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The pieces with runs of intact batches as one."""
+    run: Piece | None = None
+    for piece in pieces:
+        if piece.content is None:
+            run = piece if run is None else run._replace(size=run.size + piece.size)
+            continue
+        if run is not None:
+            yield run
+            run = None
+        yield piece
+    if run is not None:
+        yield run
+
+
+def _step_of(path: str, piece: Piece, end: int) -> RepairStep:
+    problem = f"at position {piece.position}: {piece.problem}"
+    if piece.last_lost < piece.first_lost:
+        return RepairStep(path, problem, "mended; no record is lost")
+    if piece.last_lost == LONG_MAX:
+        action = f"cut off; the log ends at offset {end}"
+        return RepairStep(path, problem, action, piece.first_lost, piece.first_lost)
+    action = "an empty batch takes its place; consumers go on behind it"
+    return RepairStep(path, problem, action, piece.first_lost, piece.last_lost)
