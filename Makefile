@@ -81,6 +81,11 @@ FIRST ?= 1
 power-loss: setup
 	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.power_loss --seeds $(SEEDS) --first $(FIRST)
 
+# Damaged files of a stopped node from seeds, e.g. make flips SEEDS=5000 FIRST=1
+.PHONY: flips
+flips: setup
+	PYTHONHASHSEED=0 PYTHONPATH=tests $(BIN)/python -m simulation.flips --seeds $(SEEDS) --first $(FIRST)
+
 # Faults by chance under load on three brokers, judged by the checker: CHAOS='--minutes 30 --seed N --result FILE.json'
 .PHONY: chaos
 chaos: setup

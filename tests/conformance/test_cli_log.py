@@ -174,6 +174,21 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
         f"{SEGMENT}.log",
         "no batch begins here",
     ),
+    "a wrong base offset": (
+        lambda data: flip(data / "t-0" / f"{SEGMENT}.log", 6),
+        f"{SEGMENT}.log",
+        "are missing before it",
+    ),
+    "a wrong length": (
+        lambda data: flip(data / "t-0" / f"{SEGMENT}.log", 9),
+        f"{SEGMENT}.log",
+        "at position 0 of",
+    ),
+    "a segment that is gone": (
+        lambda data: sorted((data / "t-0").glob("*.log"))[1].unlink(),
+        ".log",
+        "a segment is gone",
+    ),
     "a cut tail": (cut_tail, ".log", "lacks its last 10"),
     "zeros at the end": (zero_tail, ".log", "zeros instead of a batch"),
     "a wrong offset index": (

@@ -131,10 +131,10 @@ def find_intact_end(disk: Disk, directory: str) -> IntactEnd:
         following = bases[index + 1] if index + 1 < len(bases) else LONG_MAX
         file = disk.open(path, create=False)
         try:
-            position, problem = _walk(file, order, base, following)
+            position, wrong = _walk(file, order, base, following)
             end = order.next_offset
-            if problem is not None:
-                return IntactEnd(bases[0], end, path, position, problem)
+            if wrong is not None:
+                return IntactEnd(bases[0], end, path, position, wrong)
         finally:
             file.close()
     return IntactEnd(bases[0], end)

@@ -253,7 +253,8 @@ class LogManager:
         """A log was opened: keep it, or set it aside if it is nobody's."""
         log = found.log
         if found.unreadable is not None:
-            self._unreadable[found.unreadable[0]] = (found.path, found.unreadable[1])
+            partition, reason = found.unreadable
+            self._unreadable[partition] = (found.path, reason)
             return
         if log is None:
             self._removal.remove_later(found.path, self._config.log_defaults)

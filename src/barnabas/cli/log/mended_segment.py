@@ -34,13 +34,22 @@ if TYPE_CHECKING:
     from barnabas.cli.log.read_only import ReadOnlyFile
     from barnabas.storage.batch_order import BatchOrder
 
-__all__ = ["Piece", "mended_pieces"]
+__all__ = ["Following", "Piece", "first_header", "mended_pieces"]
 
 # Larger batches are not searched for the flipped bit: each bit costs a checksum of the whole.
 _SEARCHED_BYTES_MAX = 16 << 10
 _BLOCK_BYTES = 4 << 20
 _LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 _LENGTH_POSITION = 8
+
+
+class Following(NamedTuple):
+    """What lies behind a segment."""
+
+    # Where the next segment begins, LONG_MAX if there is none.
+    base_offset: int = LONG_MAX
+    # Of its first batch, if that is intact.
+    header: BatchHeader | None = None
 
 
 class Piece(NamedTuple):
@@ -59,14 +68,14 @@ class Piece(NamedTuple):
 
 
 def mended_pieces(
-    file: ReadOnlyFile, order: BatchOrder, following: int, *, may_skip: bool
+    file: ReadOnlyFile, order: BatchOrder, following: Following, *, may_skip: bool
 ) -> Iterator[Piece]:
     """The pieces of a segment in their order; `order` is to be at the segment's beginning.
 
     Args:
-        following: where the next segment begins, LONG_MAX if there is none.
         may_skip: whether offsets may be missing (the log is compacted).
     """
+    limit = following.base_offset
     position = 0
     while position < file.size:
         piece, header = _piece_at(file, order, position, following)
@@ -74,22 +83,30 @@ def mended_pieces(
             order.take(header)
         yield piece
         position += piece.size
-    if following != LONG_MAX and order.next_offset < following and not may_skip:
-        yield _filled(order, position, 0, following, "offsets are missing before the next segment")
+    if limit != LONG_MAX and order.next_offset < limit and not may_skip:
+        yield _filled(order, position, 0, limit, "offsets are missing before the next segment")
+
+
+def first_header(file: ReadOnlyFile) -> BatchHeader | None:
+    """The header of a segment's first batch, if that is intact."""
+    batch = _intact_batch(file, 0)
+    return None if batch is None else _header(batch)
 
 
 def _piece_at(
-    file: ReadOnlyFile, order: BatchOrder, position: int, following: int
+    file: ReadOnlyFile, order: BatchOrder, position: int, following: Following
 ) -> tuple[Piece, BatchHeader | None]:
     """The piece at a position, and the header of its batch; None for what is lost or filled."""
+    limit = following.base_offset
     batch = _intact_batch(file, position)
     if batch is not None:
         header = _header(batch)
-        after = _intact_batch(file, position + len(batch))
-        problem = order.problem(header, None if after is None else _header(after), following)
-        if problem is None and header.next_offset <= following:
+        behind = _intact_batch(file, position + len(batch))
+        after = following.header if behind is None else _header(behind)
+        problem = order.problem(header, after, limit)
+        if problem is None and header.next_offset <= limit:
             return Piece(position, len(batch)), header
-        mended = _placed(batch, order, None if after is None else _header(after), following)
+        mended = _placed(batch, order, after, limit)
         if mended is not None:
             piece = Piece(position, len(batch), mended, f"{problem}: it was {_said(mended)}")
             return piece, _header(mended)
@@ -98,9 +115,9 @@ def _piece_at(
         if mended is not None:
             what = "its CRC is wrong: a flipped bit was turned back"
             return Piece(position, len(mended), mended, what), _header(mended)
-    start, base_offset = _next_intact(file, order, position, following)
+    start, base_offset = _next_intact(file, order, position, limit)
     lost = start - position
-    if start == file.size and following == LONG_MAX:
+    if start == file.size and limit == LONG_MAX:
         what = f"the last {lost} bytes are no intact batches"
         return Piece(position, lost, b"", what, order.next_offset, LONG_MAX), None
     return _filled(order, position, lost, base_offset, f"{lost} bytes are no intact batch"), None
@@ -111,7 +128,7 @@ def _said(batch: bytes) -> str:
     return f"given offset {header.base_offset} and leader epoch {header.partition_leader_epoch}"
 
 
-def _header(batch: bytes) -> BatchHeader:
+def _header(batch: bytes | bytearray) -> BatchHeader:
     return BatchHeader._make(HEADER.unpack_from(batch))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cli.log.mended_segment import mended_pieces
+from barnabas.cli.log.mended_segment import Following, first_header, mended_pieces
 from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import ReadOnlyFile
 from barnabas.raft.committed_note import FILE_NAME as COMMITTED_NOTE
@@ -148,7 +148,7 @@ class _Repair:
         may_skip = self._is_compacted(partition)
         order = BatchOrder(self._epochs(partition), may_skip=may_skip)
         for index, base in enumerate(bases):
-            following = bases[index + 1] if index + 1 < len(bases) else LONG_MAX
+            following = self._following(partition, bases[index + 1 :])
             order.begin_segment(base)
             path = offset_file(partition.path, base, LOG_SUFFIX)
             with ReadOnlyFile(path) as file:
@@ -158,10 +158,17 @@ class _Repair:
                     continue
                 for piece in damaged:
                     self._steps.append(_step_of(path, piece, order.next_offset))
-                if self._apply:
-                    self._write_mended(path, file, pieces)
+                if not self._apply:
+                    continue
+                self._write_mended(path, file, pieces)
             for suffix in _INDEXES:
                 self._move(offset_file(partition.path, base, suffix))
+
+    def _following(self, partition: PartitionDirectory, bases: list[int]) -> Following:
+        if not bases:
+            return Following()
+        with ReadOnlyFile(offset_file(partition.path, bases[0], LOG_SUFFIX)) as file:
+            return Following(bases[0], first_header(file))
 
     def _write_mended(self, path: str, file: ReadOnlyFile, pieces: list[Piece]) -> None:
         """Replace a segment; it is on the disk when this returns."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.log.verify_segment import SegmentCheck
+from barnabas.cli.log.verify_segment import LOST, SegmentCheck
 from barnabas.raft.election_state import QuorumStateError, decode_quorum_state
 from barnabas.raft.errors import SnapshotError
 from barnabas.raft.snapshot import list_snapshots, read_snapshot, snapshot_name
@@ -111,7 +111,8 @@ def _check_segment(
     """
     before = len(findings.all)
     while True:
-        check = SegmentCheck(partition.path, base, findings)
+        may_skip = _may_skip(partition, options)
+        check = SegmentCheck(partition.path, base, findings, may_skip=may_skip)
         try:
             file_id = Path(check.path).stat().st_ino
             found = check.run(
@@ -145,10 +146,19 @@ def _check_seam(
         what = f"begins at {found.base_offset}, but the segment before it ends at {end}"
         findings.problem(path, what, "start the broker after a kill: recovery cuts the overlap")
     elif found.base_offset > end and before[-1].is_whole:
-        is_compacted = (partition.topic, partition.partition) in options.compacted
-        if not is_compacted and not partition.topic.startswith("__"):
+        if not _may_skip(partition, options):
             what = f"offsets {end} to {found.base_offset - 1} are missing before it"
-            findings.note(path, f"{what}: normal in a compacted topic, a lost segment in others")
+            findings.problem(path, f"{what}: a segment is gone", LOST)
+    latest = before[-1].epochs[-1][0] if before[-1].epochs else -1
+    if found.epochs and found.epochs[0][0] < latest:
+        what = f"begins with leader epoch {found.epochs[0][0]}, the segment before it has {latest}"
+        findings.problem(path, what, LOST)
+
+
+def _may_skip(partition: PartitionDirectory, options: VerifyOptions) -> bool:
+    """Whether offsets may be missing, as in a compacted log."""
+    is_compacted = (partition.topic, partition.partition) in options.compacted
+    return is_compacted or partition.topic.startswith("__")
 
 
 def _check_orphans(

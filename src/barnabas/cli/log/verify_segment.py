@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from barnabas.cli.log.segment_scan import ScannedBatch
     from barnabas.record.batch import BatchHeader
 
-__all__ = ["SegmentCheck", "SegmentFacts"]
+__all__ = ["LOST", "SegmentCheck", "SegmentFacts"]
 
 _OFFSET_ENTRY_BYTES = 8
 _TIME_ENTRY_BYTES = 12
 _REBUILD = "stop the broker and delete the file: the next start makes it anew"
 _START = "start the broker: it cuts off what follows the last good batch"
-_LOST = (
+LOST = (
     "if other replicas exist, stop this broker, delete the partition's directory and start: it "
-    "copies the leader's; else read around it with `barnabas consume --from`"
+    "copies the leader's; else stop it and run `barnabas log repair` on the data directory"
 )
 
 
@@ -68,10 +68,14 @@ class _IndexEntry(NamedTuple):
 class SegmentCheck:
     """Checks one segment and adds to the findings."""
 
-    def __init__(self, directory: str, base_offset: int, findings: Findings) -> None:
+    def __init__(
+        self, directory: str, base_offset: int, findings: Findings, *, may_skip: bool = True
+    ) -> None:
+        """`may_skip` says whether offsets may be missing: the log is compacted."""
         self._directory = directory
         self._base_offset = base_offset
         self._findings = findings
+        self._may_skip = may_skip
         self._disk = RealDisk()
         self.path = offset_file(directory, base_offset, LOG_SUFFIX)
         # Of each batch: where it begins, its last offset, the largest timestamp up to and with it.
@@ -119,14 +123,17 @@ class SegmentCheck:
         header = batch.header
         where = f"batch {header.base_offset}-{header.last_offset} at position {batch.position}"
         if not batch.crc_is_right:
-            self._problem(f"{where}: the CRC is wrong, its records are damaged", _LOST)
+            self._problem(f"{where}: the CRC is wrong, its records are damaged", LOST)
         elif deep:
             self._check_records(batch, where)
         expected = self._last_offsets[-1] + 1 if self._last_offsets else self._base_offset
         if header.base_offset < expected:
-            self._problem(f"{where}: begins below {expected}, where the one before ends", _LOST)
+            self._problem(f"{where}: begins below {expected}, where the one before ends", LOST)
+        elif header.base_offset > expected and not self._may_skip:
+            missing = f"offsets {expected} to {header.base_offset - 1} are missing before it"
+            self._problem(f"{where}: {missing}", LOST)
         if header.last_offset_delta < 0 or header.record_count > header.last_offset_delta + 1:
-            self._problem(f"{where}: {header.record_count} records do not fit its offsets", _LOST)
+            self._problem(f"{where}: {header.record_count} records do not fit its offsets", LOST)
         self._note_epoch(header, where)
         self._positions.append(batch.position)
         self._last_offsets.append(header.last_offset)
@@ -148,12 +155,12 @@ class SegmentCheck:
             payload = records_payload(batch.data, 0, header)
             deltas = [layout[1] for layout in layouts(payload, header.record_count)]
         except CorruptBatchError as error:
-            self._problem(f"{where}: {error}", _LOST)
+            self._problem(f"{where}: {error}", LOST)
             return
         if any(after <= before for before, after in pairwise(deltas)):
-            self._problem(f"{where}: offsets of its records do not increase", _LOST)
+            self._problem(f"{where}: offsets of its records do not increase", LOST)
         if deltas and not 0 <= deltas[0] <= deltas[-1] <= header.last_offset_delta:
-            self._problem(f"{where}: offsets of its records lie outside of it", _LOST)
+            self._problem(f"{where}: offsets of its records lie outside of it", LOST)
 
     def _check_end(self, scan: SegmentScan, size: int, *, is_last: bool, is_running: bool) -> None:
         if scan.reason is None:
@@ -166,7 +173,7 @@ class SegmentCheck:
         if is_last and is_running and scan.is_cut_off:
             self._findings.note(self.path, f"{what} (being written right now)")
         else:
-            self._problem(what, _START if is_last else _LOST)
+            self._problem(what, _START if is_last else LOST)
 
     def _problem(self, what: str, remedy: str) -> None:
         self._findings.problem(self.path, what, remedy)
