@@ -160,7 +160,8 @@ def rewrite_index(suffix: str, entry_bytes: int) -> Callable[[Path], None]:
 
 def raise_recovery_point(data: Path) -> None:
     path = data / "recovery-point-offset-checkpoint"
-    path.write_text(path.read_text().replace("t 0 25000", "t 0 99999"))
+    # As Kafka writes it: without the checksum in white space at the end.
+    path.write_text(path.read_text().rstrip().replace("t 0 25000", "t 0 99999") + "\n")
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {

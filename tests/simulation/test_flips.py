@@ -6,9 +6,9 @@ import pytest
 
 from simulation.flips import run
 
-# Each of these once broke something: a leader of an earlier epoch behind later metadata, as its vote
-# was lost (24); metadata that was cut in silence (4, 9, 92); a topic's id with a flipped bit (5);
-# segments that were gone (24, 34, 52).
+# Each of these once broke something: a leader of an earlier epoch behind later metadata, as its
+# vote was lost (24); metadata that was cut in silence (4, 9, 92); a topic's id with a flipped bit
+# (5); segments that were gone (24, 34, 52).
 ONCE_BROKEN = (4, 5, 9, 24, 34, 52, 92)
 FRESH = tuple(range(101, 113))
 

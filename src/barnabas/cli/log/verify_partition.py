@@ -145,10 +145,9 @@ def _check_seam(
     if found.base_offset < end:
         what = f"begins at {found.base_offset}, but the segment before it ends at {end}"
         findings.problem(path, what, "start the broker after a kill: recovery cuts the overlap")
-    elif found.base_offset > end and before[-1].is_whole:
-        if not _may_skip(partition, options):
-            what = f"offsets {end} to {found.base_offset - 1} are missing before it"
-            findings.problem(path, f"{what}: a segment is gone", LOST)
+    elif found.base_offset > end and before[-1].is_whole and not _may_skip(partition, options):
+        what = f"offsets {end} to {found.base_offset - 1} are missing before it"
+        findings.problem(path, f"{what}: a segment is gone", LOST)
     latest = before[-1].epochs[-1][0] if before[-1].epochs else -1
     if found.epochs and found.epochs[0][0] < latest:
         what = f"begins with leader epoch {found.epochs[0][0]}, the segment before it has {latest}"
