@@ -19,15 +19,28 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
 from fuzz.attacker import Attacker
+from loop_turns import LoopTurns, loop_turns
 
 ROOT = Path(__file__).resolve().parents[2]
-# What a broker with all the pools' topics, groups and producers may hold.
-MEMORY_MB_MAX = 250
+# What a broker with all the pools' topics, groups and producers may hold, and one batch that
+# decompresses to the limit of 128 MiB.
+MEMORY_MB_MAX = 400
+# CPU time that one turn of the loop may take. Reading a hostile batch at once took minutes.
+TURN_CPU_MS_MAX = 250.0
 # Kafka's own default, 10 minutes, would leave the polite client's group to itself meanwhile.
-SETTINGS = {"group.initial.rebalance.delay.ms": "100"}
+SETTINGS = {"group.initial.rebalance.delay.ms": "100", "metrics.listener": "127.0.0.1:0"}
+# Topics of the pool whose records the broker has to look into.
+TOPIC_CONFIGS = {
+    "fuzz-0": {"cleanup.policy": "compact"},
+    "fuzz-1": {"message.timestamp.type": "LogAppendTime"},
+    "fuzz-2": {"compression.type": "gzip"},
+    "fuzz-3": {"compression.type": "zstd", "cleanup.policy": "compact"},
+    "fuzz-4": {"message.timestamp.before.max.ms": "3600000"},
+}
 # What the log must not have: an error that nobody expected.
 UNEXPECTED = ("Traceback", "AssertionError", "never retrieved")
 # A limit for what hangs.
@@ -47,6 +60,8 @@ class Outcome:
     megabytes_sent: float
     memory_mb_before: float
     memory_mb_most: float
+    longest_turn_ms: float
+    longest_turn_cpu_ms: float
     polite: dict[str, Any]
     problems: list[str]
 
@@ -55,6 +70,7 @@ def run(seconds: float, frames: int | None, seed: int, directory: Path | None = 
     """Attack a broker of its own."""
     with BrokerProcess(directory, SETTINGS) as broker:
         process = psutil.Process(broker.pid)
+        _make_topics(broker.bootstrap)
         before = process.memory_info().rss / 1e6
         polite = _start_polite(broker.bootstrap)
         started = time.monotonic()
@@ -70,10 +86,13 @@ def run(seconds: float, frames: int | None, seed: int, directory: Path | None = 
             problems.append(f"the broker is gone: {error}")
         elapsed = time.monotonic() - started
         seen = _finish_polite(polite, problems)
+        turns = loop_turns(broker.metrics_address) if broker.is_running else LoopTurns(0, 0, 0, 0)
         if not broker.is_running:
             problems.append("the broker's process has ended")
         if most > MEMORY_MB_MAX:
             problems.append(f"memory grew to {most:.0f} MB, over {MEMORY_MB_MAX} MB")
+        if turns.longest_cpu_ms > TURN_CPU_MS_MAX:
+            problems.append(f"a turn of the loop took {turns.longest_cpu_ms:.0f} ms of CPU time")
         problems += _unexpected(broker.log())
         tally = attacker.tally
         return Outcome(
@@ -86,9 +105,18 @@ def run(seconds: float, frames: int | None, seed: int, directory: Path | None = 
             megabytes_sent=round(tally.bytes_sent / 1e6, 1),
             memory_mb_before=round(before, 1),
             memory_mb_most=round(most, 1),
+            longest_turn_ms=round(turns.longest_ms, 1),
+            longest_turn_cpu_ms=round(turns.longest_cpu_ms, 1),
             polite=seen,
             problems=problems,
         )
+
+
+def _make_topics(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [NewTopic(name, 1, 1, config=config) for name, config in TOPIC_CONFIGS.items()]
+    for made in admin.create_topics(topics).values():
+        made.result(POLITE_SECONDS)
 
 
 def _is_enough(attacker: Attacker, frames: int | None) -> bool:

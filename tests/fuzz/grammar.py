@@ -19,6 +19,7 @@ from barnabas.record.builder import BatchBuilder
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
 from barnabas.server.handlers.table import SERVED_APIS
+from fuzz.bombs import Bombs
 
 TOPICS = [f"fuzz-{number}" for number in range(8)]
 # Others rest on it: no request that could change it may name it.
@@ -100,6 +101,7 @@ class Grammar:
             for version in range(api.first_version, api.last_version + 1)
         ]
         self._correlation_id = 0
+        self._bombs = Bombs(rng)
         self._topics = TOPICS
 
     def frame(self) -> tuple[int, bytes]:
@@ -199,6 +201,8 @@ class Grammar:
         """A record set: mostly sound batches, some damaged, some of older formats."""
         rng = self._rng
         kind = rng.random()
+        if kind < 0.05:
+            return self._bombs.any()
         if kind < 0.1:
             return rng.randbytes(rng.choice([0, 1, 12, 61, 300]))
         if kind < 0.25:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from barnabas.record.batch import (
     CREATE_TIME,
@@ -81,6 +81,10 @@ class InspectedRecords(NamedTuple):
     def nbytes(self) -> int:
         """Bytes of the batches."""
         return self.content.nbytes
+
+
+# As a client sent them, or as they were left by an inspection.
+LeaderRecords: TypeAlias = memoryview | InspectedRecords
 
 
 class Inspection:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.storage.append_plan import Change
-    from barnabas.storage.batch_inspection import InspectedRecords
+    from barnabas.storage.batch_inspection import LeaderRecords
     from barnabas.storage.config import LogConfig
     from barnabas.storage.doors import LogDoors, LogOpening
     from barnabas.storage.recovery import LoadedLog
@@ -108,11 +108,7 @@ class Log(ReadableLog):
     # -- appending ---------------------------------------------------------------------------
 
     def append_as_leader(
-        self,
-        records: memoryview | InspectedRecords,
-        leader_epoch: int,
-        origin: AppendOrigin,
-        now_ms: int,
+        self, records: LeaderRecords, leader_epoch: int, origin: AppendOrigin, now_ms: int
     ) -> AppendInfo:
         """Validate batches, give them offsets and `leader_epoch`, write them once.
 
