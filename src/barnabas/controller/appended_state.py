@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.controller.result import ControllerView, Refusal
+from barnabas.controller.result import ControllerResult, ControllerView, Refusal
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.provenance import Provenance
 from barnabas.protocol.api_table import ApiKey
@@ -21,15 +21,20 @@ from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
-    from barnabas.controller.result import ControllerResult, MutationLimit, VersionedRecord
+    from barnabas.controller.result import MutationLimit, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.raft.driver import RaftDriver
     from barnabas.runtime.timer import Cancellable
 
 # Kafka's largest batch, in records.
 BATCH_RECORDS_MAX = 10_000
+
+# How long the steps of one request run in a turn.
+_SLICE_MS = 5.0
+# A request that others have overtaken so often is worked out in one go.
+_TRIES_IN_SLICES = 5
 
 _NOT_CONTROLLER = Refusal(
     ErrorCode.NOT_CONTROLLER, "this node is not the active controller, or has just ceased to be"
@@ -88,6 +93,28 @@ class _Answer:
             self.give(self._refuse(self._request, refusal))
 
 
+class Plan:
+    """A request whose result is worked out in slices, against one image."""
+
+    __slots__ = ("again", "finish", "on_lost", "tries", "view")
+
+    def __init__(
+        self,
+        view: ControllerView,
+        again: Callable[[ControllerView], Generator[None, None, ControllerResult[Any]]],
+        finish: Callable[[ControllerResult[Any]], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.view = view
+        # Begins anew against another image.
+        self.again = again
+        self.finish = finish
+        # Called instead of `finish` if this controller leads no more.
+        self.on_lost = on_lost
+        # How often others had written meanwhile.
+        self.tries = 0
+
+
 class AppendedState:
     """Owned by the controller, which says when it leads."""
 
@@ -124,13 +151,21 @@ class AppendedState:
 
     def serve(
         self,
-        handle: Callable[[ControllerView, Any], ControllerResult[Any]],
+        handle: Callable[
+            [ControllerView, Any],
+            ControllerResult[Any] | Generator[None, None, ControllerResult[Any]],
+        ],
         refuse: Callable[[Any, Refusal], Any],
         request: Any,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None = None,
     ) -> None:
-        """Work out a request, write its records, answer when all that it rests on is committed."""
+        """Work out a request, write its records, answer when all that it rests on is committed.
+
+        Args:
+            handle: returns the result, or a generator of it, which is run in slices; its records
+                are written in one go.
+        """
         answer = _Answer(request, on_done, refuse)
         timeout_ms = None
         if request.__api_key__ not in _UNLIMITED:
@@ -141,12 +176,51 @@ class AppendedState:
             answer.refuse(_NOT_CONTROLLER)
             return
         result = handle(view, request)
-        if is_late and not result.at_once:
-            answer.refuse(_NO_TIME)
-            return
-        self._answer(result, answer)
-        if timeout_ms is not None:
+
+        def finish(result: ControllerResult[Any]) -> None:
+            if is_late and not result.at_once:
+                answer.refuse(_NO_TIME)
+            else:
+                self._answer(result, answer)
+
+        if isinstance(result, ControllerResult):
+            finish(result)
+        else:
+            steps = result
+
+            def again(view: ControllerView) -> Generator[None, None, ControllerResult[Any]]:
+                made = handle(view, request)
+                assert not isinstance(made, ControllerResult), "a handler is one or the other"
+                return made
+
+            plan = Plan(view, again, finish, lambda: answer.refuse(_NOT_CONTROLLER))
+            self._go_on(plan, steps)
+        if timeout_ms is not None and not is_late:
             answer.limit(self._driver, timeout_ms)
+
+    def _go_on(self, plan: Plan, steps: Generator[None, None, ControllerResult[Any]]) -> None:
+        """Run one slice of a request's steps; the rest follows in later turns."""
+        clock, timer = self._driver.doors.clock, self._driver.doors.timer
+        ends_ms = clock.monotonic_ms() + _SLICE_MS
+        is_last_try = plan.tries >= _TRIES_IN_SLICES
+        try:
+            while True:
+                next(steps)
+                if clock.monotonic_ms() > ends_ms and not is_last_try:
+                    timer.call_soon(lambda: self._go_on(plan, steps))
+                    return
+        except StopIteration as end:
+            result: ControllerResult[Any] = end.value
+        view = self.view(plan.view.mutations)
+        if view is None:
+            plan.on_lost()
+        elif result.records and view.image is not plan.view.image:
+            # Others have written meanwhile: it is worked out once more against what holds now.
+            plan.view = view
+            plan.tries += 1
+            self._go_on(plan, plan.again(view))
+        else:
+            plan.finish(result)
 
     def _answer(self, result: ControllerResult[Any], answer: _Answer) -> None:
         records = result.records

@@ -31,7 +31,7 @@ from barnabas.protocol.records.clear_elr_record import ClearElrRecord
 from barnabas.protocol.records.config_record import ConfigRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.result import ControllerView, VersionedRecord
@@ -56,9 +56,9 @@ class ConfigControl:
 
     def alter_incrementally(
         self, view: ControllerView, request: IncrementalAlterConfigsRequest
-    ) -> ControllerResult[IncrementalAlterConfigsResponse]:
-        """Change single keys, or only check whether that would work."""
-        records, responses = self._alter(
+    ) -> Generator[None, None, ControllerResult[IncrementalAlterConfigsResponse]]:
+        """Change single keys, or only check whether that would work; stops after each resource."""
+        records, responses = yield from self._alter(
             view.image, request.resources, self._increments, AlterConfigsResourceResponse
         )
         response = IncrementalAlterConfigsResponse(responses=responses)
@@ -66,9 +66,12 @@ class ConfigControl:
 
     def alter(
         self, view: ControllerView, request: AlterConfigsRequest
-    ) -> ControllerResult[AlterConfigsResponse]:
-        """Give each resource exactly the configs that are named: all others go."""
-        records, responses = self._alter(
+    ) -> Generator[None, None, ControllerResult[AlterConfigsResponse]]:
+        """Give each resource exactly the configs that are named: all others go.
+
+        Stops after each resource.
+        """
+        records, responses = yield from self._alter(
             view.image, request.resources, _replacement, LegacyResourceResponse
         )
         response = AlterConfigsResponse(responses=responses)
@@ -80,7 +83,7 @@ class ConfigControl:
         resources: Sequence[Resource],
         changes_of: Callable[[ClusterImage, Resource], dict[str, str | None]],
         made: type[Answer],
-    ) -> tuple[list[VersionedRecord], list[Answer]]:
+    ) -> Generator[None, None, tuple[list[VersionedRecord], list[Answer]]]:
         """Records of all resources that may have their changes, and an answer of each.
 
         Args:
@@ -91,6 +94,7 @@ class ConfigControl:
         records: list[VersionedRecord] = []
         answers: list[Answer] = []
         for resource in resources:
+            yield
             where = (resource.resource_type, resource.resource_name)
             try:
                 _refuse_twice(where in many, [each.name for each in resource.configs])

@@ -19,6 +19,8 @@ from barnabas.protocol.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from barnabas.controller.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
@@ -45,8 +47,11 @@ class LeaderElectionControl:
 
     def elect(
         self, view: ControllerView, request: ElectLeadersRequest
-    ) -> ControllerResult[ElectLeadersResponse]:
-        """Elect a leader for each partition that is named; for all that need one if none is."""
+    ) -> Generator[None, None, ControllerResult[ElectLeadersResponse]]:
+        """Elect a leader for each partition that is named; for all that need one if none is.
+
+        Stops after each partition.
+        """
         if request.topic_partitions == []:
             # Nothing is asked for, whatever the election.
             response = ElectLeadersResponse(replica_election_results=[])
@@ -70,6 +75,7 @@ class LeaderElectionControl:
         for topic, partitions in wanted:
             answers: list[PartitionResult] = []
             for partition in partitions:
+                yield
                 try:
                     records.append(self._elect(image, topic, partition, kind, candidates))
                     answers.append(_answer(partition, ErrorCode.NONE, None))
@@ -78,6 +84,7 @@ class LeaderElectionControl:
                         continue
                     answers.append(_answer(partition, refusal.error_code, refusal.message))
             results.append(ReplicaElectionResult(topic=topic, partition_result=answers))
+            yield
         return ControllerResult(records, ElectLeadersResponse(replica_election_results=results))
 
     # -- by time alone ----------------------------------------------------------------------------

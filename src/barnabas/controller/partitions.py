@@ -15,7 +15,7 @@ from barnabas.protocol.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from barnabas.controller.placement import ReplicaPlacer
     from barnabas.controller.result import ControllerView, VersionedRecord
@@ -33,8 +33,11 @@ class PartitionControl:
 
     def create(
         self, view: ControllerView, request: CreatePartitionsRequest
-    ) -> ControllerResult[CreatePartitionsResponse]:
-        """Add partitions up to the asked count, or only check whether that would work."""
+    ) -> Generator[None, None, ControllerResult[CreatePartitionsResponse]]:
+        """Add partitions up to the asked count, or only check whether that would work.
+
+        Stops after each topic, and after each of many partitions.
+        """
         times = Counter(topic.name for topic in request.topics)
         once = [topic for topic in request.topics if times[topic.name] == 1]
         if _added(view.image, once) > _PARTITIONS_MAX:
@@ -45,6 +48,7 @@ class PartitionControl:
         records: list[VersionedRecord] = []
         results: dict[str, CreatePartitionsTopicResult] = {}
         for topic in request.topics:
+            yield
             if topic.name in results:
                 continue
             try:
@@ -52,7 +56,7 @@ class PartitionControl:
                     raise Refusal(
                         ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named more than once"
                     )
-                added = self._add(view.image, topic)
+                added = yield from self._add(view.image, topic)
                 view.take_mutations(len(added))
             except Refusal as refusal:
                 results[topic.name] = _refused(topic.name, refusal)
@@ -66,7 +70,9 @@ class PartitionControl:
         response = CreatePartitionsResponse(results=list(results.values()))
         return ControllerResult(records, response, at_once=not once)
 
-    def _add(self, image: ClusterImage, wanted: CreatePartitionsTopic) -> list[VersionedRecord]:
+    def _add(
+        self, image: ClusterImage, wanted: CreatePartitionsTopic
+    ) -> Generator[None, None, list[VersionedRecord]]:
         topic = image.topics.by_name(wanted.name)
         if topic is None:
             # Without words, as Kafka does it.
@@ -90,9 +96,11 @@ class PartitionControl:
                     f"{added} partitions are to be added, {len(placed)} assignments are given",
                 )
             new.check_assignments(placed, factor)
-        return [
-            new.record(topic.id, current + index, replicas) for index, replicas in enumerate(placed)
-        ]
+        records: list[VersionedRecord] = []
+        for index, replicas in enumerate(placed):
+            records.append(new.record(topic.id, current + index, replicas))
+            yield
+        return records
 
 
 def _added(image: ClusterImage, topics: Sequence[CreatePartitionsTopic]) -> int:

@@ -27,7 +27,7 @@ from barnabas.protocol.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
     from barnabas.controller.elections import Elections
     from barnabas.controller.result import ControllerView, VersionedRecord
@@ -45,8 +45,11 @@ class ReassignmentControl:
 
     def alter(
         self, view: ControllerView, request: AlterPartitionReassignmentsRequest
-    ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
-        """Begin, change or (replicas of null) cancel the reassignment of each partition."""
+    ) -> Generator[None, None, ControllerResult[AlterPartitionReassignmentsResponse]]:
+        """Begin, change or (replicas of null) cancel the reassignment of each partition.
+
+        Stops after each partition.
+        """
         if not request.topics:
             # Kafka's answer has its defaults then, an empty text among them.
             nothing = AlterPartitionReassignmentsResponse(
@@ -59,6 +62,7 @@ class ReassignmentControl:
         for topic in request.topics:
             answers: list[ReassignablePartitionResponse] = []
             for wanted in topic.partitions:
+                yield
                 try:
                     records += self._alter_one(
                         image,
@@ -72,6 +76,7 @@ class ReassignmentControl:
                         _answer(wanted.partition_index, refusal.error_code, refusal.message or None)
                     )
             topics.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+            yield
         response = AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
             error_code=ErrorCode.NONE,

@@ -31,7 +31,7 @@ from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.placement import ReplicaPlacer
@@ -68,8 +68,11 @@ class TopicControl:
 
     def create(
         self, view: ControllerView, request: CreateTopicsRequest
-    ) -> ControllerResult[CreateTopicsResponse]:
-        """Create topics with configs and partitions, or only check whether that would work."""
+    ) -> Generator[None, None, ControllerResult[CreateTopicsResponse]]:
+        """Create topics with configs and partitions, or only check whether that would work.
+
+        Stops after each topic, and after each of many partitions.
+        """
         times = Counter(topic.name for topic in request.topics)
         once = [topic for topic in request.topics if times[topic.name] == 1]
         if self._count(once) > _PARTITIONS_MAX:
@@ -77,6 +80,7 @@ class TopicControl:
         records: list[VersionedRecord] = []
         results: dict[str, CreatableTopicResult] = {}
         for topic in request.topics:
+            yield
             if topic.name in results:
                 continue
             try:
@@ -84,7 +88,7 @@ class TopicControl:
                     raise Refusal(
                         ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named more than once"
                     )
-                made = self._create_one(view.image, topic)
+                made = yield from self._create_one(view.image, topic)
                 view.take_mutations(made[1].num_partitions)
             except Refusal as refusal:
                 results[topic.name] = _not_created(topic.name, refusal)
@@ -113,11 +117,12 @@ class TopicControl:
 
     def _create_one(
         self, image: ClusterImage, topic: CreatableTopic
-    ) -> tuple[list[VersionedRecord], CreatableTopicResult]:
+    ) -> Generator[None, None, tuple[list[VersionedRecord], CreatableTopicResult]]:
         _check_name(image, topic.name)
         configs = self._own_configs(topic)
         new = NewPartitions(image)
         placed = self._place(new, topic)
+        yield
         topic_id = self._rng.uuid()
         records: list[VersionedRecord] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
         records += [
@@ -130,9 +135,9 @@ class TopicControl:
         if image.features.is_elr_enabled and _MIN_INSYNC_REPLICAS in configs:
             # Nobody is eligible yet, but this is how Kafka writes that minimum.
             records.append((ClearElrRecord(topic_name=topic.name), 0))
-        records += [
-            new.record(topic_id, partition, replicas) for partition, replicas in enumerate(placed)
-        ]
+        for partition, replicas in enumerate(placed):
+            records.append(new.record(topic_id, partition, replicas))
+            yield
         shown = [
             CreatableTopicConfigs(
                 name=each.key.name,
@@ -188,15 +193,17 @@ class TopicControl:
 
     def delete(
         self, view: ControllerView, request: DeleteTopicsRequest
-    ) -> ControllerResult[DeleteTopicsResponse]:
-        """Delete topics, each by name or by id."""
+    ) -> Generator[None, None, ControllerResult[DeleteTopicsResponse]]:
+        """Delete topics, each by name or by id; stops after each."""
         if not self._config.delete_topic_enable:
             refusal = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
             return ControllerResult([], refuse_delete_topics(request, refusal))
         records: list[VersionedRecord] = []
         results: list[DeletableTopicResult] = []
         times = Counter(_named(request))
-        for wanted, found in _wanted(view.image, times):
+        named = yield from _wanted(view.image, times)
+        for wanted, found in named:
+            yield
             try:
                 topic = _unrefused(found)
                 view.take_mutations(len(topic.partitions))
@@ -228,12 +235,13 @@ def _is_wrong_alone(wanted: Wanted) -> bool:
 
 def _wanted(
     image: ClusterImage, times: Counter[Wanted]
-) -> list[tuple[Wanted, TopicImage | Refusal]]:
+) -> Generator[None, None, list[tuple[Wanted, TopicImage | Refusal]]]:
     """What is named so often, with the topic or why it cannot be deleted; each topic once."""
     by_id = {topic_id for name, topic_id in times if name is None and topic_id != ZERO_UUID}
     doubly: set[bytes] = set()
     found: list[tuple[Wanted, TopicImage | Refusal]] = []
     for wanted, count in times.items():
+        yield
         topic = _find(image, wanted, count)
         if wanted[0] is not None and not isinstance(topic, Refusal) and topic.id in by_id:
             doubly.add(topic.id)

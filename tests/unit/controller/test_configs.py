@@ -16,6 +16,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from steps import finish
 from unit.controller.parts import applied, configs_of, kinds, view_of
 from unit.metadata.clusters import config, image_of, partition, three_brokers, topic, topic_id
 
@@ -50,8 +51,8 @@ def request(
 def error_of(
     *changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "a"
 ) -> ErrorCode:
-    result = configs_of().alter_incrementally(
-        view_of(IMAGE), request(resource(kind, name, *changes))
+    result = finish(
+        configs_of().alter_incrementally(view_of(IMAGE), request(resource(kind, name, *changes)))
     )
     (answer,) = result.response.responses
     assert bool(answer.error_message) == (answer.error_code != ErrorCode.NONE)
@@ -60,14 +61,14 @@ def error_of(
 
 def test_keys_are_set_and_removed() -> None:
     changes = resource(TOPIC, "a", ("segment.ms", SET, "7"), ("retention.ms", DELETE, None))
-    result = configs_of().alter_incrementally(view_of(IMAGE), request(changes))
+    result = finish(configs_of().alter_incrementally(view_of(IMAGE), request(changes)))
     assert kinds(result.records) == [("ConfigRecord", 0)] * 2
     assert dict(applied(IMAGE, result.records).configs.get(TOPIC, "a")) == {"segment.ms": "7"}
 
 
 def test_what_is_so_already_writes_nothing() -> None:
     changes = resource(TOPIC, "a", ("retention.ms", SET, "5"), ("segment.ms", DELETE, None))
-    result = configs_of().alter_incrementally(view_of(IMAGE), request(changes))
+    result = finish(configs_of().alter_incrementally(view_of(IMAGE), request(changes)))
     assert result.records == []
     assert result.response.responses[0].error_code == ErrorCode.NONE
 
@@ -75,11 +76,13 @@ def test_what_is_so_already_writes_nothing() -> None:
 def test_lists_grow_and_shrink_from_what_holds_now() -> None:
     name = "__consumer_offsets"
     grown = resource(TOPIC, name, ("cleanup.policy", APPEND, "compact,delete"))
-    image = applied(IMAGE, configs_of().alter_incrementally(view_of(IMAGE), request(grown)).records)
+    image = applied(
+        IMAGE, finish(configs_of().alter_incrementally(view_of(IMAGE), request(grown))).records
+    )
     assert image.configs.get(TOPIC, name)["cleanup.policy"] == "delete,compact"
     shrunk = resource(TOPIC, name, ("cleanup.policy", SUBTRACT, "delete"))
     image = applied(
-        image, configs_of().alter_incrementally(view_of(image), request(shrunk)).records
+        image, finish(configs_of().alter_incrementally(view_of(image), request(shrunk))).records
     )
     assert image.configs.get(TOPIC, name)["cleanup.policy"] == "compact"
 
@@ -120,7 +123,7 @@ def test_a_change_that_is_wrong_is_refused(
 def test_one_wrong_key_leaves_its_whole_resource_as_it_was() -> None:
     bad = resource(TOPIC, "a", ("segment.ms", SET, "7"), ("retention.ms", SET, "x"))
     good = resource(BROKER, "1", ("message.max.bytes", SET, "7000"))
-    result = configs_of().alter_incrementally(view_of(IMAGE), request(bad, good))
+    result = finish(configs_of().alter_incrementally(view_of(IMAGE), request(bad, good)))
     assert [each.error_code for each in result.response.responses] == [
         ErrorCode.INVALID_CONFIG,
         ErrorCode.NONE,
@@ -134,7 +137,7 @@ def test_a_key_or_a_resource_named_twice_is_an_invalid_request() -> None:
         == ErrorCode.INVALID_REQUEST
     )
     twice = resource(TOPIC, "a", ("retention.ms", SET, "1"))
-    result = configs_of().alter_incrementally(view_of(IMAGE), request(twice, twice))
+    result = finish(configs_of().alter_incrementally(view_of(IMAGE), request(twice, twice)))
     assert [each.error_code for each in result.response.responses] == [
         ErrorCode.INVALID_REQUEST
     ] * 2
@@ -175,7 +178,9 @@ def test_memory_of_the_log_cleaner_is_checked_with_the_number_of_its_processes()
 
 def test_only_checking_writes_nothing() -> None:
     changes = resource(TOPIC, "a", ("segment.ms", SET, "7"))
-    result = configs_of().alter_incrementally(view_of(IMAGE), request(changes, validate_only=True))
+    result = finish(
+        configs_of().alter_incrementally(view_of(IMAGE), request(changes, validate_only=True))
+    )
     assert result.records == []
     assert result.response.responses[0].error_code == ErrorCode.NONE
 
@@ -188,7 +193,7 @@ def test_another_minimum_of_in_sync_replicas_clears_who_was_eligible() -> None:
         base=IMAGE,
     )
     changes = resource(TOPIC, "a", ("min.insync.replicas", SET, "2"))
-    result = configs_of().alter_incrementally(view_of(image), request(changes))
+    result = finish(configs_of().alter_incrementally(view_of(image), request(changes)))
     assert kinds(result.records) == [("ConfigRecord", 0), ("ClearElrRecord", 0)]
 
 
@@ -235,7 +240,7 @@ def test_configs_of_groups_are_checked(
 def test_lags_of_compaction_are_checked_together_with_what_is_set_already() -> None:
     image = image_of(config(TOPIC, "a", "max.compaction.lag.ms", "5"), base=IMAGE)
     changes = resource(TOPIC, "a", ("min.compaction.lag.ms", SET, "10"))
-    result = configs_of().alter_incrementally(view_of(image), request(changes))
+    result = finish(configs_of().alter_incrementally(view_of(image), request(changes)))
     assert result.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
 
 
@@ -248,17 +253,21 @@ def replacement(kind: int, name: str, **configs: str | None) -> AlterConfigsRequ
 
 
 def test_the_old_way_replaces_all_configs() -> None:
-    result = configs_of().alter(view_of(IMAGE), replacement(TOPIC, "a", segment__ms="7"))
+    result = finish(configs_of().alter(view_of(IMAGE), replacement(TOPIC, "a", segment__ms="7")))
     assert dict(applied(IMAGE, result.records).configs.get(TOPIC, "a")) == {"segment.ms": "7"}
-    result = configs_of().alter(view_of(IMAGE), replacement(TOPIC, "a", segment__ms=None))
+    result = finish(configs_of().alter(view_of(IMAGE), replacement(TOPIC, "a", segment__ms=None)))
     assert result.response.responses[0].error_code == ErrorCode.INVALID_REQUEST
     assert not result.records
 
 
 def test_the_minimum_of_in_sync_replicas_of_all_brokers_always_stays() -> None:
     image = image_of(config(BROKER, "", "min.insync.replicas", "1"), base=IMAGE)
-    result = configs_of().alter(view_of(image), replacement(BROKER, "", message__max__bytes="7"))
+    result = finish(
+        configs_of().alter(view_of(image), replacement(BROKER, "", message__max__bytes="7"))
+    )
     assert result.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
     one = resource(BROKER, "1", ("min.insync.replicas", SET, "1"))
-    answer = configs_of().alter_incrementally(view_of(image), request(one)).response.responses[0]
+    answer = finish(
+        configs_of().alter_incrementally(view_of(image), request(one))
+    ).response.responses[0]
     assert answer.error_code == ErrorCode.INVALID_CONFIG

@@ -10,6 +10,7 @@ from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from steps import finish
 from unit.controller.parts import applied, partitions_of, view_of
 from unit.metadata.clusters import partition, three_brokers, topic
 
@@ -33,7 +34,7 @@ IMAGE = three_brokers(
 
 
 def test_partitions_are_added_behind_the_old_ones_with_as_many_replicas() -> None:
-    result = partitions_of().create(view_of(IMAGE), request(wanted("a", 3)))
+    result = finish(partitions_of().create(view_of(IMAGE), request(wanted("a", 3))))
     found = applied(IMAGE, result.records).topics.by_name("a")
     assert found is not None
     assert sorted(found.partitions) == [0, 1, 2]
@@ -55,22 +56,26 @@ def test_partitions_are_added_behind_the_old_ones_with_as_many_replicas() -> Non
 def test_what_cannot_be_added_is_refused(
     topic_wanted: CreatePartitionsTopic, error: ErrorCode
 ) -> None:
-    result = partitions_of().create(view_of(IMAGE), request(topic_wanted, wanted("b", 2)))
+    result = finish(partitions_of().create(view_of(IMAGE), request(topic_wanted, wanted("b", 2))))
     assert [each.error_code for each in result.response.results] == [error, ErrorCode.NONE]
 
 
 def test_a_request_for_too_many_partitions_is_refused_as_a_whole() -> None:
-    result = partitions_of().create(view_of(IMAGE), request(wanted("a", 20_000), wanted("b", 2)))
+    result = finish(
+        partitions_of().create(view_of(IMAGE), request(wanted("a", 20_000), wanted("b", 2)))
+    )
     assert [each.error_code for each in result.response.results] == [ErrorCode.POLICY_VIOLATION] * 2
 
 
 def test_a_topic_named_twice_is_refused_once() -> None:
-    result = partitions_of().create(view_of(IMAGE), request(wanted("a", 2), wanted("a", 3)))
+    result = finish(partitions_of().create(view_of(IMAGE), request(wanted("a", 2), wanted("a", 3))))
     assert [each.error_code for each in result.response.results] == [ErrorCode.INVALID_REQUEST]
     assert result.records == []
 
 
 def test_only_checking_writes_nothing() -> None:
-    result = partitions_of().create(view_of(IMAGE), request(wanted("a", 3), validate_only=True))
+    result = finish(
+        partitions_of().create(view_of(IMAGE), request(wanted("a", 3), validate_only=True))
+    )
     assert result.records == []
     assert result.response.results[0].error_code == ErrorCode.NONE

@@ -30,6 +30,7 @@ from barnabas.protocol.messages.list_partition_reassignments import (
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.records.fence_broker_record import FenceBrokerRecord
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from steps import finish
 from unit.controller.parts import applied, elections_of, kinds, view_of
 from unit.metadata.clusters import (
     directory,
@@ -63,7 +64,7 @@ def request(
 
 def alter(image: ClusterImage, wanted: AlterPartitionReassignmentsRequest) -> tuple[int, Any]:
     """The error of the one partition, and the image afterwards."""
-    result = control().alter(view_of(image), wanted)
+    result = finish(control().alter(view_of(image), wanted))
     (answers,) = result.response.responses
     return answers.partitions[0].error_code, applied(image, result.records)
 
@@ -81,7 +82,7 @@ def with_isr(image: ClusterImage, *isr: int) -> ClusterImage:
 
 
 def test_the_same_replicas_change_nothing() -> None:
-    result = control().alter(view_of(IMAGE), request([1, 2]))
+    result = finish(control().alter(view_of(IMAGE), request([1, 2])))
     assert result.records == []
     assert result.response.responses[0].partitions[0].error_code == ErrorCode.NONE
 
@@ -193,7 +194,7 @@ def elect(image: ClusterImage, kind: int, index: int = 0, name: str = "a") -> tu
     wanted = ElectLeadersRequest(
         election_type=kind, topic_partitions=[TopicPartitions(topic=name, partitions=[index])]
     )
-    result = LeaderElectionControl(elections_of()).elect(view_of(image), wanted)
+    result = finish(LeaderElectionControl(elections_of()).elect(view_of(image), wanted))
     (answers,) = result.response.replica_election_results
     return answers.partition_result[0].error_code, applied(image, result.records)
 
@@ -235,8 +236,10 @@ def test_an_election_of_everything_tells_only_what_was_needed() -> None:
     image = led_by(
         three_brokers(topic("a", 1), partition(1, 0, (1, 2)), partition(1, 1, (1, 2))), 2, 1, 2
     )
-    result = LeaderElectionControl(elections_of()).elect(
-        view_of(image), ElectLeadersRequest(topic_partitions=None)
+    result = finish(
+        LeaderElectionControl(elections_of()).elect(
+            view_of(image), ElectLeadersRequest(topic_partitions=None)
+        )
     )
     (answers,) = result.response.replica_election_results
     assert [each.partition_id for each in answers.partition_result] == [0]

@@ -16,6 +16,7 @@ from barnabas.protocol.messages.delete_topics import (
 )
 from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.protocol.schema import ZERO_UUID
+from steps import counted, finish
 from unit.controller.parts import (
     applied,
     creation,
@@ -44,7 +45,7 @@ def errors_of(response: CreateTopicsResponse) -> dict[str, ErrorCode]:
 def test_a_topic_is_its_record_its_configs_and_its_partitions_in_this_order() -> None:
     image = three_brokers()
     request = creation(new_topic("a", 2, configs={"retention.ms": "5"}))
-    result = topics_of().create(view_of(image), request)
+    result = finish(topics_of().create(view_of(image), request))
     assert kinds(result.records) == [
         ("TopicRecord", 0),
         ("ConfigRecord", 0),
@@ -60,7 +61,7 @@ def test_a_topic_is_its_record_its_configs_and_its_partitions_in_this_order() ->
 
 def test_a_new_partition_is_led_by_its_first_replica_from_epoch_zero() -> None:
     request = creation(new_topic("a", -1, -1, assignments={0: [2, 3]}))
-    records = topics_of().create(view_of(three_brokers()), request).records
+    records = finish(topics_of().create(view_of(three_brokers()), request)).records
     record = records[-1][0]
     assert isinstance(record, PartitionRecord)
     assert (record.replicas, record.isr, record.leader) == ([2, 3], [2, 3], 2)
@@ -71,14 +72,14 @@ def test_a_new_partition_is_led_by_its_first_replica_from_epoch_zero() -> None:
 def test_a_fenced_replica_is_not_in_the_isr_and_does_not_lead() -> None:
     image = image_of(feature(), broker(1, fenced=True), broker(2))
     request = creation(new_topic("a", -1, -1, assignments={0: [1, 2]}))
-    record = topics_of().create(view_of(image), request).records[-1][0]
+    record = finish(topics_of().create(view_of(image), request)).records[-1][0]
     assert isinstance(record, PartitionRecord)
     assert (record.replicas, record.isr, record.leader) == ([1, 2], [2], 2)
 
 
 def test_the_metadata_version_decides_about_directories() -> None:
     image = image_of(feature(level=16), broker(1))
-    records = topics_of().create(view_of(image), creation(new_topic("a"))).records
+    records = finish(topics_of().create(view_of(image), creation(new_topic("a")))).records
     assert kinds(records)[-1] == ("PartitionRecord", 0)
 
 
@@ -88,7 +89,9 @@ def test_the_metadata_version_decides_about_directories() -> None:
      ("ä", "characters")],
 )  # fmt: skip
 def test_a_bad_name_is_refused(name: str, fault: str) -> None:
-    response = topics_of().create(view_of(three_brokers()), creation(new_topic(name))).response
+    response = finish(
+        topics_of().create(view_of(three_brokers()), creation(new_topic(name)))
+    ).response
     assert response.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert fault in (response.topics[0].error_message or "")
 
@@ -96,7 +99,7 @@ def test_a_bad_name_is_refused(name: str, fault: str) -> None:
 def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
     image = three_brokers(topic("a.b_c", 1), partition(1))
     request = creation(new_topic("a_b.c"), new_topic("x.y"), new_topic("x_y"), new_topic("a-b-c"))
-    response = topics_of().create(view_of(image), request).response
+    response = finish(topics_of().create(view_of(image), request)).response
     assert errors_of(response) == {
         "a_b.c": ErrorCode.INVALID_TOPIC_EXCEPTION,
         "x.y": ErrorCode.NONE,
@@ -117,7 +120,7 @@ def test_a_refused_topic_does_not_fail_its_neighbours() -> None:
         new_topic("twice"),
         new_topic("twice"),
     )
-    result = topics_of().create(view_of(image), request)
+    result = finish(topics_of().create(view_of(image), request))
     assert errors_of(result.response) == {
         "old": ErrorCode.TOPIC_ALREADY_EXISTS,
         "good": ErrorCode.NONE,
@@ -132,7 +135,9 @@ def test_a_refused_topic_does_not_fail_its_neighbours() -> None:
 
 def test_counts_that_are_not_said_come_from_the_configuration() -> None:
     control = topics_of(num__partitions="5", default__replication__factor="2")
-    answer = control.create(view_of(three_brokers()), creation(new_topic("a", -1, -1))).response
+    answer = finish(
+        control.create(view_of(three_brokers()), creation(new_topic("a", -1, -1)))
+    ).response
     assert (answer.topics[0].num_partitions, answer.topics[0].replication_factor) == (5, 2)
 
 
@@ -153,26 +158,26 @@ def test_assignments_by_hand_are_checked(
     assignments: dict[int, list[int]], counts: tuple[int, int], error: ErrorCode
 ) -> None:
     request = creation(new_topic("a", *counts, assignments=assignments))
-    response = topics_of().create(view_of(three_brokers()), request).response
+    response = finish(topics_of().create(view_of(three_brokers()), request)).response
     assert response.topics[0].error_code == error
 
 
 def test_replicas_that_are_all_fenced_cannot_be_assigned() -> None:
     image = image_of(feature(), broker(1, fenced=True), broker(2))
     request = creation(new_topic("a", -1, -1, assignments={0: [1]}))
-    response = topics_of().create(view_of(image), request).response
+    response = finish(topics_of().create(view_of(image), request)).response
     assert response.topics[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_without_a_live_broker_no_topic_is_created() -> None:
     image = image_of(feature(), broker(1, fenced=True))
-    response = topics_of().create(view_of(image), creation(new_topic("a"))).response
+    response = finish(topics_of().create(view_of(image), creation(new_topic("a")))).response
     assert response.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_only_checking_writes_nothing_and_answers_the_same() -> None:
     request = creation(new_topic("a", 3), new_topic("b c"), validate_only=True)
-    result = topics_of().create(view_of(three_brokers()), request)
+    result = finish(topics_of().create(view_of(three_brokers()), request))
     assert result.records == []
     assert errors_of(result.response) == {
         "a": ErrorCode.NONE,
@@ -184,7 +189,7 @@ def test_only_checking_writes_nothing_and_answers_the_same() -> None:
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete, compact"])
 def test_topics_may_be_compacted(policy: str) -> None:
     request = creation(new_topic("a", configs={"cleanup.policy": policy}))
-    (answer,) = topics_of().create(view_of(three_brokers()), request).response.topics
+    (answer,) = finish(topics_of().create(view_of(three_brokers()), request)).response.topics
     assert answer.error_code == ErrorCode.NONE
 
 
@@ -195,7 +200,7 @@ def test_topics_may_be_compacted(policy: str) -> None:
 )  # fmt: skip
 def test_a_bad_config_is_refused_by_name(configs: dict[str, str | None]) -> None:
     request = creation(new_topic("a", configs=configs))
-    (answer,) = topics_of().create(view_of(three_brokers()), request).response.topics
+    (answer,) = finish(topics_of().create(view_of(three_brokers()), request)).response.topics
     assert answer.error_code == ErrorCode.INVALID_CONFIG
     assert next(iter(configs)) in (answer.error_message or "")
 
@@ -204,12 +209,12 @@ def test_the_answer_shows_every_config_and_where_it_comes_from() -> None:
     image = three_brokers(config(BROKER, "", "message.max.bytes", "2000"))
     control = topics_of(log__retention__hours="1")
     request = creation(new_topic("a", configs={"max.message.bytes": "3000"}))
-    (answer,) = control.create(view_of(image), request).response.topics
+    (answer,) = finish(control.create(view_of(image), request)).response.topics
     shown = {each.name: (each.value, each.config_source) for each in answer.configs or []}
     assert shown["max.message.bytes"] == ("3000", ConfigSource.TOPIC)
     assert shown["retention.ms"] == ("3600000", ConfigSource.STATIC_BROKER)
     assert shown["cleanup.policy"] == ("delete", ConfigSource.DEFAULT)
-    (other,) = control.create(view_of(image), creation(new_topic("b"))).response.topics
+    (other,) = finish(control.create(view_of(image), creation(new_topic("b")))).response.topics
     shown = {each.name: (each.value, each.config_source) for each in other.configs or []}
     assert shown["max.message.bytes"] == ("2000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
 
@@ -218,24 +223,24 @@ def test_a_request_for_too_many_partitions_is_refused() -> None:
     for counts in ((6000, 4001), (10_000,), (1, 10_001)):
         topics = [new_topic(f"t{place}", count) for place, count in enumerate(counts)]
         request = creation(*topics, validate_only=True)
-        response = topics_of().create(view_of(three_brokers()), request).response
+        response = finish(topics_of().create(view_of(three_brokers()), request)).response
         assert set(errors_of(response).values()) == {ErrorCode.POLICY_VIOLATION}
-    response = (
-        topics_of().create(view_of(three_brokers()), creation(new_topic("a", 9_999))).response
-    )
+    response = finish(
+        topics_of().create(view_of(three_brokers()), creation(new_topic("a", 9_999)))
+    ).response
     assert errors_of(response) == {"a": ErrorCode.NONE}
 
 
 def test_the_metadata_log_is_no_topic() -> None:
     request = creation(new_topic("__cluster_metadata"))
-    response = topics_of().create(view_of(three_brokers()), request).response
+    response = finish(topics_of().create(view_of(three_brokers()), request)).response
     assert errors_of(response) == {"__cluster_metadata": ErrorCode.INVALID_REQUEST}
 
 
 def test_answers_can_be_sent_at_every_version() -> None:
     image = three_brokers(topic("old", 1), partition(1))
     request = creation(new_topic("a"), new_topic("old"))
-    response = topics_of().create(view_of(image), request).response
+    response = finish(topics_of().create(view_of(image), request)).response
     for version in range(8):
         decode(CreateTopicsResponse, version, encode_bytes(response, version))
 
@@ -251,7 +256,7 @@ def deletion(*names: str, ids: tuple[bytes, ...] = ()) -> DeleteTopicsRequest:
 def test_topics_are_deleted_by_name_and_by_id() -> None:
     image = three_brokers(topic("a", 1), partition(1), topic("b", 2), partition(2))
     request = deletion("a", ids=(topic_id(2),))
-    result = topics_of().delete(view_of(image), request)
+    result = finish(topics_of().delete(view_of(image), request))
     assert [(each.name, each.error_code) for each in result.response.responses] == [
         ("a", 0),
         ("b", 0),
@@ -260,7 +265,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
 
 
 def test_unknown_topics_are_told_by_name_and_by_id() -> None:
-    response = topics_of().delete(view_of(three_brokers()), deletion("a", ids=(b"x" * 16,)))
+    response = finish(topics_of().delete(view_of(three_brokers()), deletion("a", ids=(b"x" * 16,))))
     assert [each.error_code for each in response.response.responses] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -269,7 +274,7 @@ def test_unknown_topics_are_told_by_name_and_by_id() -> None:
 
 def test_a_topic_named_by_name_and_by_id_is_deleted_by_neither() -> None:
     image = three_brokers(topic("a", 1), partition(1), topic("b", 2), partition(2))
-    result = topics_of().delete(view_of(image), deletion("a", "b", ids=(topic_id(1),)))
+    result = finish(topics_of().delete(view_of(image), deletion("a", "b", ids=(topic_id(1),))))
     assert [each.error_code for each in result.response.responses] == [
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,
@@ -285,7 +290,7 @@ def test_name_and_id_together_or_neither_is_an_invalid_request() -> None:
         DeleteTopicState(name=None, topic_id=ZERO_UUID),
     ]
     request = DeleteTopicsRequest(topics=states, timeout_ms=0)
-    response = topics_of().delete(view_of(image), request).response
+    response = finish(topics_of().delete(view_of(image), request)).response
     assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST] * 2
     decode(DeleteTopicsResponse, 6, encode_bytes(response, 6))
 
@@ -293,5 +298,14 @@ def test_name_and_id_together_or_neither_is_an_invalid_request() -> None:
 def test_deletion_can_be_disabled() -> None:
     image = three_brokers(topic("a", 1), partition(1))
     control = topics_of(delete__topic__enable="false")
-    (answer,) = control.delete(view_of(image), deletion("a")).response.responses
+    (answer,) = finish(control.delete(view_of(image), deletion("a"))).response.responses
     assert answer.error_code == ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def test_the_steps_of_a_request_grow_with_its_partitions() -> None:
+    steps = [
+        counted(topics_of().create(view_of(three_brokers()), creation(new_topic("a", count, 1))))[1]
+        for count in (10, 1000)
+    ]
+    # One for the topic, one for its placement, and one for each partition.
+    assert steps == [12, 1002]

@@ -1,0 +1,148 @@
+"""Requests that the controller works out in slices, while others write."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.controller.appended_state import AppendedState
+from barnabas.controller.result import ControllerResult, ControllerView, Refusal
+from barnabas.metadata.image import ClusterImage
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.records.topic_record import TopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+
+class Driver:
+    """A quorum of one that commits at once, and the clock and timer that its requests see."""
+
+    def __init__(self) -> None:
+        self.doors = self
+        self.clock = self
+        self.timer = self
+        self.is_leader = True
+        self.log_end_offset = 0
+        self.now_ms = 0.0
+        self.queue: deque[Callable[[], None]] = deque()
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log_end_offset
+
+    def monotonic_ms(self) -> float:
+        return self.now_ms
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.queue.append(callback)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Any:
+        return self
+
+    def cancel(self) -> None:
+        """Nothing is due here."""
+
+    def append(self, records: list[Any], on_committed: Callable[[int, None], None]) -> None:
+        self.log_end_offset += len(records)
+        on_committed(self.log_end_offset - 1, None)
+
+    def turn(self) -> None:
+        self.queue.popleft()()
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.driver = Driver()
+        self.state = AppendedState(self.driver)  # type: ignore[arg-type]
+        self.state.begin(ClusterImage(), 1)
+        self.seen: list[ClusterImage] = []
+        self.answers: list[Any] = []
+
+    def handle(
+        self, view: ControllerView, request: CreateTopicsRequest
+    ) -> Generator[None, None, ControllerResult[str]]:
+        """A topic per step of 1 ms."""
+        self.seen.append(view.image)
+        records = []
+        for number in range(12):
+            record = TopicRecord(name=f"t{number}", topic_id=bytes([number + 1]) * 16)
+            records.append((record, 0))
+            self.driver.now_ms += 1
+            yield
+        return ControllerResult([] if request.validate_only else records, "made")
+
+    def serve(self, *, validate_only: bool = False) -> None:
+        self.state.serve(
+            self.handle,
+            lambda _, refusal: refusal,
+            CreateTopicsRequest(topics=[], timeout_ms=1000, validate_only=validate_only),
+            self.answers.append,
+        )
+
+    def write_something_else(self) -> None:
+        number = self.driver.log_end_offset + 100
+        record = TopicRecord(name=f"other{number}", topic_id=bytes([number]) * 16)
+        self.state.append([(record, 0)])
+
+    def finish(self) -> int:
+        turns = 0
+        while self.driver.queue:
+            self.driver.turn()
+            turns += 1
+        return turns
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_long_request_takes_several_turns_and_is_written_at_once(scene: Scene) -> None:
+    scene.serve()
+    assert scene.answers == []
+    assert scene.driver.log_end_offset == 0
+    assert scene.finish() == 2
+    assert scene.answers == ["made"]
+    assert scene.driver.log_end_offset == 12
+
+
+def test_what_others_write_meanwhile_is_seen(scene: Scene) -> None:
+    scene.serve()
+    scene.write_something_else()
+    scene.finish()
+    assert scene.answers == ["made"]
+    first, second = scene.seen
+    assert (len(list(first.topics)), len(list(second.topics))) == (0, 1)
+    assert scene.state.image is not None
+    assert len(list(scene.state.image.topics)) == 13
+
+
+def test_a_request_that_writes_nothing_is_not_worked_out_again(scene: Scene) -> None:
+    scene.serve(validate_only=True)
+    scene.write_something_else()
+    scene.finish()
+    assert (scene.answers, len(scene.seen)) == (["made"], 1)
+
+
+def test_a_request_that_is_always_overtaken_comes_to_its_end(scene: Scene) -> None:
+    scene.serve()
+    turns = 0
+    while scene.driver.queue:
+        scene.write_something_else()
+        scene.driver.turn()
+        turns += 1
+        assert turns < 100
+    assert scene.answers == ["made"]
+
+
+def test_a_controller_that_is_deposed_meanwhile_says_so(scene: Scene) -> None:
+    scene.serve()
+    scene.state.cease()
+    scene.finish()
+    (refusal,) = scene.answers
+    assert isinstance(refusal, Refusal)
+    assert refusal.error_code == ErrorCode.NOT_CONTROLLER
