@@ -12,9 +12,7 @@ from barnabas.storage.clean_shutdown import NO_BROKER_EPOCH, take_marker
 from barnabas.storage.damage import DamageKind
 from barnabas.storage.doors import LogOpening
 from barnabas.storage.errors import KafkaStorageError
-from barnabas.storage.file_names import PARTITION_METADATA
 from barnabas.storage.log import Log
-from barnabas.storage.partition_metadata import encode_topic_id
 from barnabas.storage.recovery import LogLoader
 from barnabas.storage.topic_partition import (
     DELETE_SUFFIX,
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.storage.config import LogConfig, StorageConfig
-    from barnabas.storage.damage import DamageRegister
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.log_directory import LogDirectory
 
@@ -102,53 +99,6 @@ class LoadingParts(msgspec.Struct, frozen=True):
     config: StorageConfig
     doors: LogDoors
     config_of: Callable[[str], LogConfig]
-
-
-def settle_identity(
-    log: Log, assigned: AssignedLogs, damage: DamageRegister, *, was_synced: bool
-) -> str | None:
-    """Mend a damaged `partition.metadata`, if the metadata says which topic the log belongs to.
-
-    Args:
-        was_synced: whether the log, and so the file, had been synced.
-
-    Returns:
-        Why the log must not be used, though it may be the topic's; None if that is settled: by its
-        topic id, it is the topic's or a stray.
-    """
-    expected = assigned.topic_id_of(log.topic_partition)
-    if expected is None or log.topic_id == expected:
-        return None
-    path = f"{log.directory}/{PARTITION_METADATA}"
-    if log.is_damaged_identity(expected):
-        problem, action = "its topic id is damaged", "written anew from the metadata; nothing to do"
-        damage.tell(DamageKind.IDENTITY, path, problem, action)
-        log.mend_topic_id(expected)
-        return None
-    if log.topic_id is not None or not log.log_end_offset:
-        # Another topic's, or empty.
-        return None
-    if not was_synced:
-        # A loss of power may have torn the file, of this topic or of an older one of its name.
-        action = (
-            "the directory is set aside with the suffix -stray and kept; if it is the topic's, "
-            "stop the broker, move it back and mend the file"
-        )
-        problem = "the file is missing or unreadable"
-        damage.tell(DamageKind.IDENTITY, path, problem, action)
-        return None
-    problem = "the file is missing or unreadable, and the log was closed cleanly"
-    if assigned.has_other_in_sync(log.topic_partition):
-        action = "the directory is set aside as a stray, the records are fetched from the leader"
-        damage.tell(DamageKind.IDENTITY, path, problem, action)
-        return None
-    content = encode_topic_id(expected).decode()
-    action = (
-        f"the partition is offline; stop the broker, and if the directory belongs to the topic, "
-        f"write {content!r} into the file; if not, move the directory away"
-    )
-    damage.tell(DamageKind.IDENTITY, path, problem, action)
-    return problem
 
 
 class DirectoryLoading:

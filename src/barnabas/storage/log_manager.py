@@ -26,7 +26,6 @@ from barnabas.storage.log_loading import (
     EverythingAssigned,
     FoundLog,
     LoadingParts,
-    settle_identity,
 )
 from barnabas.storage.log_removal import LogRemoval
 from barnabas.storage.log_renaming import rename_to_stray
@@ -34,6 +33,7 @@ from barnabas.storage.log_tasks import LogTasks
 from barnabas.storage.placement import emptiest
 from barnabas.storage.trusted_clock import TrustedClock
 from barnabas.storage.trusted_clock_file import TrustedClockFile
+from barnabas.storage.unreadable_logs import UnreadableLogs
 from barnabas.storage.young_logs import YoungLogs, is_young
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ class LogManager:
         # Replicas on their way to another directory, behind the log of the same partition.
         self.futures: dict[TopicPartition, Log] = {}
         self._future_directory_of: dict[TopicPartition, LogDirectory] = {}
-        # Logs that could not be opened, with their directory and why: their partitions are offline.
-        self._unreadable: dict[TopicPartition, tuple[str, str]] = {}
+        self._unreadable = UnreadableLogs(doors.damage)
         # Where a log that does not exist yet is wanted (AlterReplicaLogDirs).
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._offline_paths = tuple(offline_paths)
@@ -252,19 +251,12 @@ class LogManager:
     def _take_in(self, directory: LogDirectory, found: FoundLog, assigned: AssignedLogs) -> None:
         """A log was opened: keep it, or set it aside if it is nobody's."""
         log = found.log
-        if found.unreadable is not None:
-            partition, reason = found.unreadable
-            self._unreadable[partition] = (found.path, reason)
+        if self._unreadable.take(found, assigned):
             return
         if log is None:
             self._removal.remove_later(found.path, self._config.log_defaults)
             return
         partition = log.topic_partition
-        problem = settle_identity(log, assigned, self._doors.damage, was_synced=found.was_synced)
-        if problem is not None:
-            log.close_files()
-            self._unreadable[partition] = (log.directory, problem)
-            return
         logs, owners = self.logs, self._directory_of
         if found.is_future:
             logs, owners = self.futures, self._future_directory_of
@@ -301,12 +293,10 @@ class LogManager:
             ):
                 # Its origin may be in a directory that comes back.
                 continue
-            _log.warning(
-                "%s was being moved and its origin is gone: it goes on from %s, with what had "
-                "been copied",
-                partition,
-                directory.path,
+            words = (
+                "%s was being moved and its origin is gone: it goes on from %s, as far as copied"
             )
+            _log.warning(words, partition, directory.path)
             log = self._forget_future(partition)
             log.rename(f"{directory.path}/{partition.directory_name}")
             self.logs[partition] = log
@@ -356,9 +346,7 @@ class LogManager:
             if topic_id is not None:
                 log.assign_topic_id(topic_id)
             return log
-        if partition in self._unreadable:
-            path, problem = self._unreadable[partition]
-            raise KafkaStorageError(f"{path} cannot be opened: {problem}")
+        self._unreadable.check(partition)
         directory = self._directory_for(partition, directory_id)
         log = self._create(f"{directory.path}/{partition.directory_name}", partition, topic_id,
                            config)  # fmt: skip
@@ -370,12 +358,10 @@ class LogManager:
         """Forget a log at once, delete its files later; returns whether there was one."""
         self.delete_future(partition)
         log = self.logs.pop(partition, None)
-        if partition in self._unreadable:
-            path, _ = self._unreadable.pop(partition)
+        if (path := self._unreadable.forget(partition)) is not None:
             self._removal.remove_later(path, self._config.log_defaults)
-            return True
         if log is None:
-            return False
+            return path is not None
         self.cleaner.on_gone(partition, self._directory_of.pop(partition))
         self._removal.delete_later(log)
         return True
@@ -430,12 +416,9 @@ class LogManager:
 
     def update_configs(self, config_of: Callable[[str], LogConfig]) -> None:
         """What topics inherit has changed; `config_of` gives the configuration of a topic."""
-        known: dict[str, LogConfig] = {}
+        known = {topic: config_of(topic) for topic in {each.topic for each in self.logs}}
         for partition, log in self.logs.items():
-            config = known.get(partition.topic)
-            if config is None:
-                config = known[partition.topic] = config_of(partition.topic)
-            log.update_config(config)
+            log.update_config(known[partition.topic])
 
     def forget_producers_after(self, expiration_ms: int) -> None:
         """From now on producers are forgotten when they have been silent for so long."""
