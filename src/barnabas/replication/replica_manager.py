@@ -11,6 +11,7 @@ import msgspec
 
 from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.damaged_replicas import DamagedReplicas, DamageParts
 from barnabas.replication.delayed_delete_records import (
     DelayedDeleteRecords,
     DeleteRecordsResult,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from barnabas.replication.results import FetchResult
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.errors import DamagedLogError
     from barnabas.storage.read_result import FetchIsolation
     from barnabas.waiting.off_loop import OffLoop
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
@@ -168,10 +168,14 @@ class ReplicaManager:
                 self._take_offline, parts.inspections,
             )
         )  # fmt: skip
+        damaged = DamagedReplicas(
+            DamageParts(node_id, self._registry, self._brokers, parts.wheel, self._take_offline,
+                        self.wake, parts.give_up_replica)
+        )  # fmt: skip
         reads = ReplicaReads(
             ReadParts(
                 self._registry, self.metrics, self._isr, self._fetches, self._deletes,
-                self.leader_throttle, self._preferred_replicas(), self.wake, self._on_damage,
+                self.leader_throttle, self._preferred_replicas(), self.wake, damaged.on_damage,
             )
         )  # fmt: skip
         # Bound methods of theirs, so that the hot path has no call in between.
@@ -422,42 +426,6 @@ class ReplicaManager:
         for topic_partition in affected:
             self._wheel.add(0, partial(self.wake, topic_partition))
         return affected
-
-    def _on_damage(self, key: TopicPartition, error: DamagedLogError) -> None:
-        """The log of a partition was found damaged.
-
-        If another replica in sync is alive, this one goes offline and leaves the ISR by the
-        controller's word: then its damaged segment is dropped and fetched again. If not, what is
-        intact is served on.
-        """
-        give_up = self._parts.give_up_replica
-        partition = self._online.get(key)
-        if give_up is None or partition is None or not self._has_other_in_sync(key):
-            return
-        _log.warning(
-            "Damaged replica goes offline: partition=%s path=%s; it is fetched again once the "
-            "controller has taken it out of the ISR",
-            key,
-            error.path,
-        )
-        where = TopicIdPartition(partition.topic_id, *key)
-        self._registry.note_damage(key, error.path)
-        # In the next turn: this may be called in the midst of a fetch.
-        self._wheel.add(0, partial(self._give_up, where, give_up))
-
-    def _give_up(
-        self, where: TopicIdPartition, give_up: Callable[[TopicIdPartition], None]
-    ) -> None:
-        self._take_offline(where.topic_partition)
-        self.wake(where.topic_partition)
-        give_up(where)
-
-    def _has_other_in_sync(self, key: TopicPartition) -> bool:
-        image = self._brokers.image
-        registration = None if image is None else image.topics.partition(*key)
-        return registration is not None and any(
-            each != self._node_id and self._brokers.is_alive(each) for each in registration.isr
-        )
 
     def _take_offline(self, topic_partition: TopicPartition) -> None:
         self._registry.take_offline(topic_partition)

@@ -1,0 +1,79 @@
+"""What a broker does about a replica of its own whose log is damaged while others have the records.
+
+The replica goes offline, and the controller is told that its directory is lost (KIP-858): it leaves
+the ISR, and another replica leads. Then its damaged segment is dropped, and fetched again.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.storage.topic_partition import TopicIdPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.replication.partition_registry import ImageBrokers, PartitionRegistry
+    from barnabas.storage.errors import DamagedLogError
+    from barnabas.storage.topic_partition import TopicPartition
+    from barnabas.waiting.timing_wheel import TimingWheel
+
+_log = logging.getLogger(__name__)
+
+
+class DamageParts(msgspec.Struct, frozen=True):
+    """What damaged replicas are given up with."""
+
+    node_id: int
+    registry: PartitionRegistry
+    brokers: ImageBrokers
+    wheel: TimingWheel
+    # Takes a partition offline; and lets its pending requests look again.
+    take_offline: Callable[[TopicPartition], None]
+    wake: Callable[[TopicPartition], None]
+    # Tells the controller that the replica is lost; None where no other broker could take over.
+    give_up: Callable[[TopicIdPartition], None] | None
+
+
+class DamagedReplicas:
+    """Gives up replicas whose log was found damaged."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: DamageParts) -> None:
+        self._parts = parts
+
+    def on_damage(self, key: TopicPartition, error: DamagedLogError) -> None:
+        """The log of a partition was found damaged; without another replica it is served on."""
+        parts = self._parts
+        partition = parts.registry.online.get(key)
+        if parts.give_up is None or partition is None or not self._has_other_in_sync(key):
+            return
+        _log.warning(
+            "Damaged replica goes offline: partition=%s path=%s; it is fetched again once the "
+            "controller has taken it out of the ISR",
+            key,
+            error.path,
+        )
+        parts.registry.note_damage(key, error.path)
+        where = TopicIdPartition(partition.topic_id, *key)
+        # In the next turn: this may be called in the midst of a fetch.
+        parts.wheel.add(0, partial(self._give_up, where, parts.give_up))
+
+    def _give_up(
+        self, where: TopicIdPartition, give_up: Callable[[TopicIdPartition], None]
+    ) -> None:
+        self._parts.take_offline(where.topic_partition)
+        self._parts.wake(where.topic_partition)
+        give_up(where)
+
+    def _has_other_in_sync(self, key: TopicPartition) -> bool:
+        brokers = self._parts.brokers
+        registration = None if brokers.image is None else brokers.image.topics.partition(*key)
+        return registration is not None and any(
+            each != self._parts.node_id and brokers.is_alive(each) for each in registration.isr
+        )
