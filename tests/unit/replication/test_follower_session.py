@@ -68,3 +68,29 @@ def test_a_topic_without_an_id_makes_a_new_session_by_names() -> None:
     settings = FetcherSettings(1, lambda: 1, lambda: 18, ReplicationConfig())
     LeaderEndpoint(2, channel, settings).fetch(request, lambda *_: None)
     assert channel.version == 12
+
+
+def test_a_full_request_that_is_answered_in_part_begins_no_session() -> None:
+    """The leader would not know of the partitions that it left out."""
+    session = FollowerSession()
+    session.build({A: asked(0), B: asked(0)})
+    assert not session.take_answer(ErrorCode.NONE, 9, [A])
+    request = session.build({A: asked(0), B: asked(0)})
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert request.to_send.keys() == {A, B}
+
+
+def test_an_answer_with_what_was_not_asked_for_ends_the_session() -> None:
+    session = begun()
+    session.build({})
+    assert not session.take_answer(ErrorCode.NONE, 9, [A, TopicPartition("t", 2)])
+    request = session.build({A: asked(0), B: asked(0)})
+    assert (request.session_id, request.session_epoch) == (9, 0)
+
+
+def test_a_leader_without_room_for_a_session_is_asked_for_all_again() -> None:
+    session = FollowerSession()
+    session.build({A: asked(0), B: asked(0)})
+    assert session.take_answer(ErrorCode.NONE, 0, [A, B])
+    assert session.needs_all({})
+    assert session.build({A: asked(0), B: asked(3)}).to_send.keys() == {A, B}

@@ -17,9 +17,19 @@ from barnabas.replication.alter_partition import AlterPartitionAnswer
 from barnabas.replication.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.fetch_session import next_epoch
 from barnabas.replication.fetch_session_cache import FetchSessionCache, SessionRequest
+from barnabas.replication.results import EpochEndOffset, FetchResult
+from barnabas.replication.session_partition import SessionPartition
+from barnabas.storage.append_info import AppendOrigin
 from barnabas.storage.read_result import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
-from unit.replication.replica_set import LEADER, PARTITION, TOPIC, TOPIC_ID, ReplicaSet
+from unit.replication.replica_set import (
+    LEADER,
+    PARTITION,
+    TOPIC,
+    TOPIC_ID,
+    ReplicaSet,
+    batch,
+)
 
 PARTITIONS = 3
 
@@ -47,6 +57,7 @@ class Follower:
         asked: dict[int, FetchPartitionData] | None = None,
         forgotten: tuple[int, ...] = (),
         max_wait_ms: int = 0,
+        max_bytes: int = 1 << 20,
     ) -> None:
         """Send the next request of the session; the first one asks for all partitions."""
         if asked is None:
@@ -66,7 +77,7 @@ class Follower:
         readable = context.partitions()
         self.read = [each.partition for each, _ in readable]
         params = FetchParams(
-            17, self.id, self.epoch, max_wait_ms, 1, 1 << 20, FetchIsolation.LOG_END
+            17, self.id, self.epoch, max_wait_ms, 1, max_bytes, FetchIsolation.LOG_END
         )
 
         def answered(results: list[Any]) -> None:
@@ -209,6 +220,36 @@ def test_who_is_behind_is_looked_at(scene: Scene) -> None:
         assert follower.read == [0]
         assert len(follower.answers[-1][0].records) > 0
     assert PARTITION not in scene.quiet_keys()
+
+
+def test_who_gets_nothing_because_the_answer_is_full_is_looked_at(scene: Scene) -> None:
+    """The limit of the answer leaves records out, of which no change will tell."""
+    follower = scene.hushed()
+    for index in (0, 1):
+        key = TopicPartition(TOPIC, index)
+        entries = {key: batch(b"x")}
+        manager = scene.replicas.manager
+        manager.append_records(1_000, 1, entries, AppendOrigin.CLIENT, lambda _: None)
+    follower.fetch(max_bytes=1)
+    assert [index for index, each in follower.answers[-1].items() if len(each.records)] == [0]
+    follower.fetch(max_bytes=1)
+    assert 1 in follower.read
+
+
+def result(**fields: Any) -> FetchResult:
+    return FetchResult(ErrorCode.NONE, 5, 5, 0, b"", **fields)
+
+
+def test_what_a_session_answers_though_no_offset_has_changed() -> None:
+    """A diverging epoch, another replica to read from; and all again behind a diverging epoch."""
+    partition = SessionPartition((TOPIC_ID, 0), where(0), at(0))
+    partition.note(result())
+    assert not partition.has_news(result())
+    assert partition.has_news(result(preferred_read_replica=2))
+    diverging = result(diverging_epoch=EpochEndOffset(0, 3))
+    assert partition.has_news(diverging)
+    partition.note(diverging)
+    assert partition.has_news(result()), "the follower looked at nothing but where to cut"
 
 
 def test_records_that_come_while_the_fetch_waits_are_answered_at_once(scene: Scene) -> None:
