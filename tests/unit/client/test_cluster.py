@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster import ANY_NODE, Cluster
 from barnabas.client.config import ClientConfig
+from barnabas.client.connections import Call
 from barnabas.client.errors import ClientError, UnusableResponseError
 from barnabas.client.handing_over import hand_over
 from barnabas.client.metadata_cache import NodeInfo
-from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
-from barnabas.sim.world import sim_runtime
-
-if TYPE_CHECKING:
-    from barnabas.client.connections import Call
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from barnabas.sim.world import SimWorld, sim_runtime
+from unit.client.group.scripted_coordinator import ScriptedCoordinator
 
 
 def test_another_broker_is_asked_first_each_time_for_one_may_be_cut_off() -> None:
@@ -80,4 +84,32 @@ def test_metadata_that_cannot_be_used_is_an_error_of_those_who_asked() -> None:
     for _ in range(2):
         cluster.refresh(["t"], lambda _none, error: ended.append(error))
     assert [type(error) for error in ended] == [UnusableResponseError] * 2
+    cluster.close()
+
+
+def test_a_response_that_its_caller_cannot_use_comes_back_as_an_error() -> None:
+    world = SimWorld(1)
+    broker = ScriptedCoordinator(world)
+    cluster = Cluster(
+        world.host("c").runtime, ClientConfig.parse({"bootstrap.servers": broker.address})
+    )
+    told: list[ClientError | None] = []
+
+    def on_done(response: object, error: ClientError | None) -> None:
+        told.append(error)
+        if response is not None:
+            raise KeyError("t")
+
+    def build(_version: int) -> MetadataRequest:
+        return MetadataRequest(topics=[], allow_auto_topic_creation=False)
+
+    cluster.call(ANY_NODE, Call(ApiKey.METADATA, build, on_done))
+    assert world.run_until(lambda: len(told) == 2)
+    assert told[0] is None
+    assert isinstance(told[1], UnusableResponseError)
+    # The connection is none the worse for it.
+    ended: list[ClientError | None] = []
+    cluster.refresh((), lambda _none, error: ended.append(error))
+    assert world.run_until(lambda: bool(ended))
+    assert ended == [None]
     cluster.close()
