@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group.committed_offset import CommittedOffset
-from barnabas.coordinator.group.offset_fetch import fetch_group
+from barnabas.coordinator.group.offset_fetch import GroupOffsets, fetch_group
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -190,7 +190,13 @@ def found_in(
     version: int,
 ) -> list[tuple[str, list[tuple[int, int]]]]:
     group = OffsetFetchRequestGroup(group_id="g", topics=topics)
-    response = fetch_group(offsets, OneTopic(), group, version)
+    slices = fetch_group(GroupOffsets(offsets, frozenset()), OneTopic(), group, version)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            response = end.value
+            break
     return [
         (topic.name, [(each.partition_index, each.committed_offset) for each in topic.partitions])
         for topic in response.topics
