@@ -21,7 +21,7 @@ from barnabas.record.batch import (
     CorruptBatchError,
     set_crc,
 )
-from barnabas.record.columns import uncompressed, uncompressed_records
+from barnabas.record.columns import record_slices, uncompressed
 from barnabas.record.compression import NONE, compress
 from barnabas.record.varint import read_varint, write_varint
 
@@ -76,14 +76,14 @@ class BatchFilter:
             self._stats.records_kept += header.record_count
             return block
         batch = uncompressed(block, position, header)
-        records = uncompressed_records(batch)
-        kept = self._kept(records, header)
-        self._stats.records_kept += len(kept)
-        if not kept:
+        kept = _KeptRecords()
+        for records in record_slices(batch, header):
+            kept.add(self._kept(records, header))
+        self._stats.records_kept += kept.count
+        if not kept.count:
             return _without_records(header) if is_needed else None
-        has_tombstone = None in [record.value for record in kept]
-        horizon = self._new_horizon(header) if has_tombstone else None
-        if len(kept) == len(records):
+        horizon = self._new_horizon(header) if kept.has_tombstone else None
+        if kept.count == header.record_count:
             return block if horizon is None else _rebuilt(batch, header, kept, horizon)
         return _rebuilt(batch, header, kept, horizon)
 
@@ -99,7 +99,10 @@ class BatchFilter:
         if not is_done or horizon is not None:
             return block
         batch = uncompressed(block, position, header)
-        return _rebuilt(batch, header, uncompressed_records(batch), self._new_horizon(header))
+        kept = _KeptRecords()
+        for records in record_slices(batch, header):
+            kept.add(records)
+        return _rebuilt(batch, header, kept, self._new_horizon(header))
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether the state of an active producer rests on this batch."""
@@ -136,6 +139,28 @@ class BatchFilter:
         ]
 
 
+class _KeptRecords:
+    """The facts about the records of a batch that stay; a batch may hold millions of records."""
+
+    __slots__ = ("count", "has_tombstone", "max_timestamp", "offsets")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.offsets: set[int] = set()
+        self.has_tombstone = False
+        self.max_timestamp = NO_TIMESTAMP
+
+    def add(self, records: Sequence[CompiledRecord]) -> None:
+        """Add records that stay."""
+        self.count += len(records)
+        for record in records:
+            self.offsets.add(record.offset)
+            self.has_tombstone = self.has_tombstone or record.value is None
+            # The compiled reader gives None for -1.
+            at = NO_TIMESTAMP if record.timestamp is None else record.timestamp
+            self.max_timestamp = max(self.max_timestamp, at)
+
+
 def _without_records(header: BatchHeader) -> bytearray:
     """The batch with its offsets, sequences and flags, and no record."""
     batch = bytearray(HEADER_SIZE)
@@ -161,14 +186,14 @@ def _without_records(header: BatchHeader) -> bytearray:
 
 
 def _rebuilt(
-    batch: Buffer, header: BatchHeader, kept: Sequence[CompiledRecord], horizon: int | None
+    batch: Buffer, header: BatchHeader, kept: _KeptRecords, horizon: int | None
 ) -> bytearray:
     """The batch with the records `kept` alone, compressed as it was.
 
     The bytes of a record stay as they are, since the offset and the timestamp that its deltas count
     from do; a new delete horizon takes the place of that timestamp, and changes one delta.
     """
-    offsets = {record.offset for record in kept}
+    offsets, written = kept.offsets, 0
     payload = bytearray()
     # Read byte by byte, for which a view is slow.
     source = bytes(batch)
@@ -180,6 +205,7 @@ def _rebuilt(
         end = start + length
         delta, delta_end = read_varint(source, start + 1)
         if base_offset + read_varint(source, delta_end)[0] in offsets:
+            written += 1
             if shift:
                 _append_shifted(payload, view[start:end], delta + shift, delta_end - start)
             else:
@@ -191,7 +217,7 @@ def _rebuilt(
     content = compress(header.compression, payload) if header.compression != NONE else payload
     max_timestamp = header.max_timestamp
     if not header.has_log_append_time:
-        max_timestamp = max(record.timestamp for record in kept)
+        max_timestamp = kept.max_timestamp
     output = bytearray(HEADER_SIZE)
     HEADER.pack_into(
         output,
@@ -208,7 +234,7 @@ def _rebuilt(
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
-        len(kept),
+        written,
     )
     output += content
     set_crc(output, 0, len(output))

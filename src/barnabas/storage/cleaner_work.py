@@ -20,7 +20,7 @@ from barnabas.record.batch import (
     check_crc,
     read_header,
 )
-from barnabas.record.columns import batch_records
+from barnabas.record.columns import record_slices, uncompressed
 from barnabas.storage.cleaner_filter import BatchFilter
 from barnabas.storage.cleaner_job import CleanedSegment, CleaningStats, MapBuilt
 from barnabas.storage.cleaner_offset_map import OffsetMap
@@ -100,12 +100,11 @@ def _take(
     block, position, header = batch
     if header.is_control:
         transactions.on_control_batch(block, position, header)
-    elif (
-        not transactions.on_batch(header)
-        and header.record_count
-        and not offsets.put(batch_records(block, position, header), start)
-    ):
-        return False
+    elif not transactions.on_batch(header) and header.record_count:
+        # A compressed batch may hold any number of records.
+        for records in record_slices(uncompressed(block, position, header), header):
+            if not offsets.put(records, start):
+                return False
     offsets.latest_offset = header.last_offset
     return True
 

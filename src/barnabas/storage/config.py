@@ -245,7 +245,9 @@ TOPIC_CONFIGS = ConfigDefinition(
                    _POSITIVE, _same("log.cleaner.max.compaction.lag.ms")),
         _topic_key("max.decompressed.message.bytes", _INT, DECOMPRESSED_BYTES_MAX,
                    "What the records of a compressed batch may have when they are decompressed."
-                   " Less than the default has every compressed batch decompressed to be measured.",
+                   " Less than the default has every compressed batch decompressed to be measured."
+                   " Records that have to be looked into, whatever the value, may have 128 MiB, and"
+                   " no more than the most of 4 MiB, max.message.bytes and 1032 times the batch.",
                    between(1, DECOMPRESSED_BYTES_MAX), _same("max.decompressed.message.bytes")),
         _topic_key("max.message.bytes", _INT, 1_048_588, "Largest batch that is taken.",
                    _NOT_NEGATIVE, _same("message.max.bytes")),

@@ -87,6 +87,21 @@ def test_a_batch_of_which_a_part_goes_keeps_headers_timestamps_and_epoch() -> No
     assert (header.max_timestamp, header.partition_leader_epoch) == (NOW_MS + 5, 4)
 
 
+def test_records_without_a_time_are_compacted_as_others() -> None:
+    from barnabas.record.builder import BatchBuilder
+
+    bench = CleanerBench()
+    builder = BatchBuilder()
+    for key in (b"a", b"b", b"c"):
+        builder.append(-1, key, b"old")
+    bench.append(builder.build())
+    bench.put((b"a", b"new"))
+    bench.seal_and_clean()
+    header, found = all_batches(bench.log)[0]
+    assert [(record.key, record.timestamp) for record in found] == [(b"b", -1), (b"c", -1)]
+    assert header.max_timestamp == -1
+
+
 def test_batches_of_which_all_stays_are_not_changed_by_a_bit() -> None:
     bench = CleanerBench()
     bench.put((b"a", b"1"), (b"b", b"1"))
