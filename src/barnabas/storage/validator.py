@@ -136,7 +136,8 @@ def validate(
     """
     if records.__class__ is not memoryview:
         return records.content, records.batches  # type: ignore[union-attr]
-    assert isinstance(records, memoryview)
+    if TYPE_CHECKING:
+        assert isinstance(records, memoryview)
     try:
         found = read_batches(records)
     except UnsupportedMagicError:
