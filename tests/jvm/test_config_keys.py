@@ -36,6 +36,8 @@ OTHER_DEFAULTS = {
     "log.dir",
     "node.id",
     "process.roles",
+    # Bounded from the start: Kafka has no limit.
+    "queued.max.request.bytes",
     # The system sizes them as it goes.
     "socket.receive.buffer.bytes",
     "socket.send.buffer.bytes",
@@ -48,6 +50,8 @@ NARROWER = {
     "controller.quorum.retry.backoff.ms",
     "log.cleaner.threads",
     "max.connection.creation.rate",
+    # Kafka refuses it as well, where the key is set or the broker starts.
+    "max.connections",
 }
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import logging
+from pathlib import Path
 
 import pytest
 
+import barnabas
 from barnabas.server.handlers.controller_table import CONTROLLER_APIS
 from barnabas.server.handlers.table import SERVED_APIS
 from barnabas.server.preload import Preloader, needed_modules
@@ -19,6 +22,47 @@ def test_every_module_exists_and_every_handler_is_among_them() -> None:
     for api in (*SERVED_APIS.values(), *CONTROLLER_APIS.values()):
         assert f"barnabas.server.handlers.{api.module}" in names
     assert "barnabas.protocol.messages.fetch" in names
+
+
+# Imported within functions that run before the broker is ready, and never later.
+AT_START = {
+    "barnabas.protocol.messages",
+    "barnabas.raft.channel_transport",
+    "barnabas.raft.replica_key",
+    "barnabas.raft.voter_set",
+    "barnabas.server.broker_server",
+    "barnabas.server.controller_listeners",
+    "barnabas.server.controller_registrant",
+    "barnabas.server.controller_server",
+    "barnabas.server.metrics_listener",
+    "barnabas.server.quorum_wait",
+    "barnabas.server.telemetry.client_telemetry",
+    "barnabas.server.telemetry.receiver",
+    "barnabas.server.ways_to_controller",
+}
+# Packages that a broker does not run.
+OTHERS = {"aio.py", "cli", "client", "serializers.py", "sim", "spark", "testing"}
+
+
+def imported_within_functions() -> set[str]:
+    """Modules of ours that functions of the broker import."""
+    found: set[str] = set()
+    root = Path(barnabas.__file__).parent
+    for path in root.rglob("*.py"):
+        if path.relative_to(root).parts[0] in OTHERS:
+            continue
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                found |= {
+                    node.module or ""
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.ImportFrom)
+                }
+    return {name for name in found if name.startswith("barnabas.")}
+
+
+def test_what_functions_import_is_imported_before() -> None:
+    assert imported_within_functions() <= AT_START | set(needed_modules())
 
 
 def test_a_module_that_cannot_be_imported_is_tried_again_behind_the_others(
