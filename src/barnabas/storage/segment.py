@@ -401,10 +401,22 @@ class Segment:
         self.cut_at(place.position)
         # The next append starts a new count; Kafka too begins with nothing counted.
         self.bytes_since_index_entry = 0
-        self._max_timestamp = None
+        self._find_max_timestamp()
         if place.position == 0:
             self.first_batch_timestamp = None
         return min(offset, place.base_offset)
+
+    def _find_max_timestamp(self) -> None:
+        """Look for the largest timestamp in the batches that the time index does not know.
+
+        With each entry of the offset index, the time index got what was the largest by then. So
+        only the batches from the last entry on are looked at.
+        """
+        largest, offset = self.time_index.last_entry()
+        for _, header in headers(self.file, self.offset_index.last_position(), self.size):
+            if header.max_timestamp > largest:
+                largest, offset = header.max_timestamp, header.last_offset
+        self._max_timestamp, self._offset_of_max_timestamp = largest, offset
 
     def cut_at(self, position: int) -> None:
         """Cut the file, leaving the indexes alone."""

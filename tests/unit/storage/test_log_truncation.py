@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.record.control import ControlType
 from barnabas.storage.config import LogConfig
-from unit.storage.storage_fixtures import Bench, all_records, batch, read
+from barnabas.storage.read_result import FetchIsolation
+from unit.storage.storage_fixtures import (
+    LEADER_EPOCH,
+    NOW_MS,
+    Bench,
+    all_records,
+    batch,
+    marker,
+    read,
+)
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+# An index entry for each batch.
+DENSE = LogConfig(index_interval_bytes=1)
 
 
 def offsets(bench: Bench) -> list[int]:
@@ -104,3 +116,75 @@ def test_a_cut_survives_being_killed() -> None:
     bench.append_many(2)
     bench.kill_and_reopen(recovery_point=30)
     assert offsets(bench) == list(range(9))
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_times_that_were_cut_are_found_no_more(is_reopened: bool) -> None:
+    bench = Bench(DENSE)
+    for number in range(8):
+        bench.append(batch([b"%d" % number], timestamp=NOW_MS + number))
+    bench.log.truncate_to(3)
+    if is_reopened:
+        bench.reopen_cleanly()
+    assert bench.log.segments.active.max_timestamp == NOW_MS + 2
+    assert bench.log.segments.active.time_index.last_entry()[1] < 3
+    assert bench.log.offset_for_timestamp(NOW_MS + 3) is None
+    assert bench.log.offset_for_timestamp(NOW_MS + 2) == (NOW_MS + 2, 2, LEADER_EPOCH)
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_records_after_a_cut_are_found_by_their_own_times(is_reopened: bool) -> None:
+    bench = Bench(DENSE)
+    for number in range(8):
+        bench.append(batch([b"%d" % number], timestamp=NOW_MS + 100 * number))
+    bench.log.truncate_to(2)
+    # Older than what was cut: an entry that had stayed would lead behind them.
+    for number in range(6):
+        bench.append(batch([b"%d" % number], timestamp=NOW_MS + 101 + number))
+    if is_reopened:
+        bench.reopen_cleanly()
+    for number in range(6):
+        at = NOW_MS + 101 + number
+        assert bench.log.offset_for_timestamp(at) == (at, 2 + number, LEADER_EPOCH)
+    assert bench.log.offset_for_timestamp(NOW_MS + 200) is None
+    entries = bench.log.segments.active.time_index
+    assert entries.is_sane()
+    assert entries.last_entry() == (NOW_MS + 106, 7)
+
+
+def test_records_that_were_cut_do_not_keep_a_segment_from_retention() -> None:
+    bench = Bench(LogConfig(index_interval_bytes=1, retention_ms=1000))
+    bench.append(batch([b"old"], timestamp=NOW_MS - 5000))
+    bench.append(batch([b"kept"], timestamp=NOW_MS - 4000))
+    bench.append(batch([b"cut"], timestamp=NOW_MS))
+    bench.log.truncate_to(2)
+    bench.log.update_high_watermark(2)
+    assert bench.log.delete_old_segments(NOW_MS) == 1
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_times_behind_the_last_index_entry_are_found_after_a_cut(is_reopened: bool) -> None:
+    bench = Bench()
+    for number in range(4):
+        bench.append(batch([b"%d" % number], timestamp=NOW_MS + number))
+    bench.log.truncate_to(3)
+    if is_reopened:
+        bench.reopen_cleanly()
+    assert bench.log.segments.active.max_timestamp == NOW_MS + 2
+    assert bench.log.offset_for_timestamp(NOW_MS + 1) == (NOW_MS + 1, 1, LEADER_EPOCH)
+    bench.append(batch([b"older"], timestamp=NOW_MS))
+    assert bench.log.max_timestamp_offset() == (NOW_MS + 2, 2, LEADER_EPOCH)
+
+
+def test_an_aborted_transaction_that_was_cut_is_told_no_more() -> None:
+    bench = Bench()
+    data = batch([b"t"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    bench.append(data)
+    bench.coordinate(marker(ControlType.ABORT, 7))
+    assert len(bench.log.aborted_transactions_below(2)) == 1
+    bench.log.truncate_to(1)
+    assert bench.log.aborted_transactions_below(1) == []
+    bench.coordinate(marker(ControlType.COMMIT, 7))
+    bench.log.update_high_watermark(2)
+    found = read(bench.log, isolation=FetchIsolation.TXN_COMMITTED)
+    assert found.aborted_transactions == []
