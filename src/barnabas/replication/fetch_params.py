@@ -9,6 +9,8 @@ from barnabas.storage.read_result import FetchIsolation
 CONSUMER_REPLICA_ID = -1
 # A tool that reads as a consumer does, from whatever replica it likes.
 DEBUGGING_REPLICA_ID = -2
+# Kafka's moves between directories fetch with it. Ours do not, but a client that sends it gets
+# what Kafka gives: everything up to the log end.
 FUTURE_LOCAL_REPLICA_ID = -3
 
 NO_EPOCH = -1
@@ -58,11 +60,6 @@ class FetchParams(msgspec.Struct):
     def is_from_follower(self) -> bool:
         """Whether another broker asks."""
         return self.replica_id >= 0
-
-    @property
-    def is_from_future(self) -> bool:
-        """Whether a log that moves between this broker's directories asks."""
-        return self.replica_id == FUTURE_LOCAL_REPLICA_ID
 
     @property
     def fetch_only_leader(self) -> bool:
