@@ -413,9 +413,13 @@ class Segment:
         only the batches from the last entry on are looked at.
         """
         largest, offset = self.time_index.last_entry()
-        for _, header in headers(self.file, self.offset_index.last_position(), self.size):
-            if header.max_timestamp > largest:
-                largest, offset = header.max_timestamp, header.last_offset
+        try:
+            for _, header in headers(self.file, self.offset_index.last_position(), self.size):
+                if header.max_timestamp > largest:
+                    largest, offset = header.max_timestamp, header.last_offset
+        except DamagedLogError:
+            # The cut is done, and the rest of it must follow; a read meets the damage again.
+            pass
         self._max_timestamp, self._offset_of_max_timestamp = largest, offset
 
     def cut_at(self, position: int) -> None:

@@ -7,6 +7,7 @@ import pytest
 from barnabas.record.control import ControlType
 from barnabas.storage.config import LogConfig
 from barnabas.storage.read_result import FetchIsolation
+from steps import finish
 from unit.storage.storage_fixtures import (
     LEADER_EPOCH,
     NOW_MS,
@@ -128,8 +129,8 @@ def test_times_that_were_cut_are_found_no_more(is_reopened: bool) -> None:
         bench.reopen_cleanly()
     assert bench.log.segments.active.max_timestamp == NOW_MS + 2
     assert bench.log.segments.active.time_index.last_entry()[1] < 3
-    assert bench.log.offset_for_timestamp(NOW_MS + 3) is None
-    assert bench.log.offset_for_timestamp(NOW_MS + 2) == (NOW_MS + 2, 2, LEADER_EPOCH)
+    assert finish(bench.log.offset_for_timestamp(NOW_MS + 3)) is None
+    assert finish(bench.log.offset_for_timestamp(NOW_MS + 2)) == (NOW_MS + 2, 2, LEADER_EPOCH)
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])
@@ -145,8 +146,8 @@ def test_records_after_a_cut_are_found_by_their_own_times(is_reopened: bool) -> 
         bench.reopen_cleanly()
     for number in range(6):
         at = NOW_MS + 101 + number
-        assert bench.log.offset_for_timestamp(at) == (at, 2 + number, LEADER_EPOCH)
-    assert bench.log.offset_for_timestamp(NOW_MS + 200) is None
+        assert finish(bench.log.offset_for_timestamp(at)) == (at, 2 + number, LEADER_EPOCH)
+    assert finish(bench.log.offset_for_timestamp(NOW_MS + 200)) is None
     entries = bench.log.segments.active.time_index
     assert entries.is_sane()
     assert entries.last_entry() == (NOW_MS + 106, 7)
@@ -171,9 +172,9 @@ def test_times_behind_the_last_index_entry_are_found_after_a_cut(is_reopened: bo
     if is_reopened:
         bench.reopen_cleanly()
     assert bench.log.segments.active.max_timestamp == NOW_MS + 2
-    assert bench.log.offset_for_timestamp(NOW_MS + 1) == (NOW_MS + 1, 1, LEADER_EPOCH)
+    assert finish(bench.log.offset_for_timestamp(NOW_MS + 1)) == (NOW_MS + 1, 1, LEADER_EPOCH)
     bench.append(batch([b"older"], timestamp=NOW_MS))
-    assert bench.log.max_timestamp_offset() == (NOW_MS + 2, 2, LEADER_EPOCH)
+    assert finish(bench.log.max_timestamp_offset()) == (NOW_MS + 2, 2, LEADER_EPOCH)
 
 
 def test_an_aborted_transaction_that_was_cut_is_told_no_more() -> None:
@@ -188,3 +189,17 @@ def test_an_aborted_transaction_that_was_cut_is_told_no_more() -> None:
     bench.log.update_high_watermark(2)
     found = read(bench.log, isolation=FetchIsolation.TXN_COMMITTED)
     assert found.aborted_transactions == []
+
+
+def test_a_cut_behind_a_damaged_batch_is_done_as_a_whole() -> None:
+    bench = Bench()
+    for number in range(4):
+        bench.append(batch([b"%d" % number], timestamp=NOW_MS + number))
+    active = bench.log.segments.active
+    second = active.locate(1)
+    assert second is not None
+    # The length of the second batch; the third one is found without walking over it.
+    active.file.write_at(bytes(4), second.position + 8)
+    assert bench.log.truncate_to(3)
+    assert (bench.log.log_end_offset, active.max_timestamp) == (3, NOW_MS)
+    assert bench.append(batch([b"next"])).first_offset == 3
