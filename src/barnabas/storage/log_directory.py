@@ -106,6 +106,11 @@ class LogDirectory:
         """The files that are applied to logs when they are opened."""
         return (self.recovery_points, self.log_start_offsets, self.high_watermarks)
 
+    @property
+    def is_writing_checkpoints(self) -> bool:
+        """Whether one of them is being written off the loop."""
+        return any(each.is_writing for each in (*self.checkpoints, self.cleaner_offsets))
+
     def holds(self, path: str) -> bool:
         """Whether a path is this directory or lies below it."""
         return path == self.path or path.startswith(self.path.rstrip("/") + "/")

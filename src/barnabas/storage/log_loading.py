@@ -24,7 +24,7 @@ from barnabas.storage.topic_partition import (
 from barnabas.storage.young_logs import is_young
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
 
     from barnabas.storage.config import LogConfig, StorageConfig
     from barnabas.storage.doors import LogDoors
@@ -36,6 +36,9 @@ _log = logging.getLogger(__name__)
 CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
 # Between two lines about how far an opening is that takes long.
 _PROGRESS_MS = 5_000
+# Steps, and time, before others have their turn.
+_SLICE_STEPS = 256
+_SLICE_MS = 20.0
 
 
 class AssignedLogs(Protocol):
@@ -205,6 +208,27 @@ class DirectoryLoading:
             # there, and whoever reads it relies on it, so that it must outlive a loss of power.
             log.flush()
         return log
+
+
+def run_in_slices(
+    steps: Iterator[None],
+    doors: LogDoors,
+    is_stopped: Callable[[], bool],
+    on_done: Callable[[], None],
+) -> None:
+    """Run steps, some of them per turn of the loop; `on_done` may be called before this returns."""
+
+    def run() -> None:
+        if is_stopped():
+            return
+        until = doors.clock.monotonic_ms() + _SLICE_MS
+        for count, _ in enumerate(steps):
+            if count >= _SLICE_STEPS or doors.clock.monotonic_ms() >= until:
+                doors.timer.call_soon(run)
+                return
+        on_done()
+
+    run()
 
 
 class _Progress:

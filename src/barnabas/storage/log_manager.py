@@ -26,6 +26,7 @@ from barnabas.storage.log_loading import (
     EverythingAssigned,
     FoundLog,
     LoadingParts,
+    run_in_slices,
 )
 from barnabas.storage.log_removal import LogRemoval
 from barnabas.storage.log_renaming import rename_to_stray
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# While logs are opened at the start: steps, and time, before others have their turn.
-_LOADING_STEPS = 256
-_LOADING_MS = 20.0
 # Wishes for logs that do not exist yet; more are not kept.
 _PREFERRED_MAX = 10_000
 
@@ -150,19 +148,7 @@ class LogManager:
     ) -> None:
         """The same, a part per turn of the loop; `on_done` may be called before this returns."""
         steps = self._load(config_of, assigned)
-        clock = self._doors.clock
-
-        def run() -> None:
-            if self._is_stopped:
-                return
-            until = clock.monotonic_ms() + _LOADING_MS
-            for count, _ in enumerate(steps):
-                if count >= _LOADING_STEPS or clock.monotonic_ms() >= until:
-                    self._doors.timer.call_soon(run)
-                    return
-            on_done()
-
-        run()
+        run_in_slices(steps, self._doors, lambda: self._is_stopped, on_done)
 
     def start_tasks(self) -> None:
         """Begin with retention, checkpoints, expiry and, if set, periodic flushes."""
@@ -189,11 +175,7 @@ class LogManager:
     @property
     def is_writing_checkpoints(self) -> bool:
         """Whether checkpoints are being written off the loop; `shutdown` has to wait for them."""
-        return any(
-            checkpoint.is_writing
-            for directory in self.directories
-            for checkpoint in (*directory.checkpoints, directory.cleaner_offsets)
-        )
+        return any(directory.is_writing_checkpoints for directory in self.directories)
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Close every log, write the checkpoints and the marker of a clean stop, unlock.
