@@ -124,8 +124,7 @@ class ReplicaAppends:
             on_done: gets one result per entry; may be called before this returns.
 
         Returns:
-            The operation that waits: acknowledgements, or records to be looked into; None if it was
-            answered at once.
+            The operation that waits (for replicas, or for a look into records); None if answered.
         """
         if required_acks not in _VALID_ACKS:
             self._refuse_acks(entries, on_done)
@@ -145,13 +144,8 @@ class ReplicaAppends:
             except InspectionNeededError as needed:
                 put_off = {**(put_off or {}), key: needed.inspection}
                 continue
-            except StorageError as error:
-                results[key] = self.refused(key, error, records.nbytes)
-                continue
-            except AssertionError:
-                raise
-            except Exception:  # noqa: BLE001 - the request's other partitions go on
-                results[key] = self._failed_unexpectedly(key)
+            except Exception as error:  # noqa: BLE001 - the request's other partitions go on
+                results[key] = self._failed(key, error, records.nbytes)
                 continue
             if isinstance(info, ErrorCode):
                 self._count_refusal(key, info)
@@ -256,8 +250,18 @@ class ReplicaAppends:
         if error not in _EXPECTED:
             counts.failed_produce_requests += 1
 
-    def _failed_unexpectedly(self, topic_partition: TopicPartition) -> ProduceResult:
-        """Log and count the exception that is being handled; returns the partition's result."""
+    def _failed(
+        self, topic_partition: TopicPartition, error: Exception, size: int
+    ) -> ProduceResult:
+        """Return a partition's result after the exception that is being handled.
+
+        Raises:
+            AssertionError: the exception is a broken invariant of ours.
+        """
+        if isinstance(error, StorageError):
+            return self.refused(topic_partition, error, size)
+        if isinstance(error, AssertionError):
+            raise error
         _log.exception("Unexpected error in an append: partition=%s", topic_partition)
         self._count_refusal(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         return ProduceResult(ErrorCode.UNKNOWN_SERVER_ERROR)

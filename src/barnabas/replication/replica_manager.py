@@ -162,25 +162,23 @@ class ReplicaManager:
         # Partitions to look at once the waking that is under way is over.
         self._to_wake: deque[TopicPartition] = deque()
         self._waking = False
-        appends = ReplicaAppends(
+        # Bound methods of other objects, so that the hot path has no call in between.
+        self.append_records = ReplicaAppends(
             AppendParts(
                 self._registry, self.metrics, self._clock, self._produces, self.wake,
                 self._take_offline, parts.inspections,
             )
-        )  # fmt: skip
+        ).append_records  # fmt: skip
         damaged = DamagedReplicas(
             DamageParts(node_id, self._registry, self._brokers, parts.wheel, self._take_offline,
                         self.wake, parts.give_up_replica)
         )  # fmt: skip
-        reads = ReplicaReads(
+        self.fetch = ReplicaReads(
             ReadParts(
                 self._registry, self.metrics, self._isr, self._fetches, self._deletes,
                 self.leader_throttle, self._preferred_replicas(), self.wake, damaged.on_damage,
             )
-        )  # fmt: skip
-        # Bound methods of theirs, so that the hot path has no call in between.
-        self.append_records = appends.append_records
-        self.fetch = reads.fetch
+        ).fetch  # fmt: skip
 
     def _throttle(self, bytes_per_second: int, windows: tuple[int, int]) -> ReplicationThrottle:
         count, seconds = windows
