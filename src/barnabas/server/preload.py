@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_table import API_ROWS
 from barnabas.protocol.record_table import RECORD_ROWS
+from barnabas.record.compiled import CompiledReader
 from barnabas.server.handlers.controller_table import CONTROLLER_APIS
 from barnabas.server.handlers.table import served_apis
 
@@ -55,11 +56,18 @@ _OTHERS = (
     "barnabas.server.quorum_description",
     "barnabas.storage.batch_inspection",
     "barnabas.storage.offset_search",
+    "copy",
+    "dataclasses",
     "encodings.idna",
     "encodings.utf_16_be",
+    "gzip",
     "shutil",
     "traceback",
 )
+
+
+# The compiled reader of records. To import it by its name would import aiokafka's client as well.
+COMPILED_READER = "aiokafka.record.default_records"
 
 
 def needed_modules() -> list[str]:
@@ -71,7 +79,15 @@ def needed_modules() -> list[str]:
         names += [f"barnabas.protocol.records.{row[0]}" for row in RECORD_ROWS[family].values()]
     names += _OTHERS
     names += [f"barnabas.server.handlers.{api.module}" for _, api in served]
-    return list(dict.fromkeys(names))
+    return [*dict.fromkeys(names), COMPILED_READER]
+
+
+def load_module(name: str) -> None:
+    """Import a module that `needed_modules` names."""
+    if name == COMPILED_READER:
+        CompiledReader()
+    else:
+        importlib.import_module(name)
 
 
 class Preloader:
@@ -81,7 +97,7 @@ class Preloader:
         self,
         timer: Timer,
         names: list[str],
-        load: Callable[[str], object] = importlib.import_module,
+        load: Callable[[str], object] = load_module,
     ) -> None:
         self._timer = timer
         self._load = load
