@@ -172,6 +172,9 @@ CATALOGUE: dict[str, MetricRow] = {
     names.REQUEST_LOCAL_TIME: MetricRow(S, _REQUEST, "Spent in the handler, ms."),
     names.REQUEST_REMOTE_TIME: MetricRow(S, _REQUEST, "Waited for others or for data, ms."),
     names.REQUEST_THROTTLE_TIME: MetricRow(S, _REQUEST, "For how long clients had to wait, ms."),
+    names.REQUEST_QUEUE_TIME: MetricRow(
+        S, _REQUEST, "For how long requests waited for their turn once received, ms."
+    ),
     names.RESPONSE_QUEUE_TIME: MetricRow(
         S, _REQUEST, "For how long earlier requests of the connection held answers back, ms."
     ),

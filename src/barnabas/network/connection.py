@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from math import inf
+from struct import Struct
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -91,6 +92,8 @@ _MEMORY = 256
 _LARGE = 512
 # A request above this size counts among them.
 _LARGE_BYTES = 64 * 1024
+# In front of a request that was put off: its size, and when all of it had been received.
+_PUT_OFF_HEAD = Struct(">id")
 # Requests that wait are the reason; the connection's end would not be seen.
 _WAITING = _IN_FLIGHT | _HELD | _WORKING | _LARGE
 # Between two looks whether the peer of such a connection is still there.
@@ -178,6 +181,7 @@ class Connection(FramedHandler):
         "id",
         "last_activity_ms",
         "malformed",
+        "queued_ms",
         "requests",
         "session",
     )
@@ -229,6 +233,8 @@ class Connection(FramedHandler):
         self._works = 0
         # When the request that is being handled, or the last one, came.
         self.last_activity_ms = doors.clock.monotonic_ms()
+        # How long that request waited for its turn after all of it had been received.
+        self.queued_ms = 0.0
         # What the peer sent that is no frame, if that ended the connection.
         self.malformed: ProtocolError | None = None
         # The server's own state of this connection: principal, client software, and so on.
@@ -321,8 +327,13 @@ class Connection(FramedHandler):
             return
         self.requests += 1
         self.last_activity_ms = now_ms
-        if self._splitter.has_more and self._share_ends_ms == inf:
-            self._share_ends_ms = now_ms + SHARE_MS
+        if self._share_ends_ms != inf:
+            # The share began when the read did, in which this request came too.
+            self.queued_ms = now_ms - (self._share_ends_ms - SHARE_MS)
+        else:
+            self.queued_ms = 0.0
+            if self._splitter.has_more:
+                self._share_ends_ms = now_ms + SHARE_MS
         size = len(frame)
         self._on_request(self, frame)
         if size > _LARGE_BYTES:
@@ -494,7 +505,10 @@ class Connection(FramedHandler):
             self._put_off_start = 0
         self._paused |= _PUT_OFF
         # A copy, since the receive buffer is another connection's in the next turn.
-        self._put_off += len(frame).to_bytes(4, "big")
+        received_ms = self._share_ends_ms - SHARE_MS
+        if received_ms == inf:
+            received_ms = self._clock.monotonic_ms()
+        self._put_off += _PUT_OFF_HEAD.pack(len(frame), received_ms)
         self._put_off += frame
 
     def _take_soon(self) -> None:
@@ -510,18 +524,20 @@ class Connection(FramedHandler):
             if self._clock.monotonic_ms() > share_ends_ms:
                 self._take_soon()
                 return
-            start = self._put_off_start + 4
-            end = start + int.from_bytes(self._put_off[start - 4 : start], "big")
+            size, received_ms = _PUT_OFF_HEAD.unpack_from(self._put_off, self._put_off_start)
+            start = self._put_off_start + _PUT_OFF_HEAD.size
+            end = start + size
             self._put_off_start = end
             with memoryview(self._put_off) as put_off, put_off[start:end] as frame:
                 if end == len(put_off):
                     self._put_off = None
                     self._resume(_PUT_OFF)
-                self._take_up(frame)
+                self._take_up(frame, received_ms)
 
-    def _take_up(self, frame: memoryview) -> None:
+    def _take_up(self, frame: memoryview, received_ms: float) -> None:
         self.requests += 1
         self.last_activity_ms = self._clock.monotonic_ms()
+        self.queued_ms = self.last_activity_ms - received_ms
         size = len(frame)
         try:
             self._on_request(self, frame)

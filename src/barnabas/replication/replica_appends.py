@@ -152,13 +152,7 @@ class ReplicaAppends:
                 results[key] = ProduceResult(info)
                 continue
             appended.append((partition, info))
-            result = results[key] = ProduceResult(
-                _NONE,
-                info.first_offset,
-                info.last_offset,
-                info.log_append_time,
-                info.log_start_offset,
-            )
+            result = results[key] = _result_of(info)
             if required_acks == ACKS_ALL:
                 acknowledged = partition.log.high_watermark
             else:
@@ -313,3 +307,9 @@ class ReplicaAppends:
         elif partition.on_synced(synced_to):
             self._sync(partition)
         self._wake(key)
+
+
+def _result_of(info: AppendInfo) -> ProduceResult:
+    return ProduceResult(
+        _NONE, info.first_offset, info.last_offset, info.log_append_time, info.log_start_offset
+    )

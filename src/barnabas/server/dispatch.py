@@ -114,13 +114,15 @@ class Dispatcher:
         local_ms = now_ms - connection.last_activity_ms
         statistics.versions[version] += 1
         statistics.request_bytes += size
-        if slot.is_answered:
+        if not slot.is_answered:
+            context.park(now_ms, local_ms)
+        elif connection.queued_ms > 0:
+            statistics.count_queued(connection.queued_ms, local_ms)
+        else:
             times = statistics.immediate
             mantissa, exponent = frexp(local_ms + SHORTEST_MS)
             times.counts[FIRST_BUCKET + exponent * 4 + int(mantissa * 8.0)] += 1
             times.total_ms += local_ms
-        else:
-            context.park(now_ms, local_ms)
         if now_ms > self._watch.due_ms:
             client = f"{header[3]}@{connection.peer}"
             self._watch.look(now_ms, connection.last_activity_ms, statistics.name, client)

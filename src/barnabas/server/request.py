@@ -86,6 +86,7 @@ class RequestContext:
     __slots__ = (
         "_local_ms",
         "_parked_ms",
+        "_queued_ms",
         "_services",
         "_slot",
         "_statistics",
@@ -285,13 +286,16 @@ class RequestContext:
         """The handler has returned and the answer is to come (called by the dispatcher)."""
         self._parked_ms = now_ms
         self._local_ms = local_ms
+        self._queued_ms = self.connection.queued_ms
+        if self._queued_ms > 0:
+            self._statistics.request_queue.add(self._queued_ms)
 
     def _count_parked(self) -> None:
         remote_ms = self._services.clock.monotonic_ms() - self._parked_ms
         statistics = self._statistics
         statistics.parked_local.add(self._local_ms)
         statistics.remote.add(remote_ms)
-        statistics.parked_total.add(self._local_ms + remote_ms)
+        statistics.parked_total.add(self._queued_ms + self._local_ms + remote_ms)
 
     def _throttle(self, response: Message | None, throttle_ms: int) -> None:
         """Count the request; a client that is over a quota is told so and read from no more."""

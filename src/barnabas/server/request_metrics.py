@@ -52,6 +52,10 @@ def request_families(statistics: RequestStatistics) -> Iterator[MetricFamily]:
         (names.REQUEST_LOCAL_TIME, [a.immediate.merged(a.parked_local) for a in apis]),
         (names.REQUEST_REMOTE_TIME, [a.remote.with_zeros(a.immediate.count) for a in apis]),
         (
+            names.REQUEST_QUEUE_TIME,
+            [a.request_queue.with_zeros(max(0, a.requests - a.request_queue.count)) for a in apis],
+        ),
+        (
             names.RESPONSE_QUEUE_TIME,
             [
                 a.response_queue.with_zeros(max(0, a.requests - a.response_queue.count))

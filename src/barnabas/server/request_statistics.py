@@ -110,6 +110,7 @@ class ApiStatistics:
         "parked_total",
         "remote",
         "request_bytes",
+        "request_queue",
         "response_bytes",
         "response_queue",
         "throttle",
@@ -143,6 +144,8 @@ class ApiStatistics:
         self.parked_local = Times()
         self.remote = Times()
         self.parked_total = Times()
+        # Of requests that waited for their turn after all of them had been received.
+        self.request_queue = Times()
         # Of answers that earlier requests of their connection held back.
         self.response_queue = Times()
         # Bound once, since it is handed over with every answer.
@@ -165,6 +168,13 @@ class ApiStatistics:
     def count_errors_in_steps(self, response: Message) -> Generator[None, None, None]:
         """As `count_errors`, as a generator that stops after each item of an array."""
         return step_error_counter(self._response)(response, self.errors)
+
+    def count_queued(self, queued_ms: float, local_ms: float) -> None:
+        """Count the times of a request that waited for its turn and was answered in it."""
+        self.request_queue.add(queued_ms)
+        self.parked_local.add(local_ms)
+        self.remote.add(0.0)
+        self.parked_total.add(queued_ms + local_ms)
 
     def error_counts(self) -> list[int]:
         """By code; an answer of which the handler knew that it has no error is one NONE."""

@@ -285,6 +285,46 @@ def test_requests_of_one_read_get_a_share_of_each_turn() -> None:
     assert in_a_row(order) == 3
 
 
+def test_requests_of_one_read_know_how_long_they_waited_for_their_turn() -> None:
+    """From when all of a request was received: also of those that later turns handle."""
+    world, server, client, _ = working(each_ms=1)
+    work, queued = server.handle, []
+
+    def noting(connection: Connection, view: memoryview) -> None:
+        queued.append(connection.queued_ms)
+        work(connection, view)
+
+    server.handle = noting
+    client.stream.write([b"".join(frame(b"%d" % number) for number in range(8))])
+    assert world.run_until(lambda: len(queued) == 8)
+    # In this world six of them come in one read, and the others in the next.
+    assert queued[:6] == pytest.approx(range(6))
+    world.run_for(1_000)
+    client.stream.write([frame(b"alone")])
+    assert world.run_until(lambda: len(queued) == 9)
+    assert queued[-1] == 0.0
+
+
+def test_requests_that_wait_for_others_know_for_how_long() -> None:
+    # With this seed all three come in one read.
+    world, server, client = connected(7, ConnectionLimits(in_flight_max=2))
+    queued: list[float] = []
+
+    def noting(connection: Connection, view: memoryview) -> None:
+        queued.append(connection.queued_ms)
+        server.park(connection, view)
+
+    server.handle = noting
+    client.stream.write([b"".join(map(frame, (b"1", b"2", b"3")))])
+    assert world.run_until(lambda: len(server.slots) == 2)
+    world.run_for(100)
+    for slot in server.slots[:2]:
+        slot.complete([frame(b"ok")])
+    assert world.run_until(lambda: len(server.slots) == 3)
+    assert queued[0] == queued[1] == 0.0
+    assert queued[2] >= 100
+
+
 def test_a_long_request_has_a_turn_of_its_own_and_no_more() -> None:
     world, server, client, order = working(each_ms=1000)
     client.stream.write([b"".join(frame(b"%d" % number) for number in range(5))])

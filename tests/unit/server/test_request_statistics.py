@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.server.request_statistics import Times, bucket_of
+from barnabas.metrics import names
+from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.server.request_metrics import request_families
+from barnabas.server.request_statistics import (
+    ApiStatistics,
+    RequestStatistics,
+    Times,
+    bucket_of,
+)
 
 
 def test_buckets_grow_with_time_and_begin_at_the_first() -> None:
@@ -44,3 +52,27 @@ def test_those_that_took_no_time_count_as_none() -> None:
     times = Times().with_zeros(10)
     assert times.quantile(0.99) == 0.0
     assert times.count == 10
+
+
+def test_the_time_in_the_queue_is_part_of_the_total_time() -> None:
+    """As Kafka's TotalTimeMs, which begins when the request has been received."""
+    api = ApiStatistics(0, "Produce", 13, ProduceResponse)
+    api.versions[9] += 2
+    api.immediate.add(1.0)
+    api.count_queued(5.0, 2.0)
+    families = {each.name: each for each in request_families(of_one(api))}
+
+    def total_ms(name: str) -> tuple[int, float]:
+        ((_, summary),) = families[name].samples
+        return summary.number, summary.total
+
+    assert total_ms(names.REQUEST_QUEUE_TIME) == (2, 5.0)
+    assert total_ms(names.REQUEST_LOCAL_TIME) == (2, 3.0)
+    assert total_ms(names.REQUEST_REMOTE_TIME) == (2, 0.0)
+    assert total_ms(names.REQUEST_TOTAL_TIME) == (2, 8.0)
+
+
+def of_one(api: ApiStatistics) -> RequestStatistics:
+    statistics = RequestStatistics()
+    statistics.by_api[api.api_key] = api
+    return statistics
