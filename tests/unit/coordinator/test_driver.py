@@ -12,6 +12,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
 from barnabas.record.batch import set_crc
+from steps import finish
 from unit.coordinator.coordinator_world import OFFSETS_ID, CoordinatorWorld
 from unit.storage.test_damaged_markers import control_batch
 
@@ -105,7 +106,7 @@ def test_an_unexpected_error_of_one_group_leaves_the_others_of_an_offset_fetch_a
         # A list is no key: nothing that a client can send.
         for each, indexes in (("bad", [[]]), ("good", [0]))
     ]
-    answer = world.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), 8)
+    answer = finish(world.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), 8))
     bad, good = answer.groups
     assert (bad.error_code, bad.topics) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
     assert (good.error_code, good.topics[0].partitions[0].committed_offset) == (0, 7)
