@@ -93,7 +93,7 @@ def test_a_list_does_not_grow_beyond_what_a_record_can_hold() -> None:
     for part in range(2):
         value = ",".join(f"{part}{number:05}:1" for number in range(3_000))
         grown = request(resource(TOPIC, "a", (key, APPEND, value)))
-        result = configs_of().alter_incrementally(view_of(image), grown)
+        result = finish(configs_of().alter_incrementally(view_of(image), grown))
         image = applied(image, result.records)
     refused = result.response.responses[0]
     assert refused.error_code == ErrorCode.INVALID_CONFIG
