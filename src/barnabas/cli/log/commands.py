@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from dataclasses import asdict
@@ -13,7 +12,7 @@ import click
 
 from barnabas.cli.log.payloads import KINDS
 from barnabas.cli.output import EXIT_FAILED
-from barnabas.cli.printable import echo
+from barnabas.cli.printable import echo, json_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -142,7 +141,7 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
     if as_json:
         listed = [_finding_json(finding) for finding in findings.all]
         counts = {"partitions": len(found.partitions), "batches": batches}
-        echo(json.dumps({**counts, "in_use": found.is_running, "findings": listed}))
+        echo(json_line({**counts, "in_use": found.is_running, "findings": listed}))
     else:
         for finding in findings.all:
             mark = bad("wrong") if finding.is_problem else warn("note")
@@ -171,7 +170,7 @@ def repair(path: str, apply: bool, as_json: bool) -> None:
     lost = sum(step.records_lost for step in steps)
     if as_json:
         listed = [{**asdict(step), "records_lost": step.records_lost} for step in steps]
-        click.echo(json.dumps({"applied": apply, "records_lost": lost, "steps": listed}))
+        echo(json_line({"applied": apply, "records_lost": lost, "steps": listed}))
     else:
         for step in steps:
             mark = warn("lost") if step.records_lost else good("saved")
