@@ -94,3 +94,12 @@ def test_a_leader_without_room_for_a_session_is_asked_for_all_again() -> None:
     assert session.take_answer(ErrorCode.NONE, 0, [A, B])
     assert session.needs_all({})
     assert session.build({A: asked(0), B: asked(3)}).to_send.keys() == {A, B}
+
+
+def test_a_topic_that_is_added_to_a_session_is_known_by_its_id() -> None:
+    """Answers name topics by id."""
+    session = begun()
+    assert session.topic_name(NEW) is None
+    session.build({TopicPartition("added", 0): asked(0, NEW)})
+    assert session.topic_name(NEW) == "added"
+    assert session.topic_name(OLD) == "t"
