@@ -77,7 +77,7 @@ GROUP_REBALANCES: Final = "kafka.server:group-coordinator-metrics:group-complete
 OFFSET_COMMITS: Final = "kafka.server:group-coordinator-metrics:offset-commit-count"
 OFFSET_DELETIONS: Final = "kafka.server:group-coordinator-metrics:offset-deletion-count"
 OFFSET_EXPIRATIONS: Final = "kafka.server:group-coordinator-metrics:offset-expiration-count"
-COORDINATOR_RECORDS_SKIPPED: Final = "barnabas_coordinator_records_skipped"
+COORDINATOR_RECORDS_SKIPPED: Final = "barnabas_coordinator_records_skipped-total"
 GROUP_STATE_PARTITIONS: Final = "kafka.server:group-coordinator-metrics:num-partitions"
 
 PARTITION_LAST_STABLE_OFFSET_LAG: Final = "kafka.cluster:Partition:LastStableOffsetLag"
@@ -97,7 +97,7 @@ UNCLEANABLE_PARTITIONS: Final = "kafka.log:LogCleanerManager:uncleanable-partiti
 UNCLEANABLE_BYTES: Final = "kafka.log:LogCleanerManager:uncleanable-bytes"
 LOG_DIRECTORY_OFFLINE: Final = "kafka.log:LogManager:LogDirectoryOffline"
 OFFLINE_LOG_DIRECTORIES: Final = "kafka.log:LogManager:OfflineLogDirectoryCount"
-STORAGE_DAMAGE: Final = "barnabas_storage_damage"
+STORAGE_DAMAGE: Final = "barnabas_storage_damage-total"
 CLOCK_HELD_BACK: Final = "barnabas_wall_clock_held_back_seconds"
 DESCRIPTOR_SHORTAGES: Final = "barnabas-descriptor-shortages-total"
 
