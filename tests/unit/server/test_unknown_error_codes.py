@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from barnabas.metadata.broker_registration import ControllerRegistration
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
@@ -29,6 +31,7 @@ from barnabas.raft.metadata_log import METADATA_TOPIC
 from barnabas.raft.outbound import core_response
 from barnabas.replication.alter_partition import AlterPartitionProposal
 from barnabas.server.alter_partition_sender import ForwardedAlterPartition
+from barnabas.server.backlog import Backlog
 from barnabas.server.cluster_view import ClusterView
 from barnabas.server.controller_registrant import ControllerRegistrant
 from barnabas.server.directory_assignments import DirectoryAssignments
@@ -94,12 +97,13 @@ def test_an_assignment_of_directories_is_tried_again() -> None:
         AssignReplicasToDirsResponse(error_code=NEWER, directories=[]),
         AssignReplicasToDirsResponse(error_code=ErrorCode.NONE, directories=[]),
     )
+    runtime = world.host("a").runtime
     assignments = DirectoryAssignments(
         1,
         lambda: 5,
         controller,
         world.host("a").runtime.timer,
-        ClusterView(world.host("a").runtime.clock),
+        ClusterView(runtime.clock, Backlog(runtime.clock, runtime.timer, pytest.fail)),
         None,  # type: ignore[arg-type]
     )
     done: list[bool] = []
