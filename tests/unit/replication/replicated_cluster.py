@@ -39,6 +39,7 @@ from barnabas.runtime.disk import FileSlice
 from barnabas.server.backlog import Backlog
 from barnabas.server.cluster_view import ClusterView
 from barnabas.server.configuration import read_configuration
+from barnabas.server.conversion_queue import ConversionQueue
 from barnabas.server.dispatch import Dispatcher, HandlerTable
 from barnabas.server.handlers.table import served_apis
 from barnabas.server.quotas.client_quotas import ClientQuotas
@@ -313,7 +314,7 @@ class Node:
             replicas=self.manager,
             fetch_sessions=self.sessions,
             config=config,
-            conversions=None,
+            conversions=ConversionQueue(runtime.timer, runtime.executor),
         )
         services = RequestServices(
             LISTENER,
