@@ -46,10 +46,11 @@ def assign(
         StorageError: what ProducerState says against it.
     """
     placed: list[PlacedBatch] = []
-    staging = _Staging(producers, origin)
+    staging: _Staging | None = None
     next_offset = info.first_offset
     for position, header in found:
         if header.producer_id != NO_PRODUCER_ID:
+            staging = staging or _Staging(producers, origin)
             staging.add(records[position : position + header.size], header, next_offset)
         if origin is _RAFT and header.base_offset != next_offset:
             raise InvalidRecordError(
@@ -59,7 +60,7 @@ def assign(
         placed.append(place(info, position, header, next_offset))
         next_offset = info.last_offset + 1
     info.last_leader_epoch = leader_epoch
-    return placed, staging.changes
+    return placed, [] if staging is None else staging.changes
 
 
 def stage_followed(

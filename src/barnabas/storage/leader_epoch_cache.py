@@ -77,8 +77,10 @@ class LeaderEpochCache:
         """
         before = self._epochs, self._starts, self._is_written
         for epoch, start_offset in epochs:
-            if not self._has(epoch, start_offset):
-                self._epochs, self._starts = [*self._epochs], [*self._starts]
+            known = self._epochs
+            # `_has`, written out: this runs for each append.
+            if not known or known[-1] != epoch or self._starts[-1] > start_offset:
+                self._epochs, self._starts = [*known], [*self._starts]
                 self._insert(epoch, start_offset)
                 self._is_written = False
         if self._is_written:

@@ -221,10 +221,11 @@ class Log(ReadableLog):
     def _commit_producers(self, changes: list[Change]) -> None:
         """Take over what was staged of the producers, since their batches are in the file."""
         aborted_ones = self.producer_state.commit_all(changes, self.log_end_offset)
-        # The memory is complete: now the file that may fail.
-        with self._guard.of_change:
-            for aborted in aborted_ones:
-                self._local.segments.add_aborted(aborted)
+        if aborted_ones:
+            # The memory is complete: now the file that may fail.
+            with self._guard.of_change:
+                for aborted in aborted_ones:
+                    self._local.segments.add_aborted(aborted)
 
     def _roll_for(self, info: AppendInfo, now_ms: int) -> Segment:
         """Begin a new segment for an append; returns the segment to append to."""
