@@ -182,7 +182,7 @@ class DataBrokers:
             self._tick()
 
     def leaderless(self) -> set[Key]:
-        """Partitions that nobody leads."""
+        """Partitions without a leader."""
         return {key for key, each in self._partitions().items() if each.leader == NO_LEADER}
 
     def whole_copies(self, key: Key) -> list[int]:

@@ -75,7 +75,7 @@ def play(order: Order, directories: int = 1) -> DataBrokers:
     world.live(6_000)
     if order.death_gap_ms <= TOGETHER_MS:
         for key in world.leaderless():
-            assert not world.whole_copies(key), f"{key} is led by nobody\n{world.describe()}"
+            assert not world.whole_copies(key), f"{key} has no leader\n{world.describe()}"
     return world
 
 

@@ -242,9 +242,9 @@ def _is_large_enough(isr: tuple[int, ...], rules: ElectionRules, replicas: tuple
 def _last_known(
     before: PartitionRegistration, rules: ElectionRules, replicas: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The last known leader first, then those that lost their eligibility while nobody led.
+    """The last known leader first, then those that lost their eligibility while the partition had no leader.
 
-    What is remembered if nobody leads after this change.
+    What is remembered if the partition has no leader after this change.
     """
     known = before.last_known_elr if before.leader == NO_LEADER else (before.leader,)
     lost = _had_all(before, rules, replicas).intersection(rules.unclean_shutdown)
@@ -258,7 +258,7 @@ def _note_last_known(
     outcome: _Outcome,
     last_known: tuple[int, ...],
 ) -> None:
-    """Remember who may lead uncleanly when nobody can lead, and forget it when somebody does."""
+    """Remember the replicas that may lead uncleanly; forget them when the partition has a leader."""
     wanted = last_known if outcome.leader == NO_LEADER else ()
     if wanted != before.last_known_elr:
         record.last_known_elr = list(wanted)

@@ -152,7 +152,7 @@ class FrameBudget:
         """Let those go on for which there is room now, at least one."""
         room = self._bytes_max - self._held_bytes
         if room >= 0:
-            # Nobody exceeds it any more.
+            # No connection exceeds it any more.
             self._borrower = None
         if not self._waiting or (room < 0 and self._borrower is not None):
             return

@@ -121,7 +121,7 @@ class Replica:
 
     @property
     def fetch_key(self) -> ReplicaKey:
-        """By whom fetches are said to be; nobody's are not counted by a leader.
+        """The replica that fetches name; a leader does not count fetches that name none.
 
         Without a vote only a fetch that asks for the first record is counted: it says that this
         log is empty, which other voters without a vote have to know.

@@ -29,7 +29,7 @@ EARLIEST_PENDING_UPLOAD = -6
 def list_offset(
     partition: Partition, timestamp: int, isolation: FetchIsolation
 ) -> Generator[OffLoop | None, Any, ListOffsetResult]:
-    """The offset for a timestamp, in steps; the caller has checked that the asker may know it.
+    """The offset for a timestamp, in steps; the caller has checked that the client may know it.
 
     Args:
         isolation: LOG_END for replicas; for others what they may see bounds the answer.

@@ -166,7 +166,7 @@ class ReplicaAppends:
         if pending:
             self._after_append(appended)
             return self.park(timeout_ms, required_acks, pending, results, on_done)
-        # The answer first: nobody who is woken has anything to do with it.
+        # The response first: the requests that are woken do not depend on it.
         on_done(results)
         self._after_append(appended)
         return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _ignore_shortage() -> None:
-    """Nobody listens: the raised TooManyOpenFilesError alone tells."""
+    """Do nothing: the caller learns of the shortage by TooManyOpenFilesError."""
 
 
 def _ignore_failure(directory: str, error: OSError) -> None:

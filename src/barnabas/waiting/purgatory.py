@@ -126,7 +126,7 @@ class Purgatory:
             except AssertionError:
                 raise
             except Exception:  # noqa: BLE001 - the others are completed
-                # Not raised to whoever caused the check: that is another client's request.
+                # Not raised to the caller, which serves another client's request.
                 _log.exception("Unexpected error in a waiting %s: key=%s", self.name, key)
         return completed
 

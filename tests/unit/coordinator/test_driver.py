@@ -56,7 +56,7 @@ def test_a_damaged_control_batch_does_not_keep_the_state_from_being_loaded() -> 
 
 
 class RaisingShard:
-    """A shard whose replay raises what nobody expects."""
+    """A shard whose replay raises an unexpected error."""
 
     def replay(self, *_: object) -> None:
         raise RuntimeError("not foreseen")

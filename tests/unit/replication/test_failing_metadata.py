@@ -100,7 +100,7 @@ def test_who_waits_for_the_partition_is_answered(replicas: ReplicaSet) -> None:
 
 
 def test_a_log_that_cannot_be_deleted(replicas: ReplicaSet) -> None:
-    """The other partitions and topics of the same delta go on; nobody is served from it."""
+    """The other partitions and topics of the same delta go on; no request is served from it."""
     other_id = b"another-topic-id"
     replicas.replay(made(1), made(2))
     replicas.logs.broken[key(1)] = NOT_FORESEEN

@@ -202,7 +202,7 @@ def slow_disk(broker: FollowingBroker) -> None:
 
 @pytest.mark.parametrize("was_leader", [False, True])
 def test_the_high_watermark_is_on_the_disk_when_the_first_fetch_leaves(was_leader: bool) -> None:
-    """A2: of a follower, and of a leader that has followed nobody since its start."""
+    """For a follower, and for a leader that has followed no broker since its start."""
     broker = FollowingBroker(partitions=0)
     broker.cluster.make_topic(replicas=(1, 2) if was_leader else (2, 1), isr=(1,))
     if was_leader:

@@ -24,7 +24,7 @@ UNKNOWN_CODES = (999, -7)
 
 
 class RaisingLog:
-    """A log whose appends raise what nobody expects."""
+    """A log whose appends raise an unexpected error."""
 
     def __init__(self, log: Any) -> None:
         self._log = log

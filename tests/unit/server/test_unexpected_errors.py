@@ -1,4 +1,4 @@
-"""An error that nobody expects in one partition: that partition's answer, logged with traceback."""
+"""An unexpected error in one partition is its error in the response, logged with traceback."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OURS = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class RaisingLog:
-    """A log of which chosen methods and attributes raise what nobody expects."""
+    """A log of which chosen methods and attributes raise an unexpected error."""
 
     def __init__(self, log: Any, *raising: str) -> None:
         self._log = log

@@ -223,7 +223,7 @@ class ClassicGroup:
         self._resize(pending_id_bytes(member_id))
 
     def take_back_id(self, member_id: str) -> None:
-        """The id is a member's now, or nobody has joined with it in time."""
+        """Forget an id: a member has joined with it, or none has in time."""
         if member_id in self.pending_join_members:
             del self.pending_join_members[member_id]
             self._resize(-pending_id_bytes(member_id))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GROUP_BYTES_MAX = 64 << 20
 # Of all groups that this broker coordinates.
 TOTAL_BYTES_MAX = 256 << 20
-# Ids of one group that were given out and with which nobody has joined yet.
+# Ids of one group that were given out and with which no member has joined yet.
 PENDING_IDS_MAX = 1_000
 # What a member takes beside what it brings, and one of its protocols.
 _MEMBER_BYTES = 1_000

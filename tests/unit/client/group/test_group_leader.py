@@ -20,7 +20,7 @@ TP = TopicPartition("t", 0)
 
 
 class Moving:
-    """Gives the partition to the second member, whoever owns it."""
+    """Gives the partition to the second member, even if the first one owns it."""
 
     name = "moving"
 
