@@ -242,7 +242,7 @@ def _is_large_enough(isr: tuple[int, ...], rules: ElectionRules, replicas: tuple
 def _last_known(
     before: PartitionRegistration, rules: ElectionRules, replicas: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The last known leader first, then those that lost their eligibility while the partition had no leader.
+    """The last known leader first, then those that lost their eligibility without a leader.
 
     What is remembered if the partition has no leader after this change.
     """
@@ -258,7 +258,7 @@ def _note_last_known(
     outcome: _Outcome,
     last_known: tuple[int, ...],
 ) -> None:
-    """Remember the replicas that may lead uncleanly; forget them when the partition has a leader."""
+    """Remember the replicas that may lead uncleanly; forget them once there is a leader."""
     wanted = last_known if outcome.leader == NO_LEADER else ()
     if wanted != before.last_known_elr:
         record.last_known_elr = list(wanted)

@@ -65,19 +65,19 @@ class ForwardingParts(msgspec.Struct, frozen=True):
 class _Attempt:
     """A request until it is answered."""
 
-    __slots__ = ("requester", "deadline", "is_done", "mutations", "on_done", "request")
+    __slots__ = ("asker", "deadline", "is_done", "mutations", "on_done", "request")
 
     def __init__(
         self,
         request: Message,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None,
-        requester: RequestContext | None,
+        asker: RequestContext | None,
     ) -> None:
         self.request = request
         self.on_done = on_done
         self.mutations = mutations
-        self.requester = requester
+        self.asker = asker
         # Its time is up; cancelled once it is answered.
         self.deadline: WheelEntry | None = None
         self.is_done = False
@@ -85,7 +85,7 @@ class _Attempt:
     @property
     def size(self) -> int:
         """Bytes of the client's request; 0 of requests of this node."""
-        return 0 if self.requester is None else self.requester.request_bytes
+        return 0 if self.asker is None else self.asker.request_bytes
 
     def abandon(self) -> None:
         """The client is gone: nothing need be sent any more."""
@@ -131,10 +131,10 @@ class Forwarding:
         request: Message,
         on_done: Callable[[Any], None],
         mutations: MutationLimit | None = None,
-        requester: RequestContext | None = None,
+        asker: RequestContext | None = None,
     ) -> None:
         """See `ControllerAccess.send`."""
-        attempt = _Attempt(request, on_done, mutations, requester)
+        attempt = _Attempt(request, on_done, mutations, asker)
         if self._is_full or self._is_closed:
             self._give_up(attempt)
             return
@@ -144,8 +144,8 @@ class Forwarding:
             return
         self._add_deadline(attempt)
         self._put(attempt)
-        if requester is not None:
-            requester.on_client_gone(attempt.abandon)
+        if asker is not None:
+            asker.on_client_gone(attempt.abandon)
         self._pump()
 
     def on_leader_change(self) -> None:
@@ -219,12 +219,12 @@ class Forwarding:
         def on_response(response: Any) -> None:
             self._on_response(attempt, response)
 
-        local.send(attempt.request, on_response, attempt.mutations, attempt.requester)
+        local.send(attempt.request, on_response, attempt.mutations, attempt.asker)
 
     def _transmit(self, attempt: _Attempt) -> None:
-        request, requester = attempt.request, attempt.requester
+        request, asker = attempt.request, attempt.asker
         key = request.__api_key__
-        wanted = api_row(key).last_version if requester is None else requester.version
+        wanted = api_row(key).last_version if asker is None else asker.version
         version = self._channel.version_of(key, wanted)
         if version is None:
             self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, "the controller lacks the API")
@@ -234,16 +234,16 @@ class Forwarding:
             if error is not None:
                 _log.debug("A request to the controller is tried again: %s", error)
                 self._try_again(attempt)
-            elif requester is None:
+            elif asker is None:
                 self._on_response(attempt, answer)
             else:
                 self._on_envelope(attempt, version, answer)
 
         try:
-            if requester is None:
+            if asker is None:
                 self._channel.send(request, version, on_answer)
             else:
-                self._channel.send(wrap_request(request, version, requester), 0, on_answer)
+                self._channel.send(wrap_request(request, version, asker), 0, on_answer)
         except ProtocolError as error:
             self._refuse(attempt, ErrorCode.UNSUPPORTED_VERSION, str(error))
 

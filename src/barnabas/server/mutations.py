@@ -26,7 +26,7 @@ def forward_mutation(
         def answer(response: Any) -> None:
             backlog.when_empty(lambda: context.respond_forwarded(response))
 
-        forwarding.send(request, answer, requester=context)
+        forwarding.send(request, answer, asker=context)
         return
     mutations = quotas.mutation.allowance(
         context.user, context.client_id or "", context.version >= strict_since
