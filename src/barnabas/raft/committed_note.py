@@ -45,7 +45,7 @@ def write_committed_note(disk: Disk, directory: str, offset: int) -> None:
 class CommittedNote:
     """Writes the note off the loop, once a second at most."""
 
-    __slots__ = ("_directory", "_doors", "_offset", "_timer")
+    __slots__ = ("_directory", "_doors", "_is_writing", "_offset", "_timer")
 
     def __init__(self, doors: LogDoors, directory: str) -> None:
         self._doors = doors
@@ -53,6 +53,9 @@ class CommittedNote:
         # The latest high watermark, exclusive; and the timer of the next writing.
         self._offset = 0
         self._timer: Cancellable | None = None
+        # Whether a write off the loop is under way: two at once would rename the same temporary
+        # file.
+        self._is_writing = False
 
     def note(self, offset: int) -> None:
         """Metadata below `offset` is committed."""
@@ -61,17 +64,23 @@ class CommittedNote:
             self._timer = self._doors.timer.call_later(_INTERVAL_MS, self._write)
 
     def _write(self) -> None:
+        if self._is_writing:
+            self._timer = self._doors.timer.call_later(_INTERVAL_MS, self._write)
+            return
         self._timer = None
+        self._is_writing = True
         disk, directory, offset = self._doors.disk, self._directory, self._offset
-        # A disk that fails here fails the log too, which tells of it.
-        self._doors.executor.submit(
-            lambda: write_committed_note(disk, directory, offset), lambda _, __: None
-        )
+
+        def done(_: None, __: BaseException | None) -> None:
+            # A disk that fails here fails the log too, which tells of it.
+            self._is_writing = False
+
+        self._doors.executor.submit(lambda: write_committed_note(disk, directory, offset), done)
 
     def close(self) -> None:
-        """Write it for the last time, in this turn."""
+        """Write it for the last time, in this turn; left out while another write is under way."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._offset:
+        if self._offset and not self._is_writing:
             write_committed_note(self._doors.disk, self._directory, self._offset)

@@ -175,7 +175,9 @@ class LogManager:
     @property
     def is_writing_checkpoints(self) -> bool:
         """Whether checkpoints are being written off the loop; `shutdown` has to wait for them."""
-        return any(directory.is_writing_checkpoints for directory in self.directories)
+        return self._clock_file.is_writing or any(
+            directory.is_writing_checkpoints for directory in self.directories
+        )
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Close every log, write the checkpoints and the marker of a clean stop, unlock.

@@ -18,11 +18,19 @@ if TYPE_CHECKING:
 class TrustedClockFile:
     """Reads it at the start, and writes it from time to time and at a stop."""
 
-    __slots__ = ("_clock", "_doors")
+    __slots__ = ("_clock", "_doors", "_writing")
 
     def __init__(self, clock: TrustedClock, doors: LogDoors) -> None:
         self._clock = clock
         self._doors = doors
+        # Directories whose file is being written off the loop. Two writes at once would rename
+        # the same temporary file.
+        self._writing: set[str] = set()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write off the loop is under way: `write_now` has to wait for it."""
+        return bool(self._writing)
 
     def resume(self, directories: Sequence[LogDirectory]) -> None:
         """Let the clock go on from the latest time that one of the directories knows.
@@ -45,10 +53,11 @@ class TrustedClockFile:
         directories: Sequence[LogDirectory],
         on_failure: Callable[[LogDirectory, OSError], None],
     ) -> None:
-        """Write it to each directory, off the loop."""
+        """Write it to each directory, off the loop, unless the last write is still under way."""
         content = self._clock.state().encode()
         for directory in directories:
-            self._write_later(directory, content, on_failure)
+            if directory.path not in self._writing:
+                self._write_later(directory, content, on_failure)
 
     def write_now(self, directory: LogDirectory) -> None:
         """Write it in this turn. Raises OSError."""
@@ -64,9 +73,11 @@ class TrustedClockFile:
         path, disk = f"{directory.path}/{CHECKPOINT}", self._doors.disk
 
         def done(_: None, error: BaseException | None) -> None:
+            self._writing.discard(directory.path)
             if isinstance(error, OSError):
                 on_failure(directory, error)
 
+        self._writing.add(directory.path)
         self._doors.executor.submit(lambda: disk.write_atomically(path, content, sync=False), done)
 
     def _read(self, directory: LogDirectory) -> TrustedTime | None:

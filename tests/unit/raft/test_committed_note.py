@@ -1,0 +1,59 @@
+"""The note of what is committed: written seldom, and one write at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from barnabas.raft.committed_note import CommittedNote, read_committed_note
+from barnabas.sim.world import sim_runtime
+
+DIRECTORY = "/metadata"
+
+
+class SlowExecutor:
+    """Does the work when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any, Any], None]]] = []
+
+    def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
+        self.waiting.append((work, on_done))
+
+    def run(self) -> None:
+        work, on_done = self.waiting.pop(0)
+        on_done(work(), None)
+
+
+def test_one_write_is_under_way_at_a_time_and_a_later_one_follows() -> None:
+    world, runtime = sim_runtime(1)
+    runtime.disk.make_directory(DIRECTORY)
+    executor = SlowExecutor()
+    doors: Any = SimpleNamespace(disk=runtime.disk, timer=runtime.timer, executor=executor)
+    note = CommittedNote(doors, DIRECTORY)
+    note.note(5)
+    world.run_for(1_500)
+    note.note(9)
+    world.run_for(3_000)
+    assert len(executor.waiting) == 1
+    executor.run()
+    assert read_committed_note(runtime.disk, DIRECTORY) == 5
+    world.run_for(1_500)
+    executor.run()
+    assert read_committed_note(runtime.disk, DIRECTORY) == 9
+
+
+def test_the_last_write_is_left_out_while_another_one_is_under_way() -> None:
+    world, runtime = sim_runtime(1)
+    runtime.disk.make_directory(DIRECTORY)
+    executor = SlowExecutor()
+    doors: Any = SimpleNamespace(disk=runtime.disk, timer=runtime.timer, executor=executor)
+    note = CommittedNote(doors, DIRECTORY)
+    note.note(5)
+    world.run_for(1_500)
+    note.note(9)
+    note.close()
+    assert read_committed_note(runtime.disk, DIRECTORY) == 0
+    executor.run()
+    assert read_committed_note(runtime.disk, DIRECTORY) == 5
