@@ -37,7 +37,9 @@ KNOWN_DIFFERENCES: dict[str, dict[str, str]] = {
     },
     "describe_configs: all-of-a-broker-s-configs-that-barnabas-has": {
         "answer 1 socket.*.buffer.bytes *": "-1 by default: the system sizes them as it goes, where"
-        " 100 KiB are the most that a connection carries in a round trip"
+        " 100 KiB are the most that a connection carries in a round trip",
+        "answer 1 queued.max.request.bytes *": "256 MiB by default: unfinished requests are bounded"
+        " from the start, where Kafka has no limit",
     },
     "describe_quorum: the-metadata-quorum": {
         "answer 1 DescribeQuorum.nodes*": "a single node opens no listener for controllers"

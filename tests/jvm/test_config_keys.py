@@ -23,6 +23,7 @@ NOT_IN_KAFKA = {
     "barnabas.client.telemetry",
     "barnabas.log.format",
     "barnabas.log.level",
+    "barnabas.retention.hold.ms",
     "cluster.id",
     "cluster.standalone",
     "log.message.downconversion.enable",
