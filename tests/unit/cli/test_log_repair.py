@@ -79,7 +79,9 @@ def repaired(data: Path) -> dict[str, object]:
 
 
 def numbers(data: Path) -> list[tuple[int, bytes]]:
-    records = all_records(open_log(data))
+    log = open_log(data)
+    records = all_records(log)
+    log.close_files()
     return [(record.offset, (record.value or b"").rstrip(b"\0")) for record in records]
 
 
