@@ -92,7 +92,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = from_json(start)
         # Spark asks once the batch that ended at `start` is finished, the last one before a pause
         # too; `commit` would come with the next batch only.
-        self._maybe_mirror(begin)
+        self._mirror(begin)
         if self._target is not None:
             latest = dict(self._target)
         else:
@@ -190,8 +190,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Progress
 
-    def _maybe_mirror(self, offsets: Offsets) -> bool:
-        """Show in a consumer group how far the query is; return whether it was committed.
+    def _mirror(self, offsets: Offsets) -> None:
+        """Show in a consumer group how far the query is, unless it shows that already.
 
         The checkpoint alone decides where the query goes on.
         """
@@ -200,7 +200,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             or offsets == self._mirrored
             or self._clock.monotonic_ms() < self._mirror_paused_until_ms
         ):
-            return False
+            return
         from barnabas.client.errors import ClientError
         from barnabas.spark.clients import mirroring_client
 
@@ -212,9 +212,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except ClientError as problem:
             self._mirror_paused_until_ms = self._clock.monotonic_ms() + _MIRROR_PAUSE_MS
             logger.warning("Progress is not shown in group %s: %s", group, problem)
-            return False
+            return
         self._mirrored = offsets
-        return True
 
     def _warn_if_shared(self, client: Client) -> None:
         """Warn once if the group has other offsets than those that this query committed last."""

@@ -57,13 +57,6 @@ class BatchOrder:
         """
         return self._offset_problem(header, after, following) or self._epoch_problem(header, after)
 
-    def may_be_unfinished(self, header: BatchHeader) -> bool:
-        """Whether a loss of power may have kept this last batch but not the file with its epoch.
-
-        The file is written before the batch, and neither is synced at once.
-        """
-        return header.partition_leader_epoch > max(self._known_epochs, default=self.epoch)
-
     def _offset_problem(
         self, header: BatchHeader, after: BatchHeader | None, following: int
     ) -> str | None:

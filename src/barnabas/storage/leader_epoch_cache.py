@@ -63,7 +63,8 @@ class LeaderEpochCache:
         Entries that contradict it (no smaller epoch, no smaller start) are dropped.
         """
         is_news = self.announce(epoch, start_offset)
-        self.write_announced()
+        if not self._is_written:
+            self._write()
         return is_news
 
     def assign_before_records(self, epochs: Iterable[tuple[int, int]]) -> None:
@@ -107,11 +108,6 @@ class LeaderEpochCache:
         self._insert(epoch, start_offset)
         self._is_written = False
         return True
-
-    def write_announced(self) -> None:
-        """Write the file if it does not have every epoch: what was announced has records now."""
-        if not self._is_written:
-            self._write()
 
     def forget_from(self, end_offset: int) -> None:
         """As `truncate_from_end` for a log that is being opened; the file is left alone.

@@ -193,8 +193,8 @@ class Log(ReadableLog):
     ) -> None:
         """Write the bytes to the active segment, rolling first if it is time.
 
-        `epochs` (of each batch, with its offset) are in their file first: a batch whose epoch the
-        file does not have is no part of the log after a crash.
+        `epochs` (of each batch, with its offset) are written to their file first: if that fails,
+        the append has changed nothing.
 
         Raises:
             TooManyOpenFilesError: nothing was written, and the log has not changed.

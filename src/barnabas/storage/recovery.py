@@ -418,7 +418,7 @@ class LogLoader:
         segment.clear_indexes()
         order = self._order
         order.begin_segment(segment.base_offset)
-        position, problem, is_unfinished = 0, None, False
+        position, problem = 0, None
         pause_at = _SLICE_BYTES
         walk = valid_batches(segment.file, 0, segment.size)
         ahead = next(walk, None)
@@ -427,7 +427,6 @@ class LogLoader:
             ahead = next(walk, None)
             problem = order.problem(header, None if ahead is None else ahead[1], following)
             if problem is not None:
-                is_unfinished = ahead is None and order.may_be_unfinished(header)
                 break
             if header.next_offset > following:
                 segment.seal()
@@ -452,29 +451,19 @@ class LogLoader:
         if position == segment.size:
             segment.close()
             return order.next_offset, True
-        is_last = following == LONG_MAX
-        self._cut(segment, position, problem, is_last=is_last, is_unfinished=is_unfinished)
+        self._cut(segment, position, problem, is_last=following == LONG_MAX)
         return order.next_offset, False
 
-    def _cut(
-        self,
-        segment: Segment,
-        position: int,
-        problem: str | None,
-        *,
-        is_last: bool,
-        is_unfinished: bool,
-    ) -> None:
+    def _cut(self, segment: Segment, position: int, problem: str | None, *, is_last: bool) -> None:
         """Cut a segment at the first batch that is not a part of the log, and tell of it.
 
         Args:
             problem: what is wrong with an intact batch; None if its bytes do not hold together.
             is_last: whether a crash may have torn its end.
-            is_unfinished: whether a crash may have cut short the append of the intact batch.
         """
         path, end = segment.path(LOG_SUFFIX), self._order.next_offset
         lost = segment.size - position
-        is_torn = is_unfinished
+        is_torn = False
         if problem is None:
             problem, is_torn = describe_end(segment.file, position, segment.size)
         noted = max(self._opening.recovery_point, self._opening.high_watermark)

@@ -48,7 +48,7 @@ def test_a_full_disk_at_the_epoch_checkpoint_takes_the_log_offline() -> None:
     assert len(bench.failures) == 1
     bench.disk.faults.clear()
     bench.kill_and_reopen()
-    # The batch of the append that failed is cut off: its epoch is not in the file of epochs.
+    # The file of epochs is written before the batch: the append that failed left no batch.
     assert not bench.append(Append(1).records(), epoch=4).duplicate
     assert bench.append(Append(1).records(), epoch=4).duplicate
     assert bench.log.log_end_offset == 2
