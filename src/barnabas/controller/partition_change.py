@@ -220,7 +220,7 @@ def _isr_without_elr(
     rules: ElectionRules,
     replicas: tuple[int, ...],
 ) -> tuple[int, ...]:
-    """The ISR of a partition that has no leader: without ELR it alone says who has everything."""
+    """The ISR of a partition without a leader: without ELR only it names complete replicas."""
     kept = [each for each in before.isr if each in replicas and each not in rules.emptied]
     return (*kept, *(each for each in isr if each not in kept))
 

@@ -196,7 +196,7 @@ def _format(
     try:
         if metadata_path is not None and configuration.cluster.is_controller:
             _begin_metadata_log(configuration, voters, doors, path, meta.directory_id)
-            # Who formats by hand says that nothing is forgotten.
+            # An operator who formats by hand confirms that no vote is forgotten.
             NewcomerFile(disk, path).remove()
         write_identity(disk, path, meta)
     finally:

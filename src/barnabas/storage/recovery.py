@@ -540,6 +540,6 @@ def _epochs_in(segments: Segments) -> list[tuple[int, int]]:
                 if header.partition_leader_epoch >= 0:
                     found.setdefault(header.partition_leader_epoch, header.base_offset)
         except DamagedLogError:
-            # Told to those who read it; later segments say how the epochs go on.
+            # Readers get an error for the damage; later segments say how the epochs go on.
             continue
     return list(found.items())

@@ -266,7 +266,7 @@ class Segment:
                 first = header.max_timestamp
                 break
         except DamagedLogError:
-            # Told to those who read it; the segment's own time decides when it is rolled.
+            # Readers get an error for the damage; the segment's own time decides when it is rolled.
             pass
         self.first_batch_timestamp = first
         return first

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from barnabas.raft.committed_note import CommittedNote, read_committed_note
 from barnabas.sim.world import sim_runtime
+from unit.storage.storage_fixtures import LaterExecutor
 
 DIRECTORY = "/metadata"
-
-
-class SlowExecutor:
-    """Does the work when the test says so."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Callable[[], Any], Callable[[Any, Any], None]]] = []
-
-    def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
-        self.waiting.append((work, on_done))
-
-    def run(self) -> None:
-        work, on_done = self.waiting.pop(0)
-        on_done(work(), None)
 
 
 def test_one_write_is_under_way_at_a_time_and_a_later_one_follows() -> None:
     world, runtime = sim_runtime(1)
     runtime.disk.make_directory(DIRECTORY)
-    executor = SlowExecutor()
+    executor = LaterExecutor()
     doors: Any = SimpleNamespace(disk=runtime.disk, timer=runtime.timer, executor=executor)
     note = CommittedNote(doors, DIRECTORY)
     note.note(5)
@@ -47,7 +33,7 @@ def test_one_write_is_under_way_at_a_time_and_a_later_one_follows() -> None:
 def test_the_last_write_is_left_out_while_another_one_is_under_way() -> None:
     world, runtime = sim_runtime(1)
     runtime.disk.make_directory(DIRECTORY)
-    executor = SlowExecutor()
+    executor = LaterExecutor()
     doors: Any = SimpleNamespace(disk=runtime.disk, timer=runtime.timer, executor=executor)
     note = CommittedNote(doors, DIRECTORY)
     note.note(5)

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from barnabas.storage.trusted_clock import CHECKPOINT, TrustedClock
 from barnabas.storage.trusted_clock_file import TrustedClockFile
-from unit.storage.storage_fixtures import Bench
+from unit.storage.storage_fixtures import Bench, LaterExecutor
 
 HOUR_MS = 3_600_000
 
 
-class SlowExecutor:
-    """Does the work when the test says so."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Callable[[], Any], Callable[[Any, Any], None]]] = []
-
-    def submit(self, work: Callable[[], Any], on_done: Callable[[Any, Any], None]) -> None:
-        self.waiting.append((work, on_done))
-
-    def run(self) -> None:
-        for work, on_done in self.waiting:
-            on_done(work(), None)
-        self.waiting.clear()
-
-
 def test_a_write_waits_for_the_one_before_and_the_stop_waits_too() -> None:
-    bench, executor = Bench(), SlowExecutor()
+    bench, executor = Bench(), LaterExecutor()
     doors: Any = SimpleNamespace(disk=bench.disk, executor=executor)
     file = TrustedClockFile(TrustedClock(bench.doors.clock, HOUR_MS), doors)
     directory: Any = SimpleNamespace(path="/data", checkpoints=[])
