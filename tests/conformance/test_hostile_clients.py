@@ -498,6 +498,13 @@ def test_forged_lines_do_not_reach_the_log(tmp_path: Path) -> None:
             protocols=[JoinGroupRequestProtocol(name=f"p{forged}", metadata=b"")],
             reason=forged,
         )
+
+        def has_member_id() -> bool:
+            response: Any = raw.ask(request, 8)
+            request.member_id = response.member_id
+            return bool(response.error_code == ErrorCode.MEMBER_ID_REQUIRED)
+
+        eventually(has_member_id, "the group's coordinator does not answer")
         raw.send(request, 8)
         raw.close()
         eventually(lambda: "forged" in broker.log(), broker.log)
