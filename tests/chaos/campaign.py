@@ -12,6 +12,7 @@ import argparse
 import json
 import random
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -31,6 +32,7 @@ from barnabas.testing.node_process import NodeProcess
 from barnabas.testing.server_process import BrokerStartError
 from chaos.checker import Verdict, check
 from chaos.cluster_view import await_that
+from chaos.evidence import evidence
 from chaos.faults import FAULTS, Fault
 from chaos.load import Load, LoadOptions
 from chaos.relays import Relays
@@ -109,6 +111,8 @@ class Outcome:
     errors: dict[str, int] = field(default_factory=dict)
     verdict: str = ""
     problems: list[str] = field(default_factory=list)
+    # The batches in the files of each node around what the checker found.
+    evidence: str = ""
 
 
 def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
@@ -243,6 +247,8 @@ def _judge(stress: Stress, outcome: Outcome) -> None:
     outcome.verdict = str(verdict)
     if not verdict.is_clean:
         outcome.problems.append(str(verdict))
+        brokers = {node.node_id: node.data_directory for node in stress.cluster.brokers}
+        outcome.evidence = evidence(verdict, TOPIC, brokers)
     outcome.problems += compare_replicas(stress.cluster, stress.partitions)
 
 
@@ -342,6 +348,8 @@ def main() -> None:
     parser.add_argument("--no-relays", action="store_true")
     parser.add_argument("--fault", action="append", default=[], help="only these; repeated")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--rate", type=int, default=300, help="records/s of each producer")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="data directories, on a problem")
     parser.add_argument("--result", type=Path, help="write JSON there, and a table beside it")
     given = parser.parse_args()
     options = Options(
@@ -350,6 +358,7 @@ def main() -> None:
         kafka=given.kafka,
         brokers=given.brokers,
         controllers=given.controllers,
+        rate=given.rate,
         faults=tuple(given.fault),
         relays=not given.no_relays,
         settings=tuple(tuple(each.split("=", 1)) for each in given.set),
@@ -357,13 +366,32 @@ def main() -> None:
     # Whoever ends the campaign ends its processes too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="chaos-") as directory:
-        outcome = run(options, Path(directory), lambda line: print(line, flush=True))
+    outcome = _run_in_new_directory(options, given.keep)
     print(f"\n{summary(outcome)}\n\n{table(outcome)}", flush=True)
+    if outcome.evidence:
+        print(f"\n{outcome.evidence}", flush=True)
     if given.result is not None:
         given.result.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
         given.result.with_suffix(".md").write_text(f"{summary(outcome)}\n\n{table(outcome)}\n")
     sys.exit(bool(outcome.problems))
+
+
+def _run_in_new_directory(options: Options, keep: Path | None) -> Outcome:
+    """Do a campaign; its directory stays below `keep` if there was a problem, and goes if not."""
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix=f"chaos-{options.seed}-", dir=keep))
+    is_kept = keep is not None
+    try:
+        outcome = run(options, directory, lambda line: print(line, flush=True))
+        is_kept = is_kept and bool(outcome.problems)
+    finally:
+        if not is_kept:
+            shutil.rmtree(directory, ignore_errors=True)
+    if is_kept:
+        (directory / "outcome.json").write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+        print(f"the directories of all nodes are kept in {directory}", flush=True)
+    return outcome
 
 
 if __name__ == "__main__":

@@ -46,30 +46,44 @@ KINDS = (
 )
 
 
+@dataclass(frozen=True)
+class Finding:
+    """One fault."""
+
+    kind: str
+    partition: int
+    text: str
+    # Offsets of the partition that show it; none if no offset does.
+    offsets: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind}: partition {self.partition}: {self.text}"
+
+
 @dataclass
 class Verdict:
-    """How often each kind of fault was found, and some of them in words."""
+    """How often each kind of fault was found, and the first ones of each kind."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    told: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing was found."""
         return not self.counts
 
-    def add(self, kind: str, partition: int, text: str) -> None:
+    def add(self, kind: str, partition: int, text: str, *offsets: int) -> None:
         """One more fault."""
         assert kind in KINDS
         self.counts[kind] += 1
         if self.counts[kind] <= TOLD_MAX:
-            self.told.append(f"{kind}: partition {partition}: {text}")
+            self.findings.append(Finding(kind, partition, text, offsets))
 
     def __str__(self) -> str:
         if self.is_clean:
             return "no faults"
         counts = ", ".join(f"{kind} {count}" for kind, count in self.counts.items())
-        return "\n".join([counts, *self.told])
+        return "\n".join([counts, *map(str, self.findings)])
 
 
 def check(history: History) -> Verdict:
@@ -103,22 +117,24 @@ def _check_log(
     before = log.start_offset - 1
     for offset, code in zip(log.offsets, log.codes, strict=True):
         if offset == before:
-            verdict.add("two values", log.partition, f"offset {offset} is in the log twice")
+            verdict.add("two values", log.partition, f"offset {offset} is in the log twice", offset)
         elif offset != before + 1:
-            verdict.add("gap", log.partition, f"offset {offset} follows {before}")
+            verdict.add("gap", log.partition, f"offset {offset} follows {before}", before, offset)
         before = offset
         producer, number = code >> 40, code & (1 << 40) - 1
         if code < 0 or number >= sent.get((producer, log.partition), 0):
-            verdict.add("phantom", log.partition, f"{name_of(code)} at {offset} was never sent")
+            verdict.add(
+                "phantom", log.partition, f"{name_of(code)} at {offset} was never sent", offset
+            )
             continue
         if code in places:
             text = f"{name_of(code)} is at {places[code]} and at {offset}"
-            verdict.add("duplicated", log.partition, text)
+            verdict.add("duplicated", log.partition, text, places[code], offset)
             continue
         places[code] = offset
         if number < last_number.get(producer, -1):
             text = f"{name_of(code)} at {offset} comes behind {last_number[producer]}"
-            verdict.add("reordered", log.partition, text)
+            verdict.add("reordered", log.partition, text, offset)
         last_number[producer] = max(number, last_number.get(producer, -1))
     return places
 
@@ -134,10 +150,12 @@ def _check_sends(sends: Sends, log: PartitionLog, places: dict[int, int], verdic
             continue
         place = places.get(code)
         if place is None:
-            verdict.add("lost", sends.partition, f"{name_of(code)}, acknowledged at {offset}")
+            verdict.add(
+                "lost", sends.partition, f"{name_of(code)}, acknowledged at {offset}", offset
+            )
         elif offset not in (place, ACKNOWLEDGED_SOMEWHERE):
             text = f"{name_of(code)} was acknowledged at {offset} and lies at {place}"
-            verdict.add("misplaced", sends.partition, text)
+            verdict.add("misplaced", sends.partition, text, offset, place)
 
 
 def _check_acknowledged_offsets(all_sends: list[Sends], verdict: Verdict) -> None:
@@ -151,7 +169,7 @@ def _check_acknowledged_offsets(all_sends: list[Sends], verdict: Verdict) -> Non
             other = given.setdefault((sends.partition, offset), code)
             if other != code:
                 text = f"offset {offset} was acknowledged for {name_of(other)} and {name_of(code)}"
-                verdict.add("two values", sends.partition, text)
+                verdict.add("two values", sends.partition, text, offset)
 
 
 def _check_run(run: Run, content: dict[int, int], verdict: Verdict) -> None:
@@ -159,12 +177,12 @@ def _check_run(run: Run, content: dict[int, int], verdict: Verdict) -> None:
     for offset in run.offsets:
         if before is not None and offset <= before:
             text = f"{run.reader} got {offset} behind {before}"
-            verdict.add("read twice", run.partition, text)
+            verdict.add("read twice", run.partition, text, before, offset)
         elif before is not None:
             missed = [each for each in range(before + 1, offset) if each in content]
             if missed:
                 text = f"{run.reader} went from {before} to {offset}"
-                verdict.add("skipped", run.partition, text)
+                verdict.add("skipped", run.partition, text, before, offset)
         before = offset
 
 
@@ -185,10 +203,10 @@ def _check_runs_agree(
                 text = (
                     f"{run.reader} got {name_of(code)} at {offset}, {name_of(other)} is there too"
                 )
-                verdict.add("two values", partition, text)
+                verdict.add("two values", partition, text, offset)
             if kept is None and offset >= start:
                 text = f"{run.reader} got {name_of(code)} at {offset}, where the log has nothing"
-                verdict.add("vanished", partition, text)
+                verdict.add("vanished", partition, text, offset)
 
 
 def _check_commits(
@@ -227,4 +245,4 @@ def _check_group_read_all(history: History, verdict: Verdict) -> None:
                 read.update(run.offsets)
         for offset in history.logs[partition].offsets:
             if offset < end and offset not in read:
-                verdict.add("unread", partition, f"offset {offset}, committed up to {end}")
+                verdict.add("unread", partition, f"offset {offset}, committed up to {end}", offset)

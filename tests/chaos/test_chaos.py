@@ -22,7 +22,7 @@ def test_nothing_is_lost_doubled_or_reordered_while_faults_come_by_chance(tmp_pa
     chosen = tuple(fault.name for fault in FAULTS if fault.name != "full disk")
     options = Options(SECONDS, 11, runs_on_kafka(), faults=chosen, settings=SETTINGS)
     outcome = run(options, tmp_path)
-    print(f"{summary(outcome)}\n{table(outcome)}")
+    print(f"{summary(outcome)}\n{table(outcome)}\n{outcome.evidence}")
     assert outcome.problems == []
     assert outcome.failed_sends == 0
     assert outcome.records > 1000
