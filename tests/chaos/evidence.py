@@ -116,6 +116,16 @@ def stored_batches(
     return found, complaints
 
 
+def producer_epochs(data_directory: Path, topic: str, partition: int) -> dict[int, int]:
+    """Return the producer epoch of each offset that a replica's files hold."""
+    found, _ = stored_batches(data_directory, topic, partition)
+    return {
+        offset: each.header.producer_epoch
+        for each in found
+        for offset in range(each.header.base_offset, each.header.last_offset + 1)
+    }
+
+
 def _places(found: Sequence[StoredBatch], offsets: Sequence[int]) -> list[int]:
     """Return which batches hold one of the offsets."""
     return [

@@ -49,6 +49,9 @@ class Sends:
     partition: int
     # The offset by number, NOT_ACKNOWLEDGED until there is one; its length is how many were sent.
     offsets: array[int] = field(default_factory=lambda: array("q"))
+    # Whether the client may send a record again under a new producer epoch although its first copy
+    # may be in the log (librdkafka issue 4953). No broker can recognize such a copy.
+    may_start_new_epochs: bool = False
     # Numbers that the client gave up, with its reason: they may be in the log, or not.
     failed: dict[int, str] = field(default_factory=dict)
     # When the first record numbered `mark` or higher was acknowledged (monotonic seconds).
@@ -109,11 +112,18 @@ class PartitionLog:
     start_offset: int = 0
     offsets: array[int] = field(default_factory=lambda: array("q"))
     codes: array[int] = field(default_factory=lambda: array("q"))
+    # The producer epoch of each offset; empty if it was not read.
+    producer_epochs: dict[int, int] = field(default_factory=dict)
 
     def add(self, offset: int, code: int) -> None:
         """One more record."""
         self.offsets.append(offset)
         self.codes.append(code)
+
+    def has_new_epoch(self, earlier: int, later: int) -> bool:
+        """Return whether the producer started a new epoch between two of its offsets."""
+        epochs = self.producer_epochs
+        return earlier in epochs and later in epochs and epochs[earlier] < epochs[later]
 
 
 @dataclass

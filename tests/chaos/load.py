@@ -147,6 +147,8 @@ class LibrdkafkaProducing(_Producing):
 
     def __init__(self, number: int, bootstrap: str, options: LoadOptions, errors: Errors) -> None:
         super().__init__(number, options, errors)
+        for sends in self.sends:
+            sends.may_start_new_epochs = True
         self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": bootstrap,

@@ -52,6 +52,34 @@ def test_nothing_is_found_in_a_history_without_fault() -> None:
     assert str(verdict) == "no faults"
 
 
+def copy_last_record_of_first_producer(history: History) -> int:
+    """Write that record a second time, as a client does that has not been told of the first one."""
+    sends = history.sends[0]
+    offset = RECORDS * PRODUCERS
+    sends.acknowledge(sends.sent - 1, offset, 0.0)
+    history.logs[0].add(offset, code_of(sends.producer, sends.sent - 1))
+    for run in (history.runs[0], history.member_runs[1]):
+        run.add(offset, code_of(sends.producer, sends.sent - 1))
+    return offset
+
+
+@pytest.mark.parametrize("fault", ["", "the same epoch", "another client", "no files"])
+def test_a_copy_under_a_new_producer_epoch_is_the_clients(fault: str) -> None:
+    history = history_without_fault()
+    copy = copy_last_record_of_first_producer(history)
+    history.sends[0].may_start_new_epochs = fault != "another client"
+    if fault != "no files":
+        history.logs[0].producer_epochs = dict.fromkeys(range(copy), 0)
+        history.logs[0].producer_epochs[copy] = 0 if fault == "the same epoch" else 1
+    verdict = check(history)
+    if fault:
+        assert set(verdict.counts) == {"duplicated", "misplaced"}
+    else:
+        assert verdict.is_clean, verdict
+        assert verdict.sent_again == 1
+        assert "1 records that librdkafka" in str(verdict)
+
+
 def test_an_acknowledged_record_at_the_end_that_is_gone_is_lost() -> None:
     history = history_without_fault()
     drop(history.logs[0], -1)
