@@ -209,9 +209,14 @@ CATALOGUE: dict[str, MetricRow] = {
         C, (), "Leaders that were out of sync and known to have everything (KIP-966)."
     ),
     names.RAFT_HIGH_WATERMARK: MetricRow(G, (), "High watermark of the metadata log."),
+    names.QUORUM_SILENT_VOTERS: MetricRow(
+        G, (), "Voters that do not answer while the metadata quorum is lost; 0 while it is not."
+    ),
     names.RAFT_LOG_END_OFFSET: MetricRow(G, (), "End of the metadata log."),
     names.RAFT_EPOCH: MetricRow(G, (), "Epoch of the metadata quorum."),
-    names.RAFT_LEADER: MetricRow(G, (), "Leader of the metadata quorum; -1 if unknown."),
+    names.RAFT_LEADER: MetricRow(
+        G, (), "Leader of the metadata quorum; -1 if unknown, or if the quorum is lost."
+    ),
     names.RAFT_VOTE: MetricRow(G, (), "Whom this node voted for in the epoch; -1: nobody."),
     names.RAFT_VOTE_DIRECTORY: MetricRow(
         G, ("directory",), "1, with the log directory of whom this node voted for."

@@ -125,6 +125,7 @@ REQUEST_QUOTA_RATE: Final = "kafka.server:Request:request-time"
 
 RAFT_HIGH_WATERMARK: Final = "kafka.server:raft-metrics:high-watermark"
 RAFT_LOG_END_OFFSET: Final = "kafka.server:raft-metrics:log-end-offset"
+QUORUM_SILENT_VOTERS: Final = "barnabas_quorum_silent_voters"
 RAFT_EPOCH: Final = "kafka.server:raft-metrics:current-epoch"
 RAFT_LEADER: Final = "kafka.server:raft-metrics:current-leader"
 RAFT_VOTE: Final = "kafka.server:raft-metrics:current-vote"

@@ -106,6 +106,8 @@ class Node:
         self.shared.is_stopping = True
         _log.info("Node %d stops", self.shared.node_id)
         self.observation.state = STOPPING
+        if self.observation.quorum_watch is not None:
+            self.observation.quorum_watch.stop()
         self._wait_no_more()
         broker = self.broker
         if broker is None:
@@ -221,10 +223,23 @@ class Node:
 
     def _begin_to_run(self, address: str) -> None:
         self.observation.state = RUNNING
+        if not self._configuration.cluster.is_alone:
+            self._watch_quorum()
         self.shared.changes.is_caught_up = True
         self._runtime.watch.begin()
         _log.info("Node %d is ready at %s", self.shared.node_id, address)
         self._on_ready(address)
+
+    def _watch_quorum(self) -> None:
+        from barnabas.server.quorum_watch import QuorumWatch
+
+        watch = QuorumWatch(
+            self.shared.channel_doors,
+            self.shared.quorum,
+            lambda: self._waiting is not None and self._waiting.is_waiting,
+        )
+        self.observation.quorum_watch = watch
+        watch.start()
 
     def _fail(self, error: BaseException) -> None:
         self.observation.failure = error

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.server.listener import Listener
     from barnabas.server.metrics_listener import MetricsListener
     from barnabas.server.parts import ServerParts
+    from barnabas.server.quorum_watch import QuorumWatch
     from barnabas.server.shared_server import SharedServer
 
 # Kafka's numbers of a broker's states.
@@ -56,6 +57,8 @@ class Observation:
         self.state = STARTING
         # Why the process is about to end, if it is.
         self.failure: BaseException | None = None
+        # Watches the metadata quorum; None on a node that is alone in it, and until it runs.
+        self.quorum_watch: QuorumWatch | None = None
         cluster = ClusterMetrics(shared.cluster, shared.quorum, shared.elections)
         self.registry.gauge(names.BROKER_STATE, None, lambda: self.state)
         for source in (
@@ -63,7 +66,7 @@ class Observation:
             lambda: connection_families(listeners),
             lambda: quota_families(shared.quotas),
             cluster.families,
-            lambda: quorum_families(shared.quorum),
+            lambda: quorum_families(shared.quorum, self.quorum_watch),
             lambda: directory_families(shared.directories),
             lambda: damage_families(shared.doors.damage),
             lambda: [
@@ -129,4 +132,7 @@ class Observation:
     def _why_not_ready(self) -> str | None:
         if self.state == STARTING:
             return "starting: logs are being loaded, or the controller has not let us in yet"
-        return "stopping" if self.state == STOPPING else self._why_not_healthy()
+        if self.state == STOPPING:
+            return "stopping"
+        lost = None if self.quorum_watch is None else self.quorum_watch.problem
+        return self._why_not_healthy() or lost

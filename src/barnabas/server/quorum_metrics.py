@@ -8,29 +8,46 @@ from typing import TYPE_CHECKING
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 from barnabas.protocol.primitives import uuid_to_string
+from barnabas.raft.listener import NO_LEADER
 from barnabas.raft.raft_metrics import state_name
-from barnabas.raft.roles import Leader
+from barnabas.raft.roles import Follower, Leader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.metrics.sampled import SampledValues
     from barnabas.raft.driver import RaftDriver
+    from barnabas.server.quorum_watch import QuorumWatch
 
 
-def quorum_families(quorum: RaftDriver) -> Iterator[MetricFamily]:
-    """All of them; NaN for what was not measured of late, as Kafka's."""
-    for values in (_replica(quorum), _leader(quorum), _measured(quorum), _channels(quorum)):
+def quorum_families(quorum: RaftDriver, watch: QuorumWatch | None) -> Iterator[MetricFamily]:
+    """Return all of them; NaN for what was not measured of late, as Kafka's.
+
+    Args:
+        quorum: the replica of this node.
+        watch: knows whether the quorum is lost; None on a node that is alone in it.
+    """
+    is_lost = watch is not None and watch.problem is not None
+    for values in (
+        _replica(quorum, is_lost=is_lost),
+        _leader(quorum),
+        _measured(quorum),
+        _channels(quorum),
+    ):
         for name, value in values.items():
             yield MetricFamily(name, [((), value)])
+    silent = 0 if watch is None else watch.silent_voters
+    yield MetricFamily(names.QUORUM_SILENT_VOTERS, [((), silent)])
     core = quorum.core
     yield MetricFamily(names.RAFT_STATE, [((("state", state_name(core)),), 1)])
     directory = uuid_to_string(core.voted_directory_id)
     yield MetricFamily(names.RAFT_VOTE_DIRECTORY, [((("directory", directory),), 1)])
 
 
-def _replica(quorum: RaftDriver) -> dict[str, float]:
+def _replica(quorum: RaftDriver, *, is_lost: bool) -> dict[str, float]:
     leader, core = quorum.leader_and_epoch, quorum.core
+    # A replica that looks for a new leader still remembers the last one.
+    has_leader = isinstance(core.role, Leader | Follower) and not is_lost
     name = quorum.config.listener_name
     unknown = [each for each in core.voters if len(core.voters) > 1 and not each.address(name)]
     return {
@@ -38,7 +55,7 @@ def _replica(quorum: RaftDriver) -> dict[str, float]:
         names.RAFT_LOG_END_OFFSET: quorum.log_end_offset,
         names.RAFT_LOG_END_EPOCH: quorum.log_end_epoch,
         names.RAFT_EPOCH: leader.epoch,
-        names.RAFT_LEADER: leader.leader_id,
+        names.RAFT_LEADER: leader.leader_id if has_leader else NO_LEADER,
         names.RAFT_VOTE: core.voted_id,
         names.RAFT_VOTERS: len(core.voters),
         names.RAFT_UNKNOWN_VOTERS: len(unknown),

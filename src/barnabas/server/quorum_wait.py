@@ -52,6 +52,11 @@ class QuorumWait:
         self._has_controller = has_controller
         self._timer: Cancellable | None = doors.timer.call_later(_FIRST_MS, self._look)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is still something to wait for."""
+        return self._timer is not None
+
     def finish(self) -> None:
         """The node is in its cluster, or stops."""
         if self._timer is not None:

@@ -28,7 +28,7 @@ KAFKAS = {
 
 def metrics(node: Node) -> dict[str, float]:
     found = {}
-    for family in quorum_families(node.shared.quorum):
+    for family in quorum_families(node.shared.quorum, node.observation.quorum_watch):
         ((tags, value),) = family.samples
         assert isinstance(value, int | float)
         name = family.name.rpartition(":")[2]

@@ -1,0 +1,54 @@
+"""The loss of the metadata quorum, seen on processes that were killed and stopped."""
+
+from __future__ import annotations
+
+import http.client
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.free_ports import HOST, free_ports
+from waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def ask(port: int, path: str) -> tuple[int, str]:
+    """Status and body of an answer of the metrics listener."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=60)
+    connection.request("GET", path)
+    response = connection.getresponse()
+    found = response.status, response.read().decode()
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("manner", ["kill", "pause"])
+def test_the_survivor_says_which_voters_do_not_answer(tmp_path: Path, manner: str) -> None:
+    settings = {"barnabas.log.level": "info"}
+    cluster = ClusterProcess(1, 3, tmp_path, settings)
+    (port,) = free_ports(1)
+    survivor, *others = cluster.controllers
+    survivor.settings["metrics.listener"] = f"{HOST}:{port}"
+    with cluster:
+        eventually(lambda: ask(port, "/readyz")[0] == 200)
+        eventually(lambda: "kafka_server_raft_metrics_current_leader -1" not in
+                   ask(port, "/metrics")[1])  # fmt: skip
+        for node in others:
+            node.kill() if manner == "kill" else node.pause()
+        _, reason = eventually(lambda: found if (found := ask(port, "/readyz"))[0] == 503 else None)
+        for node in others:
+            assert f"{node.node_id} at {node.address}" in reason
+        assert "the metadata quorum is lost" in reason
+        assert ask(port, "/healthz")[0] == 200
+        metrics = ask(port, "/metrics")[1]
+        assert "kafka_server_raft_metrics_current_leader -1" in metrics
+        assert "barnabas_quorum_silent_voters 2" in metrics
+        assert survivor.log().count("The metadata quorum is lost") == 1
+        for node in others:
+            node.start() if manner == "kill" else node.resume()
+        eventually(lambda: ask(port, "/readyz")[0] == 200)
+        eventually(lambda: "The metadata quorum is back" in survivor.log())
+        assert survivor.log().count("The metadata quorum is lost") == 1
