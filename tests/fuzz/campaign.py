@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
 from fuzz.attacker import Attacker
-from loop_turns import LoopTurns, loop_turns
+from loop_turns import LoopTurns, long_turns_in, loop_turns
 
 ROOT = Path(__file__).resolve().parents[2]
 # What a broker with all the pools' topics, groups and producers may hold, and one batch that
@@ -62,6 +62,8 @@ class Outcome:
     memory_mb_most: float
     longest_turn_ms: float
     longest_turn_cpu_ms: float
+    # Log lines of the broker: which request or callback held the loop over 100 ms.
+    long_turns: list[str]
     polite: dict[str, Any]
     problems: list[str]
 
@@ -107,6 +109,7 @@ def run(seconds: float, frames: int | None, seed: int, directory: Path | None = 
             memory_mb_most=round(most, 1),
             longest_turn_ms=round(turns.longest_ms, 1),
             longest_turn_cpu_ms=round(turns.longest_cpu_ms, 1),
+            long_turns=long_turns_in(broker.log()),
             polite=seen,
             problems=problems,
         )

@@ -178,6 +178,9 @@ CATALOGUE: dict[str, MetricRow] = {
     names.RESPONSE_QUEUE_TIME: MetricRow(
         S, _REQUEST, "For how long earlier requests of the connection held answers back, ms."
     ),
+    names.RESPONSE_SEND_TIME: MetricRow(
+        S, _REQUEST, "From the first write of a response until the kernel has taken all of it, ms."
+    ),
     names.CONNECTION_COUNT: MetricRow(G, _LISTENER, "Open connections."),
     names.CONNECTIONS_CREATED: MetricRow(C, _LISTENER, "Connections let in."),
     names.CONNECTIONS_CLOSED: MetricRow(C, _LISTENER, "Connections that have ended."),

@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.network.framed_protocol import FramedHandler
+from barnabas.network.response_slot import ResponseSlot
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.network.frame_budget import FrameBudget
+    from barnabas.network.response_slot import ResponseTimes
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.sockets import Chunk, Stream
     from barnabas.runtime.timer import Cancellable, Timer
@@ -100,61 +102,13 @@ _WAITING = _IN_FLIGHT | _HELD | _WORKING | _LARGE
 _PEER_CHECK_MS = 1_000.0
 
 
-class ResponseSlot:
-    """The place of one response among the connection's; answered exactly once."""
+class _Sending(msgspec.Struct):
+    """A write of which the kernel has taken a part."""
 
-    __slots__ = (
-        "_connection",
-        "_on_client_gone",
-        "chunks",
-        "held_since_ms",
-        "is_answered",
-        "on_released",
-    )
-
-    # What earlier requests hold back, since when, and who wants to know for how long; set by the
-    # connection.
-    chunks: Sequence[Chunk]
-    held_since_ms: float
-    on_released: Callable[[float], None] | None
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        # Whether `complete` or `skip` was called; never goes back.
-        self.is_answered = False
-        # Called if the connection ends before the answer; None once there is one.
-        self._on_client_gone: Callable[[], object] | None = None
-
-    def on_client_gone(self, callback: Callable[[], object]) -> None:
-        """Call back if the connection ends before the answer; never called after the answer."""
-        if not self.is_answered:
-            self._on_client_gone = callback
-            if self._connection.stream is None:
-                self.abandon()
-
-    def abandon(self) -> None:
-        """The connection has ended: what works or waits for this answer may stop."""
-        callback, self._on_client_gone = self._on_client_gone, None
-        if callback is not None:
-            callback()
-
-    def complete(
-        self, chunks: Sequence[Chunk], on_released: Callable[[float], None] | None = None
-    ) -> None:
-        """Answer with a whole frame; dropped silently when the connection is gone.
-
-        Args:
-            on_released: told for how many ms earlier requests held the answer back; not called
-                for one that leaves at once.
-        """
-        assert not self.is_answered, "a request is answered once"
-        self.is_answered = True
-        self._on_client_gone = None
-        self._connection._on_answered(self, chunks, on_released)
-
-    def skip(self) -> None:
-        """No answer is due (acks=0)."""
-        self.complete(())
+    # Bytes of the connection up to its end.
+    end_bytes: int
+    written_ms: float
+    responses: list[ResponseTimes]
 
 
 class Connection(FramedHandler):
@@ -173,10 +127,12 @@ class Connection(FramedHandler):
         "_peer_check",
         "_put_off",
         "_put_off_start",
+        "_sending",
         "_slots",
         "_take_is_due",
         "_throttle_timer",
         "_throttled_until_ms",
+        "_unwritten",
         "_works",
         "id",
         "last_activity_ms",
@@ -210,6 +166,10 @@ class Connection(FramedHandler):
         # Requests without an answer, or with one that waits for an earlier; oldest first.
         self._slots: deque[ResponseSlot] = deque()
         self._held_bytes = 0
+        # Responses in the output that is collected for one write.
+        self._unwritten: list[ResponseTimes] = []
+        # Writes that the kernel has not taken in full, oldest first.
+        self._sending: deque[_Sending] = deque()
         # Sizes of large requests that wait for their answers, and their sum.
         self._large: dict[ResponseSlot, int] = {}
         self._large_bytes = 0
@@ -380,6 +340,7 @@ class Connection(FramedHandler):
         slots, self._slots = self._slots, deque()
         for slot in slots:
             slot.abandon()
+        self._count_sent(self.bytes_out)
         self._held_bytes = 0
         self._large.clear()
         self._put_off = None
@@ -389,12 +350,13 @@ class Connection(FramedHandler):
         self._throttle_timer = self._peer_check = None
         self._on_closed(self, error)
 
-    def _on_answered(
+    def on_answered(
         self,
         slot: ResponseSlot,
         chunks: Sequence[Chunk],
-        on_released: Callable[[float], None] | None,
+        times: ResponseTimes | None,
     ) -> None:
+        """Send the response, or hold it back until earlier ones have left; called by its slot."""
         slots = self._slots
         if not slots:
             # The connection is gone, and with it everybody's slots.
@@ -402,7 +364,7 @@ class Connection(FramedHandler):
         if self._large:
             self._large_bytes -= self._large.pop(slot, 0)
         if slots[0] is not slot:
-            self._hold(slot, chunks, on_released)
+            self._hold(slot, chunks, times)
             return
         slots.popleft()
         if chunks:
@@ -412,7 +374,13 @@ class Connection(FramedHandler):
         if self._receiving and not self._splitter.has_more:
             # No other answer of this turn is to be awaited: this one leaves before whatever is
             # still to be done for its request.
-            self.flush()
+            is_sent = self.flush()
+            if not is_sent and times is not None:
+                self._unwritten.append(times)
+            if self._unwritten:
+                self._note_written(is_sent)
+        elif times is not None:
+            self._unwritten.append(times)
         if self._paused:
             self._maybe_resume()
             self._maybe_close()
@@ -421,12 +389,12 @@ class Connection(FramedHandler):
         self,
         slot: ResponseSlot,
         chunks: Sequence[Chunk],
-        on_released: Callable[[float], None] | None,
+        times: ResponseTimes | None,
     ) -> None:
         """Keep an answer until those before it have left."""
         slot.chunks = chunks
         slot.held_since_ms = self._clock.monotonic_ms()
-        slot.on_released = on_released
+        slot.times = times
         self._held_bytes += sum(map(len, chunks))
         if self._held_bytes > self._limits.held_bytes_max:
             self._pause(_HELD)
@@ -437,12 +405,42 @@ class Connection(FramedHandler):
         ready: list[Chunk] = []
         while slots and slots[0].is_answered:
             released = slots.popleft()
-            if released.on_released is not None:
-                released.on_released(self._clock.monotonic_ms() - released.held_since_ms)
+            if released.times is not None:
+                released.times.on_released(self._clock.monotonic_ms() - released.held_since_ms)
+                self._unwritten.append(released.times)
             self._held_bytes -= sum(map(len, released.chunks))
             ready.extend(released.chunks)
         if ready:
             self.send_chunks(ready)
+
+    def flush_collected(self) -> None:
+        """Write what a whole turn has collected."""
+        is_sent = self.flush()
+        if self._unwritten:
+            self._note_written(is_sent)
+
+    def _note_written(self, is_sent: bool) -> None:
+        """Measure how long the responses of a write take to leave, unless they have left."""
+        if is_sent or self._stream is None:
+            self._unwritten.clear()
+            return
+        now_ms = self._clock.monotonic_ms()
+        self._sending.append(_Sending(self.bytes_out, now_ms, self._unwritten))
+        self._unwritten = []
+        self._stream.watch_output(self._on_output_sent)
+
+    def _on_output_sent(self) -> None:
+        if self._stream is not None:
+            self._count_sent(self.bytes_out - self._stream.buffered_bytes)
+
+    def _count_sent(self, sent_bytes: int) -> None:
+        """Count the writes that end within the first `sent_bytes` of the connection."""
+        sending = self._sending
+        while sending and sending[0].end_bytes <= sent_bytes:
+            done = sending.popleft()
+            send_ms = self._clock.monotonic_ms() - done.written_ms
+            for times in done.responses:
+                times.on_sent(send_ms)
 
     def _maybe_resume(self) -> None:
         if self._paused & _IN_FLIGHT and len(self._slots) <= self._limits.in_flight_max // 2:
@@ -463,7 +461,7 @@ class Connection(FramedHandler):
 
     def _maybe_close(self) -> None:
         if self._paused & _CLOSING and not self._slots and self._stream is not None:
-            self.flush()
+            self.flush_collected()
             self._stream.close()
 
     def _pause(self, reason: int) -> None:

@@ -137,7 +137,7 @@ class FramedHandler(ABC):
         finally:
             self._receiving = False
         if self._output:
-            self.flush()
+            self.flush_collected()
         if self._splitter.own_bytes != self._frame_bytes:
             self._frame_bytes = self._splitter.own_bytes
             self.on_frame_memory(self._frame_bytes)
@@ -155,20 +155,25 @@ class FramedHandler(ABC):
             self._flush_due = True
             self._timer.call_soon(self._flush_now)
 
-    def flush(self) -> None:
-        """Write what is collected now."""
+    def flush(self) -> bool:
+        """Write what is collected now; returns whether the kernel has taken all of it."""
         output = self._output
-        if output and self._stream is not None:
-            # A fresh list, since the stream may keep this one.
-            self._output = []
-            self.bytes_out += sum(map(len, output))
-            self._stream.write(output)
+        if not output or self._stream is None:
+            return True
+        # A fresh list, since the stream may keep this one.
+        self._output = []
+        self.bytes_out += sum(map(len, output))
+        return self._stream.write(output)
 
     def abort(self) -> None:
         """Cut the connection."""
         if self._stream is not None:
             self._stream.abort()
 
+    def flush_collected(self) -> None:
+        """Write what a whole turn has collected."""
+        self.flush()
+
     def _flush_now(self) -> None:
         self._flush_due = False
-        self.flush()
+        self.flush_collected()

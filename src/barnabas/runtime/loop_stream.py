@@ -49,6 +49,7 @@ class LoopStream(asyncio.BufferedProtocol):
         "_handler",
         "_loop",
         "_on_opened",
+        "_on_sent",
         "_queue",
         "_queued_bytes",
         "_transport",
@@ -82,6 +83,8 @@ class LoopStream(asyncio.BufferedProtocol):
         # What the kernel has not taken, in order; empty unless _watched_fd is set.
         self._queue: deque[Chunk] = deque()
         self._queued_bytes = 0
+        # Called when the kernel has taken some of the queue; None when nobody asked for it.
+        self._on_sent: Callable[[], None] | None = None
         self._writable = True
         # Whether it is closed or about to be.
         self.is_closing = False
@@ -107,18 +110,24 @@ class LoopStream(asyncio.BufferedProtocol):
         poller.register(self._fd, _PEER_ENDED)
         return bool(poller.poll(0))
 
-    def write(self, chunks: Sequence[Chunk]) -> None:
+    def write(self, chunks: Sequence[Chunk]) -> bool:
         """Send in order; what the kernel does not take now waits in the queue."""
         if self.is_closing:
-            return
+            return False
         if self._watched_fd < 0 and self._wrote_at_once(chunks):
-            return
+            return not self._queue
         self._queue.extend(chunks)
         self._queued_bytes += sum(map(len, chunks))
         if self._watched_fd >= 0:
             self._tell_writable()
-            return
+            return False
         self._drain()
+        return not self._queue
+
+    def watch_output(self, on_sent: Callable[[], None]) -> None:
+        """Call back when the kernel has taken some of the queue, until it is empty."""
+        if self._queue:
+            self._on_sent = on_sent
 
     def pause_reading(self) -> None:
         """Receive nothing for now."""
@@ -273,6 +282,11 @@ class LoopStream(asyncio.BufferedProtocol):
 
     def _on_room(self) -> None:
         self._drain()
+        on_sent = self._on_sent
+        if on_sent is not None:
+            if not self._queue:
+                self._on_sent = None
+            on_sent()
         if not self._queue and self._watched_fd >= 0:
             self._unwatch()
             if self.is_closing and self._transport is not None:
@@ -296,6 +310,7 @@ class LoopStream(asyncio.BufferedProtocol):
         self._unwatch()
         self._queue.clear()
         self._queued_bytes = 0
+        self._on_sent = None
 
 
 class WatchedStream(LoopStream):

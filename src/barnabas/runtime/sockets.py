@@ -71,8 +71,21 @@ class Stream(Protocol):
         """Whether the peer will send no more; known also while reading is paused."""
         ...
 
-    def write(self, chunks: Sequence[Chunk]) -> None:
-        """Send in order, one system call where it can. The chunks must not change afterwards."""
+    def write(self, chunks: Sequence[Chunk]) -> bool:
+        """Send in order, one system call where it can. The chunks must not change afterwards.
+
+        Returns:
+            Whether the kernel has taken all that was written so far. It is False also when the
+            stream is closing, and the chunks are dropped.
+        """
+        ...
+
+    def watch_output(self, on_sent: Callable[[], None]) -> None:
+        """Call back each time when the kernel has taken some of what is buffered.
+
+        The calls end when nothing is buffered any more, or when the stream ends. There is one
+        callback at a time: the last one that was given.
+        """
         ...
 
     def pause_reading(self) -> None:

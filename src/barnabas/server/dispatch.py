@@ -117,8 +117,9 @@ class Dispatcher:
         if not slot.is_answered:
             context.park(now_ms, local_ms)
         elif connection.queued_ms > 0:
-            statistics.count_queued(connection.queued_ms, local_ms)
+            context.count_queued(local_ms)
         else:
+            context.local_ms = local_ms
             times = statistics.immediate
             mantissa, exponent = frexp(local_ms + SHORTEST_MS)
             times.counts[FIRST_BUCKET + exponent * 4 + int(mantissa * 8.0)] += 1

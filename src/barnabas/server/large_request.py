@@ -11,7 +11,8 @@ from barnabas.server.slices import release
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.network.connection import Connection, ResponseSlot
+    from barnabas.network.connection import Connection
+    from barnabas.network.response_slot import ResponseSlot
     from barnabas.protocol.schema import Message
     from barnabas.server.request import Handle, RequestServices
     from barnabas.server.request_statistics import ApiStatistics

@@ -13,7 +13,8 @@ from barnabas.server.slices import UNFINISHED, release
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.network.connection import Connection, ResponseSlot
+    from barnabas.network.connection import Connection
+    from barnabas.network.response_slot import ResponseSlot
     from barnabas.protocol.chunks import Chunk
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
@@ -84,15 +85,16 @@ class RequestContext:
     """A request's header and its place in its connection's order of answers."""
 
     __slots__ = (
-        "_local_ms",
         "_parked_ms",
         "_queued_ms",
         "_services",
         "_slot",
         "_statistics",
+        "_total_ms",
         "client_id",
         "connection",
         "correlation_id",
+        "local_ms",
         "request_bytes",
         "version",
     )
@@ -115,6 +117,9 @@ class RequestContext:
         self._statistics = statistics
         # When the handler returned without an answer; 0 while it has not.
         self._parked_ms = 0.0
+        # Set later: `local_ms`, the time that the handler took, when it has returned;
+        # `_queued_ms`, before it was called, and `_total_ms`, as it was counted, unless the
+        # handler answered at once.
 
     @property
     def listener_name(self) -> str:
@@ -155,7 +160,7 @@ class RequestContext:
         except Exception as error:  # noqa: BLE001
             self.give_up(error)
             return
-        self._slot.complete(chunks, statistics.on_released)
+        self._slot.complete(chunks, self)
         # What is counted is counted when the answer has left.
         if not is_clean:
             statistics.looked_into += 1
@@ -209,7 +214,7 @@ class RequestContext:
             )
         except ProtocolError:
             chunks = self._encoded(response)
-        self._slot.complete(chunks, self._statistics.on_released)
+        self._slot.complete(chunks, self)
         self._statistics.looked_into += 1
         self._count_bytes(chunks)
         del chunks
@@ -229,7 +234,7 @@ class RequestContext:
     def on_work_done(self, spent_ms: float) -> None:
         """Count the time of the slices; called by the queue."""
         if self._parked_ms:
-            self._local_ms += spent_ms
+            self.local_ms += spent_ms
         self.connection.end_work()
 
     def on_work_failed(self, error: Exception) -> None:
@@ -285,7 +290,7 @@ class RequestContext:
     def park(self, now_ms: float, local_ms: float) -> None:
         """The handler has returned and the answer is to come (called by the dispatcher)."""
         self._parked_ms = now_ms
-        self._local_ms = local_ms
+        self.local_ms = local_ms
         self._queued_ms = self.connection.queued_ms
         if self._queued_ms > 0:
             self._statistics.request_queue.add(self._queued_ms)
@@ -293,16 +298,50 @@ class RequestContext:
     def _count_parked(self) -> None:
         remote_ms = self._services.clock.monotonic_ms() - self._parked_ms
         statistics = self._statistics
-        statistics.parked_local.add(self._local_ms)
+        statistics.parked_local.add(self.local_ms)
         statistics.remote.add(remote_ms)
-        statistics.parked_total.add(self._queued_ms + self._local_ms + remote_ms)
+        self._total_ms = self._queued_ms + self.local_ms + remote_ms
+        statistics.parked_total.add(self._total_ms)
+
+    def count_queued(self, local_ms: float) -> None:
+        """Count a request that waited for its turn and was answered in it."""
+        self.local_ms = local_ms
+        queued_ms = self.connection.queued_ms
+        self._total_ms = queued_ms + local_ms
+        self._parked_ms = self._services.clock.monotonic_ms()
+        self._statistics.count_queued(queued_ms, local_ms)
+
+    def on_released(self, held_ms: float) -> None:
+        """Count the time for which earlier requests held the response back."""
+        self._statistics.response_queue.add(held_ms)
+        self._extend_total(held_ms)
+
+    def on_sent(self, send_ms: float) -> None:
+        """Count the time that the response took to leave."""
+        self._statistics.response_send.add(send_ms)
+        self._extend_total(send_ms)
+
+    def _extend_total(self, duration_ms: float) -> None:
+        """Add to the total time of a request that has been counted."""
+        statistics = self._statistics
+        if self._parked_ms:
+            statistics.parked_total.remove(self._total_ms)
+        else:
+            # It counts no more among the requests whose total time is that of the handler.
+            self._parked_ms = self._services.clock.monotonic_ms()
+            self._total_ms = self.local_ms
+            statistics.immediate.remove(self.local_ms)
+            statistics.parked_local.add(self.local_ms)
+            statistics.remote.add(0.0)
+        self._total_ms += duration_ms
+        statistics.parked_total.add(self._total_ms)
 
     def _throttle(self, response: Message | None, throttle_ms: int) -> None:
         """Count the request; a client that is over a quota is told so and read from no more."""
         if throttle_ms == EXEMPT:
             return
         if self._parked_ms:
-            spent_ms = self._local_ms
+            spent_ms = self.local_ms
         else:
             spent_ms = self._services.clock.monotonic_ms() - self.connection.last_activity_ms
         statistics = self._statistics

@@ -62,6 +62,11 @@ class Times:
         self.counts[min(bucket_of(duration_ms), _BUCKETS - 1)] += 1
         self.total_ms += duration_ms
 
+    def remove(self, duration_ms: float) -> None:
+        """Take back one that was counted: its time has turned out to be longer."""
+        self.counts[min(bucket_of(duration_ms), _BUCKETS - 1)] -= 1
+        self.total_ms -= duration_ms
+
     @property
     def count(self) -> int:
         """How many."""
@@ -105,7 +110,6 @@ class ApiStatistics:
         "immediate",
         "looked_into",
         "name",
-        "on_released",
         "parked_local",
         "parked_total",
         "remote",
@@ -113,6 +117,7 @@ class ApiStatistics:
         "request_queue",
         "response_bytes",
         "response_queue",
+        "response_send",
         "throttle",
         "versions",
     )
@@ -148,8 +153,8 @@ class ApiStatistics:
         self.request_queue = Times()
         # Of answers that earlier requests of their connection held back.
         self.response_queue = Times()
-        # Bound once, since it is handed over with every answer.
-        self.on_released: Callable[[float], None] = self.response_queue.add
+        # Of responses for which the kernel's buffer had no room, until it had taken all.
+        self.response_send = Times()
         # Of requests that were over a quota: how long their client has to wait.
         self.throttle = Times()
 

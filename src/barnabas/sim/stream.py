@@ -54,6 +54,7 @@ class SimStream:
         "_handler",
         "_inbox",
         "_network",
+        "_on_sent",
         "_opened",
         "_paused",
         "_reported_writable",
@@ -84,6 +85,8 @@ class SimStream:
         # What this end wrote and the other end's handler has not got.
         self._unread_bytes = 0
         self._reported_writable = True
+        # Called when the kernels have taken some of what is buffered; None if nobody asked for it.
+        self._on_sent: Callable[[], None] | None = None
         # Nothing may arrive at the other end before what was sent earlier.
         self._arrived_ms = 0.0
         # The other end's close that arrived: its error, in a tuple since None is one.
@@ -102,24 +105,30 @@ class SimStream:
         """Whether the other end has closed or is gone."""
         return self._end is not None or self._ended
 
-    def write(self, chunks: Sequence[Chunk]) -> None:
+    def write(self, chunks: Sequence[Chunk]) -> bool:
         """Send; slices are read now."""
         if self.is_closing:
-            return
+            return False
         pieces = [_bytes(chunk) for chunk in chunks]
         if any(len(piece) < len(chunk) for piece, chunk in zip(pieces, chunks, strict=True)):
             self._cut(OSError(errno.EIO, "file cut while it was sent"))
-            return
+            return False
         data = b"".join(pieces)
         if not data:
-            return
+            return not self.buffered_bytes
         if self._network.draws_reset():
             self._cut(ConnectionResetError(errno.ECONNRESET, "simulated reset"))
-            return
+            return False
         self._unread_bytes += len(data)
         other = self._other()
         self._carry(lambda: other.arrive(data))
         self._report_writable()
+        return not self.buffered_bytes
+
+    def watch_output(self, on_sent: Callable[[], None]) -> None:
+        """Call back when the kernels have taken some of what is buffered, until none is left."""
+        if self.buffered_bytes:
+            self._on_sent = on_sent
 
     def pause_reading(self) -> None:
         """Leave in the inbox what comes."""
@@ -247,6 +256,16 @@ class SimStream:
         self._unread_bytes -= count
         if not self._reported_writable:
             self._timer.call_soon(self._report_writable)
+        if self._on_sent is not None:
+            self._timer.call_soon(self._report_sent)
+
+    def _report_sent(self) -> None:
+        on_sent = self._on_sent
+        if on_sent is None or self.is_closing:
+            return
+        if not self.buffered_bytes:
+            self._on_sent = None
+        on_sent()
 
     def _report_writable(self) -> None:
         if self.is_closing:

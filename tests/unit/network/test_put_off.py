@@ -90,20 +90,6 @@ def test_what_was_put_off_is_dropped_when_the_connection_goes() -> None:
     assert len(server.requests) == 2
 
 
-def test_an_answer_that_is_held_back_tells_for_how_long() -> None:
-    world = SimWorld(7)
-    server = Server(world, ConnectionLimits())
-    burst(world, server)
-    assert world.run_until(lambda: len(server.slots) == 20)
-    held: list[float] = []
-    server.slots[1].complete([frame(b"second")], held.append)
-    world.run_for(250)
-    assert not held
-    server.slots[0].complete([frame(b"first")], held.append)
-    # The first was not held back by anybody.
-    assert held == [250]
-
-
 def test_many_small_requests_that_are_put_off_take_little_more_than_their_size() -> None:
     world = SimWorld(8)
     world.network.weather = NetworkWeather(0.1, 0.1, 0.0)

@@ -217,3 +217,24 @@ def test_accepted_connections_have_the_buffers_of_their_listener() -> None:
     assert end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (20_000, 40_000)
     assert end.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (30_000, 60_000)
     stepper.close()
+
+
+def test_a_write_tells_whether_all_of_it_has_left(place: Place) -> None:
+    pair = Pair(place)
+    buffered: list[int] = []
+    assert pair.near.write([b"small"])
+    pair.near.watch_output(lambda: buffered.append(pair.near.buffered_bytes))
+    pair.far.pause_reading()
+    place.settle()
+    assert not pair.near.write([bytes(10_000_000)])
+    assert not pair.near.write([b"behind it"])
+    pair.near.watch_output(lambda: buffered.append(pair.near.buffered_bytes))
+    place.settle()
+    assert 0 not in buffered
+    pair.far.resume_reading()
+    place.until(lambda: 0 in buffered)
+    assert buffered == sorted(buffered, reverse=True)
+    count = len(buffered)
+    assert pair.near.write([b"small"])
+    place.until(lambda: pair.server.data.endswith(b"it" + b"small"))
+    assert len(buffered) == count
