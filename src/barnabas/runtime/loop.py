@@ -154,6 +154,7 @@ def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS
 def close_loop(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
     """Cancel what still runs, let connections close, close the loop and the threads."""
     close_workers(runtime)
+    runtime.watch.end()
     for task in asyncio.all_tasks(loop):
         task.cancel()
     for _ in range(3):

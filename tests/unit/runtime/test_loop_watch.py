@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from typing import TYPE_CHECKING
 
@@ -50,8 +51,10 @@ class Clocks:
 
 
 @pytest.fixture
-def clocks() -> Clocks:
-    return Clocks()
+def clocks() -> Iterator[Clocks]:
+    made = Clocks()
+    yield made
+    made.watch.end()
 
 
 def test_one_callback_over_the_limit_is_a_long_turn(clocks: Clocks) -> None:
@@ -123,8 +126,52 @@ def test_the_log_names_what_took_longest(clocks: Clocks, caplog: pytest.LogCaptu
     clocks.work(20, by="Metadata")
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "turn_ms=110 cpu_ms=110 by=CreateTopics by_ms=90" in record.message
+    assert "turn_ms=110 cpu_ms=110 gc_ms=0 by=CreateTopics by_ms=90" in record.message
     assert "client=someone@127.0.0.1:1" in record.message
+
+
+def test_the_log_names_the_request_rather_than_the_callback_that_served_it(
+    clocks: Clocks, caplog: pytest.LogCaptureFixture
+) -> None:
+    def take_put_off() -> None:
+        clocks.work(95, by="CreateTopics")
+        clocks.work(15, by="Metadata")
+
+    clocks.next_turn()
+    clocks.watch.run(take_put_off)
+    assert "by=CreateTopics by_ms=95" in caplog.text
+
+
+def test_the_log_tells_how_long_garbage_was_collected(
+    clocks: Clocks, caplog: pytest.LogCaptureFixture
+) -> None:
+    def take_time(phase: str, _: object) -> None:
+        if phase == "start":
+            clocks.now_ms += 70
+            clocks.cpu_ms += 70
+
+    def build_response() -> None:
+        gc.collect()
+        clocks.now_ms += 50
+        clocks.cpu_ms += 50
+
+    gc.callbacks.append(take_time)
+    try:
+        gc.collect()
+        clocks.next_turn(idle_ms=10)
+        clocks.watch.run(build_response)
+    finally:
+        gc.callbacks.remove(take_time)
+    assert "turn_ms=120 cpu_ms=120 gc_ms=70" in caplog.text
+
+
+def test_a_watch_that_has_ended_measures_nothing(clocks: Clocks) -> None:
+    callbacks = len(gc.callbacks)
+    clocks.watch.end()
+    clocks.watch.end()
+    clocks.work(5000)
+    assert clocks.watch.long_turns == 0
+    assert len(gc.callbacks) == callbacks - 1
 
 
 def test_a_machine_that_stood_still_is_logged_below_warnings(
@@ -185,6 +232,7 @@ class Watched:
 def watched() -> Iterator[Watched]:
     made = Watched()
     yield made
+    made.watch.end()
     made.loop.close()
 
 
@@ -252,4 +300,5 @@ def test_a_real_loop_runs_the_mark_once_a_turn_and_then_rests() -> None:
     loop.call_soon(stop_when_quiet)
     loop.run_forever()
     loop.close()
+    watch.end()
     assert watch.longest_ms > 0.0
