@@ -35,7 +35,7 @@ from chaos.cluster_view import await_that
 from chaos.evidence import evidence, producer_epochs
 from chaos.faults import FAULTS, Fault
 from chaos.load import Load, LoadOptions
-from chaos.relays import Relays
+from barnabas.testing.relays import Relays
 from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress, make_topic
 from jvm.kafka_node import KafkaNode
 from scenario.segments import read_replica

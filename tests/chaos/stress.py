@@ -15,7 +15,7 @@ from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeProcess
 from chaos.cluster_view import ClusterView, PartitionView, await_that, create_topic
 from chaos.load import Load
-from chaos.relays import Relays
+from barnabas.testing.relays import Relays
 
 HEAL_TIMEOUT_S = 90.0
 TOPIC = "chaos"

@@ -25,7 +25,7 @@ from barnabas.testing.node_process import NodeProcess
 from chaos.checker import Verdict, check
 from chaos.cluster_view import IS_LATE, ClusterView, PartitionView, await_that, create_topic
 from chaos.history import PartitionLog
-from chaos.relays import Relays
+from barnabas.testing.relays import Relays
 from chaos.small_disk import SmallDisk
 from jvm.kafka_node import KafkaNode
 from scenario.actors import Actors

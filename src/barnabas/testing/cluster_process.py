@@ -30,7 +30,12 @@ _INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator
 
 
 class Network(Protocol):
-    """What lies between nodes, if not plain connections: relays that a test can cut and delay."""
+    """Relays between nodes, which a test can cut and delay (`barnabas.testing.relays`)."""
+
+    @property
+    def relays_clients(self) -> bool:
+        """Whether clients reach brokers through relays too."""
+        ...
 
     def relayed(self, node_id: int, listener: str, address: Address) -> Address:
         """The address at which other nodes shall reach a node's listener."""
@@ -111,7 +116,7 @@ class ClusterProcess:
     @property
     def bootstrap(self) -> str:
         """HOST:PORT of all brokers, what clients call bootstrap.servers."""
-        return ",".join(node.address for node in self.brokers)
+        return ",".join(_text(self._reached[x.node_id][CLIENT_LISTENER]) for x in self.brokers)
 
     def launch(self) -> None:
         """Start all; does not wait (`await_ready` does)."""
@@ -188,12 +193,14 @@ class ClusterProcess:
         self.close()
 
     def _reached_at(self, number: int, named: Mapping[str, Address]) -> dict[str, Address]:
-        """Where others reach a node: through the network's relays, but for clients."""
+        """Return the addresses at which a node is reached: those of the network's relays."""
         network = self._network
         if network is None:
             return dict(named)
         return {
-            name: address if name == CLIENT_LISTENER else network.relayed(number, name, address)
+            name: network.relayed(number, name, address)
+            if name != CLIENT_LISTENER or network.relays_clients
+            else address
             for name, address in named.items()
         }
 

@@ -65,7 +65,7 @@ class NodeProcess(ServerProcess):
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the listener for clients, of the controller's if it is no broker."""
+        """HOST:PORT of the listener for clients, past any relay; a controller's own listener."""
         name = CLIENT_LISTENER if self.is_broker else CONTROLLER_LISTENER
         host, port = self.options.listeners[name]
         return f"{host}:{port}"

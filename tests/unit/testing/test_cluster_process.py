@@ -69,6 +69,8 @@ def test_settings_are_everybodys_and_a_nodes_own_hold_from_its_next_start(tmp_pa
 class OneMore:
     """A network whose relays listen on the port after."""
 
+    relays_clients = False
+
     def relayed(self, node_id: int, listener: str, address: tuple[str, int]) -> tuple[str, int]:
         return address[0], address[1] + 1
 

@@ -1,30 +1,37 @@
-"""Relays between the nodes of a cluster, whose links a test cuts, stalls and delays.
+"""Relays between nodes of a cluster, whose links a test cuts, stalls and delays.
 
-Each listener that nodes reach each other at has a relay before it, and its advertised address is
-the relay's. Who has connected is found by the port: of which node's process is the socket (/proc).
-So a link is a pair of nodes, whoever of them connects.
+A relay listens in front of each listener that others connect to, and the advertised address is the
+relay's. A link is a pair of node ids, in either order; `CLIENTS` stands for all clients.
 
-cut      connections end at once, and new ones too (a cable pulled, with a switch that says so)
-stall    connections stay, new ones are made, and no byte passes (a router that drops)
-delay    bytes pass later
+cut      connections end at once, and new ones end too
+stall    connections stay, new ones are made, and no byte passes
+delay    each byte passes later by some milliseconds, in both directions
+
+The node that opened a connection is found by its port in /proc, so links between nodes need Linux.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import uvloop
 
-Address = tuple[str, int]
-HOST = "127.0.0.1"
+from barnabas.testing.free_ports import HOST
+from barnabas.testing.node_process import CLIENT_LISTENER, Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+# The end of a link that stands for every client, in the place of a node id.
+CLIENTS = 0
+_UNKNOWN = -1
 # Bytes that a relay holds per direction before it stops reading.
 HELD_BYTES_MAX = 4 * 1024 * 1024
 # A limit for what hangs.
@@ -34,7 +41,7 @@ _ESTABLISHED_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 @dataclass
 class Link:
-    """How two nodes reach each other now."""
+    """The state of the link between two nodes."""
 
     is_cut: bool = False
     is_stalled: bool = False
@@ -42,16 +49,21 @@ class Link:
 
 
 class Relays:
-    """A `Network` for `ClusterProcess`; its own thread moves the bytes.
+    """A `Network` for `ClusterProcess`. A thread of its own moves the bytes.
 
     Args:
-        pids: process id of each running node, asked whenever a connection comes in.
+        pids: returns the process id of each running node, by node id. It is called from the
+            thread of the relays for each new connection between nodes.
+        relays_clients: whether clients connect through relays too.
     """
 
-    def __init__(self, pids: Callable[[], dict[int, int]] = dict) -> None:
+    def __init__(
+        self, pids: Callable[[], dict[int, int]] = dict, *, relays_clients: bool = False
+    ) -> None:
         self.pids = pids
+        self.relays_clients = relays_clients
         self.loop = uvloop.new_event_loop()
-        # Of all pairs of nodes that are not as usual.
+        # The links that a fault was set on.
         self._links: dict[frozenset[int], Link] = {}
         self._pairs: set[_Pair] = set()
         self._servers: list[asyncio.Server] = []
@@ -59,11 +71,16 @@ class Relays:
         self._thread.start()
 
     def relayed(self, node_id: int, listener: str, address: Address) -> Address:
-        """Open a relay before a listener; returns where it listens."""
+        """Open a relay in front of a node's listener; return the address of the relay.
+
+        Raises:
+            OSError: no port is free.
+        """
+        is_for_clients = listener == CLIENT_LISTENER and self.relays_clients
 
         async def listen() -> Address:
-            server = await self.loop.create_server(
-                lambda: _Incoming(self, node_id, address), HOST, 0
+            server: Any = await self.loop.create_server(
+                lambda: _Incoming(self, _Target(node_id, address, is_for_clients)), HOST, 0
             )
             self._servers.append(server)
             return HOST, server.sockets[0].getsockname()[1]
@@ -71,25 +88,25 @@ class Relays:
         return asyncio.run_coroutine_threadsafe(listen(), self.loop).result(CALL_TIMEOUT_S)
 
     def cut(self, one: int, other: int) -> None:
-        """End all connections between two nodes, and every new one."""
+        """End all connections between two nodes, and every new one, until `heal`."""
         self._change(one, other, is_cut=True)
 
     def stall(self, one: int, other: int) -> None:
-        """Let no byte pass between two nodes; connections stay."""
+        """Let no byte pass between two nodes until `heal`; connections stay open."""
         self._change(one, other, is_stalled=True)
 
     def delay(self, one: int, other: int, delay_ms: float) -> None:
-        """Let bytes between two nodes pass later, in either direction."""
+        """Delay all bytes between two nodes by `delay_ms`, in each direction."""
         self._change(one, other, delay_ms=delay_ms)
 
     def isolate(self, node: int, others: Iterable[int], *, stalled: bool = False) -> None:
-        """Cut (or stall) a node's links to the others."""
+        """Cut the links between a node and `others`, or stall them."""
         for other in others:
             if other != node:
                 self.stall(node, other) if stalled else self.cut(node, other)
 
     def heal(self) -> None:
-        """All links are as usual again; what was stalled passes now."""
+        """Remove the faults of all links; bytes that were held pass now."""
 
         def work() -> None:
             self._links.clear()
@@ -99,13 +116,13 @@ class Relays:
         self._call(work)
 
     def connections(self) -> list[tuple[int, int]]:
-        """(who connected, to whom) of every connection there is."""
+        """Return (source, target) of each open connection, as node ids."""
         found: list[tuple[int, int]] = []
         self._call(lambda: found.extend((pair.source, pair.target) for pair in self._pairs))
         return sorted(found)
 
     def close(self) -> None:
-        """End everything."""
+        """End all connections, the listeners and the thread."""
 
         def work() -> None:
             for server in self._servers:
@@ -146,22 +163,22 @@ class Relays:
     # What follows runs on the relays' thread.
 
     def link(self, ends: frozenset[int]) -> Link:
-        """How two nodes reach each other."""
+        """Return the state of a link."""
         return self._links.get(ends) or Link()
 
-    def open(self, incoming: _Incoming, target: int, address: Address) -> None:
-        """A connection came in: to be led on, unless its link is cut."""
+    def open(self, incoming: _Incoming, target: _Target) -> None:
+        """Connect an accepted connection with its target, unless their link is cut."""
         transport = incoming.transport
         assert transport is not None
-        source = self._source(transport)
-        pair = _Pair(self, source, target, incoming)
+        source = CLIENTS if target.is_for_clients else self._source(transport)
+        pair = _Pair(self, _UNKNOWN if source is None else source, target.node_id, incoming)
         incoming.pair = pair
-        # One whose socket is gone already cannot be told to which link it belongs.
-        if source == 0 or self.link(pair.ends).is_cut:
+        # The link of a connection of an unknown process is unknown: its socket may be gone already.
+        if source is None or self.link(pair.ends).is_cut:
             pair.abort()
             return
         self._pairs.add(pair)
-        pair.connecting = self.loop.create_task(self._connect(pair, address))
+        pair.connecting = self.loop.create_task(self._connect(pair, target.address))
 
     async def _connect(self, pair: _Pair, address: Address) -> None:
         outgoing = _End()
@@ -178,16 +195,24 @@ class Relays:
         """A pair has ended."""
         self._pairs.discard(pair)
 
-    def _source(self, transport: asyncio.Transport) -> int:
-        """The node that has connected; 0 if its process is not found."""
+    def _source(self, transport: asyncio.Transport) -> int | None:
+        """Return the node that opened the connection; None if its process is not found."""
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         inode = _inode_of(peer[1], own[1])
         if inode is None:
-            return 0
+            return None
         for node, pid in self.pids().items():
             if _has_socket(pid, inode):
                 return node
-        return 0
+        return None
+
+
+class _Target(msgspec.Struct, frozen=True):
+    """What a relay stands in front of."""
+
+    node_id: int
+    address: Address
+    is_for_clients: bool
 
 
 class _End(asyncio.Protocol):
@@ -204,7 +229,7 @@ class _End(asyncio.Protocol):
         if self.pair is not None:
             self.pair.on_data(self, data)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _error: Exception | None) -> None:
         if self.pair is not None:
             self.pair.on_lost(self)
 
@@ -212,15 +237,14 @@ class _End(asyncio.Protocol):
 class _Incoming(_End):
     """The side that connected."""
 
-    def __init__(self, relays: Relays, target: int, address: Address) -> None:
+    def __init__(self, relays: Relays, target: _Target) -> None:
         super().__init__()
         self._relays = relays
         self._target = target
-        self._address = address
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._relays.open(self, self._target, self._address)
+        self._relays.open(self, self._target)
 
 
 class _Flow:
@@ -339,10 +363,9 @@ def _inode_of(local_port: int, remote_port: int) -> str | None:
 
 def _has_socket(pid: int, inode: str) -> bool:
     wanted = f"socket:[{inode}]"
-    directory = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
-        for name in os.listdir(directory):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
-                if os.readlink(f"{directory}/{name}") == wanted:
+                if str(entry.readlink()) == wanted:
                     return True
     return False

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chaos.relays import Relays
+from barnabas.testing.relays import Relays
 
 HERE, THERE = 1, 2
 # A limit for what hangs.

@@ -1,0 +1,108 @@
+"""A cluster of processes whose links a test can cut and slow down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.relays import CLIENTS, Relays
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["CLIENTS", "RelayedCluster"]
+
+
+class RelayedCluster(ClusterProcess):
+    """A `ClusterProcess` with a relay in front of each listener.
+
+    A link is a pair of node ids in either order: `(1, 2)`. `CLIENTS` in the place of one of them
+    stands for all clients: `(CLIENTS, 2)`. The bytes pass through a thread of this process.
+
+    Args:
+        brokers: how many brokers there are; their ids are 1, 2, ...
+        controllers: how many processes are controllers only, with ids from 101; 0 makes each
+            broker a controller too.
+        directory: where the nodes' directories are; a temporary directory when None.
+        settings: broker keys of each node.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        controllers: int = 0,
+        directory: str | Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.relays = Relays(relays_clients=True)
+        try:
+            super().__init__(brokers, controllers, directory, settings, self.relays)
+        except BaseException:
+            self.relays.close()
+            raise
+        self.relays.pids = self._pids
+
+    def cut(self, link: tuple[int, int]) -> None:
+        """End all connections of a link, and every new one, until `heal`."""
+        self.relays.cut(*self._checked(link))
+
+    def stall(self, link: tuple[int, int]) -> None:
+        """Let no byte pass a link until `heal`; connections stay open and nobody is told."""
+        self.relays.stall(*self._checked(link))
+
+    def slow(self, link: tuple[int, int], delay_ms: float) -> None:
+        """Delay all bytes of a link by `delay_ms` in each direction, until `heal`.
+
+        Raises:
+            ValueError: `delay_ms` is negative.
+        """
+        if delay_ms < 0:
+            raise ValueError(f"delay_ms is {delay_ms}, which is less than 0")
+        self.relays.delay(*self._checked(link), delay_ms)
+
+    def isolate(self, node_id: int) -> None:
+        """Cut the links between a node and all other nodes; clients still reach it."""
+        for other in self.nodes:
+            if other != node_id:
+                self.cut((node_id, other))
+
+    def heal(self) -> None:
+        """Remove the faults of all links; bytes that were held pass now."""
+        self.relays.heal()
+
+    def restore(self) -> None:
+        """Undo all faults: heal the links, resume paused nodes, start nodes that have ended.
+
+        Raises:
+            BrokerStartError: a node could not be started.
+        """
+        self.heal()
+        ended = [node for node in self.nodes.values() if not node.is_running]
+        for node in self.nodes.values():
+            node.resume()
+        for node in ended:
+            node.launch()
+        for node in ended:
+            node.await_ready()
+
+    def close(self) -> None:
+        """Kill all nodes, end the relays, and remove the directory if it is temporary."""
+        super().close()
+        self.relays.close()
+
+    def _checked(self, link: tuple[int, int]) -> tuple[int, int]:
+        """Return the link.
+
+        Raises:
+            ValueError: an end of the link is no node, or both ends are the same.
+        """
+        one, other = link
+        known = {CLIENTS, *self.nodes}
+        if one == other or not {one, other} <= known:
+            ids = ", ".join(map(str, self.nodes))
+            raise ValueError(f"{link} is no link between two of CLIENTS and the nodes {ids}")
+        return one, other
+
+    def _pids(self) -> dict[int, int]:
+        return {number: node.pid for number, node in self.nodes.items() if node.is_running}
