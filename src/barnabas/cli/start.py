@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -15,6 +16,7 @@ Examples:
   barnabas start --listen 127.0.0.1:0 --data-dir /var/lib/barnabas
   barnabas start server.properties --set num.partitions=3
   barnabas start --metrics 127.0.0.1:9308 --log-format json
+  barnabas start --temporary --port 0 --topic orders:3 --ready-file broker.address
   barnabas start --set log.retention.hours=24 --set auto.create.topics.enable=false
   barnabas start node-1.properties --set cluster.id=MkU3OEVBNTcwNTJENDM2Qg
 
@@ -33,6 +35,11 @@ Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start
     "free port. Default: the file's listeners, else 127.0.0.1:9092.",
 )
 @click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Short for --listen 127.0.0.1:PORT.",
+)
+@click.option(
     "--data-dir",
     metavar="DIR",
     help="Where to keep everything; made and formatted "
@@ -45,6 +52,31 @@ Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start
     multiple=True,
     help="Set a Kafka broker key, over the file's value. May be repeated.",
 )
+@click.option(
+    "--temporary",
+    is_flag=True,
+    help="For tests: keep everything in a new temporary directory, which goes with the broker; "
+    "groups form without their initial delay (group.initial.rebalance.delay.ms=0).",
+)
+@click.option(
+    "--topic",
+    "topics",
+    metavar="NAME[:PARTITIONS]",
+    multiple=True,
+    help="Create this topic before the broker is ready, unless it exists. May be repeated.",
+)
+@click.option(
+    "--ready-file",
+    metavar="FILE",
+    help="Write HOST:PORT into this file once the broker is ready; it is removed at the end.",
+)
+@click.option(
+    "--exit-with",
+    type=click.IntRange(1),
+    metavar="PID",
+    help="End when this process ends, even by SIGKILL. Best the process that starts the broker.",
+)
+@click.option("--remove-orphaned", metavar="DIR", hidden=True)
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
@@ -60,15 +92,7 @@ Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="What the log tells of at least. Default: warning.",
 )
-def start(
-    properties_file: str | None,
-    listen: str | None,
-    data_dir: str | None,
-    settings: tuple[str, ...],
-    metrics: str | None,
-    log_format: str | None,
-    log_level: str | None,
-) -> None:
+def start(**given: Any) -> None:
     """Run one node until SIGTERM or SIGINT: a broker that is its own controller, unless the file
     says that it is one of a cluster.
 
@@ -76,7 +100,4 @@ def start(
     "metrics HOST:PORT" with --metrics; the log goes to standard error. Keys and defaults are
     those of Apache Kafka.
     """
-    options = StartOptions(
-        properties_file, listen, data_dir, settings, metrics, log_format, log_level
-    )
-    sys.exit(start_broker(options))
+    sys.exit(start_broker(StartOptions(**given)))

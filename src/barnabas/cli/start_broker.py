@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.open_files import raise_open_files_limit
 from barnabas.cli.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
+from barnabas.cli.start_surroundings import StartSurroundings
 from barnabas.runtime.disk import RealDisk
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
@@ -36,43 +37,71 @@ def start_broker(options: StartOptions) -> int:
             "do not run with -O or PYTHONOPTIMIZE: the broker checks its own "
             "invariants by assertions and stops rather than serve a wrong log"
         )
+    surroundings: StartSurroundings | None = None
     try:
-        properties = _properties(options)
+        _check_together(options)
+        surroundings = StartSurroundings(options)
+        properties = _properties(options, surroundings.temporary_directory)
         set_up_log(properties.get(FORMAT_KEY, "text"), properties.get(LEVEL_KEY, "warning"))
         raise_open_files_limit()
-        return _run(properties)
+        return _run(properties, options, surroundings)
     except (StartError, ConfigError, PropertiesError) as error:
         return _complain(str(error))
+    except OSError as error:
+        return _complain(_with_remedy(error))
+    finally:
+        if surroundings is not None:
+            surroundings.close()
 
 
-def _run(properties: dict[str, str]) -> int:
+def _run(properties: dict[str, str], options: StartOptions, surroundings: StartSurroundings) -> int:
     from barnabas.runtime.loop import run
     from barnabas.server.configuration import read_configuration
+    from barnabas.server.first_topics import FirstTopics, TopicError, parse_topic
     from barnabas.server.node import Node
     from barnabas.server.node_failure import NodeFailedError
     from barnabas.storage.errors import StorageError
 
     _collect_garbage()
     config = read_configuration(properties)
+    try:
+        topics = [parse_topic(text) for text in options.topics]
+    except TopicError as error:
+        raise StartError(f"--topic: {error}") from error
 
     def main(runtime: Runtime, control: ProcessControl) -> None:
+        def on_running(address: str) -> None:
+            if broker.broker is None:
+                if topics:
+                    control.fail(TopicError("--topic needs a node that is a broker"))
+                else:
+                    on_ready(address)
+                return
+            FirstTopics(
+                broker.broker.parts, runtime.timer, lambda: on_ready(address), control.fail
+            ).create(topics)
+
         def on_ready(address: str) -> None:
+            try:
+                surroundings.on_ready(address)
+            except OSError as error:
+                control.fail(error)
+                return
             _say_ready(address, broker.metrics_address)
             # Not needed for the first answer either.
             from barnabas.server.preload import Preloader, needed_modules
 
             Preloader(runtime.timer, needed_modules()).start()
 
-        broker = Node(config, runtime, on_ready, control.fail)
+        broker = Node(config, runtime, on_running, control.fail)
         control.on_stop(lambda: broker.stop(control.finish))
+        surroundings.watch(runtime, control)
         broker.start()
 
     try:
         run(main)
-    except (StorageError, NodeFailedError) as error:
+    except (StorageError, NodeFailedError, TopicError) as error:
         return _complain(str(error))
-    except OSError as error:
-        return _complain(_with_remedy(error))
     return 0
 
 
@@ -113,7 +142,19 @@ def _complain(text: str) -> int:
     return FAILED
 
 
-def _properties(options: StartOptions) -> dict[str, str]:
+def _check_together(options: StartOptions) -> None:
+    """Refuse options that contradict each other.
+
+    Raises:
+        StartError: two of them do.
+    """
+    if options.temporary and options.data_dir is not None:
+        raise StartError("--temporary makes a directory of its own: leave --data-dir out")
+    if options.port is not None and options.listen is not None:
+        raise StartError("--port is short for --listen 127.0.0.1:PORT: give one of them")
+
+
+def _properties(options: StartOptions, temporary_directory: str | None) -> dict[str, str]:
     """The file's keys, with the command line's over them."""
     properties: dict[str, str] = {}
     if options.properties_file is not None:
@@ -133,9 +174,15 @@ def _properties(options: StartOptions) -> dict[str, str]:
         LEVEL_KEY: options.log_level,
     }
     properties.update({key: value for key, value in given.items() if value is not None})
-    if options.listen is not None:
-        properties["listeners"] = _listeners(options.listen)
-    if options.data_dir is not None:
+    listen = options.listen if options.port is None else f"127.0.0.1:{options.port}"
+    if listen is not None:
+        properties["listeners"] = _listeners(listen)
+    if temporary_directory is not None:
+        for key in ("log.dir", "metadata.log.dir"):
+            properties.pop(key, None)
+        properties["log.dirs"] = temporary_directory
+        properties.setdefault("group.initial.rebalance.delay.ms", "0")
+    elif options.data_dir is not None:
         properties.pop("log.dir", None)
         properties["log.dirs"] = options.data_dir
     elif "log.dirs" not in properties and "log.dir" not in properties:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-_TAKES_VALUE = ("--listen", "--data-dir", "--set", "--metrics", "--log-format", "--log-level")
+_TAKES_VALUE = (
+    "--listen",
+    "--port",
+    "--data-dir",
+    "--set",
+    "--metrics",
+    "--log-format",
+    "--log-level",
+    "--topic",
+    "--ready-file",
+    "--exit-with",
+    "--remove-orphaned",
+)
 
 
 class StartOptions(NamedTuple):
@@ -22,6 +34,18 @@ class StartOptions(NamedTuple):
     metrics: str | None = None
     log_format: str | None = None
     log_level: str | None = None
+    # A port of 127.0.0.1; None: `listen` says.
+    port: int | None = None
+    # Whether the data directory is a new one that goes with the broker.
+    temporary: bool = False
+    # NAME or NAME:PARTITIONS each.
+    topics: tuple[str, ...] = ()
+    # Gets the address once the broker is ready.
+    ready_file: str | None = None
+    # Id of the process with which the broker is to end.
+    exit_with: int | None = None
+    # A directory of that process, removed if the process has ended first.
+    remove_orphaned: str | None = None
 
     @classmethod
     def parse(cls, words: list[str]) -> StartOptions | None:
@@ -31,7 +55,8 @@ class StartOptions(NamedTuple):
             None when they hold anything that only click answers: help, or a mistake.
         """
         single: dict[str, str] = {}
-        settings: list[str] = []
+        repeated: dict[str, list[str]] = {"--set": [], "--topic": []}
+        temporary = False
         file: str | None = None
         rest = iter(words)
         for word in rest:
@@ -40,20 +65,31 @@ class StartOptions(NamedTuple):
                 value = attached if equals else next(rest, None)
                 if value is None or name in single:
                     return None
-                if name == "--set":
-                    settings.append(value)
+                if name in repeated:
+                    repeated[name].append(value)
                 else:
                     single[name] = value
+            elif word == "--temporary":
+                temporary = True
             elif word.startswith("-") or file is not None:
                 return None
             else:
                 file = word
+        numbers = {name: single[name] for name in ("--port", "--exit-with") if name in single}
+        if not all(value.isascii() and value.isdecimal() for value in numbers.values()):
+            return None
         return cls(
             file,
             single.get("--listen"),
             single.get("--data-dir"),
-            tuple(settings),
+            tuple(repeated["--set"]),
             single.get("--metrics"),
             single.get("--log-format"),
             single.get("--log-level"),
+            port=int(numbers["--port"]) if "--port" in numbers else None,
+            temporary=temporary,
+            topics=tuple(repeated["--topic"]),
+            ready_file=single.get("--ready-file"),
+            exit_with=int(numbers["--exit-with"]) if "--exit-with" in numbers else None,
+            remove_orphaned=single.get("--remove-orphaned"),
         )

@@ -321,6 +321,12 @@ class _Reserve:
             count += 1
         return count > 0
 
+    def close(self) -> None:
+        """Close all descriptors; the reserve stays empty."""
+        self._size = 0
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
     def _add(self) -> bool:
         try:
             self._descriptors.append(os.open(_RESERVE_PATH, os.O_RDONLY | os.O_CLOEXEC))
@@ -337,6 +343,10 @@ class RealDisk:
     def __init__(self, reserve_size: int = 0) -> None:
         """`reserve_size`: descriptors kept for short operations when the process has no others."""
         self._reserve = _Reserve(reserve_size)
+
+    def close(self) -> None:
+        """Close the reserve of descriptors; files can still be opened."""
+        self._reserve.close()
 
     def open(self, path: str, create: bool = True, briefly: bool = False) -> File:
         """Open for reading and writing."""

@@ -83,6 +83,10 @@ class ProcessControl:
         if self._stop_requested:
             self._loop.call_soon(callback)
 
+    def on_signal(self, number: signal.Signals, callback: Callable[[], None]) -> None:
+        """Call back on the loop at each signal `number`."""
+        self._loop.add_signal_handler(number, callback)
+
     def request_stop(self) -> None:
         """As if SIGTERM had come."""
         if self._stop_requested or self._on_stop is None:
@@ -164,7 +168,12 @@ def close_loop(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
 
 
 def close_workers(runtime: Runtime) -> None:
-    """End the threads and the child of a runtime whose loop goes on."""
+    """End the threads, the child and the reserve of descriptors of a runtime.
+
+    Its loop may go on.
+    """
     if isinstance(runtime.executor, ThreadExecutor):
         runtime.executor.close()
     runtime.offload.close()
+    if isinstance(runtime.disk, RealDisk):
+        runtime.disk.close()

@@ -1,7 +1,11 @@
-"""A real broker process on a free port: started, stopped, killed, restarted on its directory."""
+"""A real broker process on a free port: started, stopped, killed, restarted on its directory.
+
+It ends with this process, even if this process is killed, and then removes its temporary directory.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -62,6 +66,9 @@ class BrokerProcess(ServerProcess):
         words += ["--listen", f"{self.host}:{self.port}", "--data-dir", str(self.data_directory)]
         for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]
+        words += ["--exit-with", str(os.getpid())]
+        if self._temporary is not None:
+            words += ["--remove-orphaned", str(self.directory)]
         return words + self._arguments
 
     def _on_ready(self, address: str, deadline: float) -> None:

@@ -94,6 +94,7 @@ class ClusterProcess:
                 listeners[number],
                 self.cluster_id,
                 self.directory / f"node-{number}",
+                None if self._temporary is None else self.directory,
             )
             keys = self._node_keys(options, voters)
             keys |= _replication_keys(brokers) | dict(settings or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ class NodeOptions(msgspec.Struct, frozen=True):
     cluster_id: str
     # Its own; `server.properties`, the log file and the data lie in it.
     directory: Path
+    # Removed by the node if the process that started it has ended; None: nothing is removed.
+    orphaned_directory: Path | None = None
 
 
 class NodeProcess(ServerProcess):
@@ -84,4 +87,7 @@ class NodeProcess(ServerProcess):
 
     def _command(self) -> list[str]:
         words = [sys.executable, "-m", "barnabas.cli.main", "start", str(self.properties_file)]
-        return [*words, "--set", f"cluster.id={self.options.cluster_id}"]
+        words += ["--set", f"cluster.id={self.options.cluster_id}", "--exit-with", str(os.getpid())]
+        if self.options.orphaned_directory is not None:
+            words += ["--remove-orphaned", str(self.options.orphaned_directory)]
+        return words

@@ -1,0 +1,104 @@
+"""What `barnabas start` does for tests: a temporary directory, a ready file, an end with a process.
+
+A temporary directory goes when the broker ends, by whatever but SIGKILL. A broker that was told
+to end with another process (`--exit-with`) needs no clean stop if its data are thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from barnabas.runtime.disk import RealDisk
+
+if TYPE_CHECKING:
+    from barnabas.cli.start_options import StartOptions
+    from barnabas.runtime.loop import ProcessControl, Runtime
+    from barnabas.runtime.parent_watch import ParentWatch
+
+__all__ = ["StartSurroundings"]
+
+_NAME = "barnabas-temporary-"
+
+
+class StartSurroundings:
+    """Makes what `options` ask for, and removes it in `close`.
+
+    Raises:
+        OSError: the temporary directory cannot be made, or an old ready file not be removed.
+    """
+
+    def __init__(self, options: StartOptions) -> None:
+        self._options = options
+        self._watch: ParentWatch | None = None
+        # The data directory that was made here; None if there is none.
+        self.temporary_directory: str | None = None
+        self._remove_ready_file()
+        if options.temporary:
+            self.temporary_directory = _make_directory()
+
+    def watch(self, runtime: Runtime, control: ProcessControl) -> None:
+        """Have the process end when the terminal closes, or when the watched process ends."""
+        options = self._options
+        is_hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        if options.temporary and not is_hangup_ignored:
+            control.on_signal(signal.SIGHUP, control.request_stop)
+        if options.exit_with is None:
+            return
+        from barnabas.runtime.parent_watch import WAKING_SIGNAL, ParentWatch
+
+        throws_away = options.temporary or options.remove_orphaned is not None
+        self._watch = ParentWatch(
+            runtime.timer,
+            options.exit_with,
+            control.finish if throws_away else control.request_stop,
+        )
+        control.on_signal(WAKING_SIGNAL, self._watch.look)
+        self._watch.start()
+
+    def on_ready(self, address: str) -> None:
+        """Write the ready file; ask the kernel to tell of the parent's end.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        path = self._options.ready_file
+        if path is not None:
+            # The file is for processes that run now: it need not survive a loss of power.
+            disk = RealDisk()
+            disk.write_atomically(disk.absolute(path), f"{address}\n".encode(), sync=False)
+        if self._watch is not None:
+            from barnabas.runtime.parent_watch import ask_for_signal
+
+            ask_for_signal()
+            # The parent may have ended before.
+            self._watch.look()
+
+    def close(self) -> None:
+        """Remove the ready file and the temporary directory.
+
+        Also remove the directory that the watched process has left behind.
+        """
+        self._remove_ready_file()
+        left = [self.temporary_directory]
+        if self._watch is not None and self._watch.has_ended:
+            left.append(self._options.remove_orphaned)
+        for directory in left:
+            if directory is not None:
+                import shutil
+
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def _remove_ready_file(self) -> None:
+        path = self._options.ready_file
+        if path is not None and RealDisk().exists(path):
+            RealDisk().remove(path)
+
+
+def _make_directory() -> str:
+    """Make an empty directory of this user alone; tempfile would take 20 ms to import."""
+    parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - the name below it is random
+    path = f"{parent}/{_NAME}{os.urandom(8).hex()}"
+    os.mkdir(path, 0o700)  # noqa: PTH102 - paths are strings here
+    return path
