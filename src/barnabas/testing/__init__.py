@@ -1,1 +1,40 @@
-"""What tests over Barnabas need, ours and users': a broker process, and pytest fixtures for it."""
+"""What tests over Barnabas need, ours and users': brokers as processes and in this process.
+
+pytest finds the fixtures `kafka_broker`, `kafka_topic` and `kafka_cluster` by itself.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.testing.broker_on_loop import BrokerOnLoop, running_broker
+    from barnabas.testing.broker_process import BrokerProcess
+    from barnabas.testing.relayed_cluster import CLIENTS, RelayedCluster
+    from barnabas.testing.server_process import BrokerStartError
+
+__all__ = [
+    "CLIENTS",
+    "BrokerOnLoop",
+    "BrokerProcess",
+    "BrokerStartError",
+    "RelayedCluster",
+    "running_broker",
+]
+
+_HOMES = {
+    "BrokerProcess": "barnabas.testing.broker_process",
+    "BrokerStartError": "barnabas.testing.server_process",
+    "CLIENTS": "barnabas.testing.relayed_cluster",
+    "RelayedCluster": "barnabas.testing.relayed_cluster",
+    "BrokerOnLoop": "barnabas.testing.broker_on_loop",
+    "running_broker": "barnabas.testing.broker_on_loop",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: pytest imports this package in every run (PEP 562)."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
