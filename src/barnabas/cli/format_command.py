@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   barnabas format --random-uuid
-  barnabas format node-1.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg --standalone
-  barnabas format node-2.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg --no-initial-controllers
-  barnabas format node-1.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg \\
+  barnabas format node-1.properties --cluster-id CLUSTER_ID --standalone
+  barnabas format node-2.properties --cluster-id CLUSTER_ID --no-initial-controllers
+  barnabas format node-1.properties --cluster-id CLUSTER_ID \\
       --initial-controllers 1@a:9093:JEXY6aqzQY-32P5TStzaFg,2@b:9093:MvDxzVmcRsaTz33bUuRU6A
 
 \b

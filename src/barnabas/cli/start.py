@@ -18,7 +18,7 @@ Examples:
   barnabas start --metrics 127.0.0.1:9308 --log-format json
   barnabas start --temporary --port 0 --topic orders:3 --ready-file broker.address
   barnabas start --set log.retention.hours=24 --set auto.create.topics.enable=false
-  barnabas start node-1.properties --set cluster.id=MkU3OEVBNTcwNTJENDM2Qg
+  barnabas start node-1.properties --set cluster.id=CLUSTER_ID
 
 \b
 Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start or run,

@@ -10,26 +10,31 @@ if TYPE_CHECKING:
     from barnabas.raft.core import RaftCore
 
 
-def has_contact(core: RaftCore, fetch_timeout_ms: float, now_ms: float, within_ms: float) -> bool:
+# A fetch without records is answered after 500 ms, so twice that is no contact.
+CONTACT_MS = 1_000.0
+
+
+def has_contact(core: RaftCore, fetch_timeout_ms: float, now_ms: float) -> bool:
     """Return whether the quorum works, as far as this replica has seen lately.
 
-    A leader has contact if a majority of the voters has fetched within `within_ms`. A follower or
+    A leader has contact if a majority of the voters has fetched within `CONTACT_MS`. A follower or
     an observer has contact if the leader has answered one of its fetches within that time.
 
     Args:
         core: the rules of this replica.
         fetch_timeout_ms: `controller.quorum.fetch.timeout.ms`.
         now_ms: the monotonic time.
-        within_ms: how old the last fetch may be; longer than the wait of a fetch without records.
     """
     role = core.role
     match role:
         case Leader():
-            fetched = sum(now_ms - each.last_fetch_ms <= within_ms for each in role.voters.values())
+            fetched = sum(
+                now_ms - each.last_fetch_ms <= CONTACT_MS for each in role.voters.values()
+            )
             return fetched + core.is_voter >= core.voters.majority
         case Follower():
             last_answer_ms = role.fetch_deadline - fetch_timeout_ms
-            is_recent = now_ms - last_answer_ms <= within_ms
+            is_recent = now_ms - last_answer_ms <= CONTACT_MS
             return role.has_fetched and role.lost_deadline == NEVER and is_recent
         case _:
             return False

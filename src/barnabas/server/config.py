@@ -14,6 +14,7 @@ from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKe
 from barnabas.settings.range import at_least, not_empty, one_of, satisfying
 
 if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
     from barnabas.settings.definition import ParsedConfig
     from barnabas.settings.range import ConfigValue
 
@@ -314,3 +315,9 @@ def log_directories(config: ParsedConfig) -> list[str]:
     if config["log.dirs"] is not None:
         return config.strings("log.dirs")
     return config.strings("log.dir")
+
+
+def metadata_directory(config: ParsedConfig, disk: Disk) -> str:
+    """Return the absolute path of the data directory that holds the metadata log."""
+    configured = config.optional_string("metadata.log.dir") or log_directories(config)[0]
+    return disk.absolute(configured)

@@ -127,10 +127,9 @@ def format_node(
     _check_voters(configuration, voters)
     cluster_id = configuration.cluster.cluster_id
     if cluster_id is None:
-        example = uuid_to_string(doors.rng.uuid())
         raise FormatError(
-            f"which cluster the node belongs to is not said: give all nodes the same "
-            f"--cluster-id UUID, for example --cluster-id {example}"
+            "which cluster the node belongs to is not said: give all its nodes the same "
+            "--cluster-id UUID (`barnabas format --random-uuid` prints a new one)"
         )
     paths, metadata_path = _paths(configuration, doors.disk)
     known = {path: MetaProperties.read(doors.disk, path) for path in paths}

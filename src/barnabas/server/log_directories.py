@@ -141,9 +141,9 @@ def _settle_cluster_id(
         return found
     if wanted is None and not configured.may_found_cluster:
         raise InconsistentDirectoryError(
-            f"{metadata_path} is empty, and which cluster this node belongs to is not said: give "
-            f"all nodes the same --set cluster.id=UUID at their first start, for example "
-            f"--set cluster.id={uuid_to_string(rng.uuid())}"
+            f"{metadata_path} is empty, and cluster.id is not set. Give all nodes of a cluster the "
+            f"same --set cluster.id=UUID at their first start; for a new cluster "
+            f"`barnabas format --random-uuid` prints one"
         )
     return wanted or uuid_to_string(rng.uuid())
 

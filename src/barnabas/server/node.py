@@ -11,17 +11,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.server.config import metadata_directory
 from barnabas.server.endpoint import parse_address
 from barnabas.server.node_failure import NodeFailedError
 from barnabas.server.observation import RUNNING, STOPPING, Observation
 from barnabas.server.shared_server import SharedServer
+from barnabas.settings.key import ConfigError
+from barnabas.storage.errors import StorageError
+from barnabas.storage.meta_properties import is_formatted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.network.channel import ChannelDoors
     from barnabas.runtime.loop import Runtime
     from barnabas.runtime.timer import Cancellable
     from barnabas.server.broker_server import BrokerServer
+    from barnabas.server.cluster_ids import ClusterIdCheck, ClusterIds
     from barnabas.server.configuration import Configuration
     from barnabas.server.controller_access import ControllerAccess
     from barnabas.server.controller_server import ControllerServer
@@ -54,11 +60,25 @@ class Node:
         self._ways: WaysToController | None = None
         self._waiting: QuorumWait | None = None
         self._registration_limit: Cancellable | None = None
+        # None until the other controllers were asked for their cluster's id.
+        self._shared: SharedServer | None = None
+        # Whether `stop` came before that.
+        self._is_stopped_early = False
+        self._cluster_ids: ClusterIdCheck | None = None
         # HOST:PORT of `metrics.listener`; None while there is none.
         self.metrics_address: str | None = None
 
+    @property
+    def shared(self) -> SharedServer:
+        """What every node has; only once the node has begun to open its directories."""
+        assert self._shared is not None, "the other controllers are still being asked"
+        return self._shared
+
     def start(self) -> None:
         """Begin; `on_ready` follows in a later turn.
+
+        Where the directory of the metadata log is empty and there are other controllers, those are
+        asked for their cluster's id first. What then goes wrong is told to `on_failed`.
 
         Raises:
             StorageError: a data directory is in use, another's, or cannot be opened.
@@ -66,8 +86,48 @@ class Node:
             NodeFailedError: the disk of the metadata log failed.
             ConfigError: an endpoint that clients could not connect to.
         """
+        path = metadata_directory(self._configuration.parsed, self._runtime.disk)
+        if self._configuration.cluster.is_alone or is_formatted(self._runtime.disk, path):
+            self._start()
+            return
+        from barnabas.server.cluster_ids import ask_cluster_ids, other_controllers
+
+        controllers = other_controllers(self._configuration)
+        if not controllers:
+            self._start()
+            return
+        ask_cluster_ids(
+            self._first_doors(), controllers, lambda found: self._start_empty(path, found)
+        )
+
+    def _first_doors(self) -> ChannelDoors:
+        """Return doors for connections before there is a shared server."""
+        from barnabas.network.channel import ChannelDoors
+        from barnabas.network.framed_protocol import new_receive_buffer
+        from barnabas.waiting.timing_wheel import TimingWheel
+
+        runtime = self._runtime
+        wheel = TimingWheel(runtime.clock, runtime.timer)
+        return ChannelDoors(
+            runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
+        )
+
+    def _start_empty(self, path: str, found: ClusterIds) -> None:
+        """Format and start, unless the other controllers belong to another cluster."""
+        if self._is_stopped_early:
+            return
+        from barnabas.server.cluster_ids import check_before_format
+
+        try:
+            check_before_format(found, path, self._configuration.cluster.cluster_id)
+            self._start()
+        except (StorageError, OSError, NodeFailedError, ConfigError) as error:
+            # `start` has returned, so no caller would see it.
+            self._on_failed(error)
+
+    def _start(self) -> None:
         cluster = self._configuration.cluster
-        self.shared = SharedServer(self._configuration, self._runtime, self._fail)
+        self._shared = SharedServer(self._configuration, self._runtime, self._fail)
         _log.info(
             "Node %d of cluster %s starts as %s",
             self.shared.node_id,
@@ -101,6 +161,10 @@ class Node:
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
         """Stop serving, close every log, leave the mark of a clean stop, then call back."""
+        if self._shared is None:
+            self._is_stopped_early = True
+            on_stopped()
+            return
         if self.shared.is_stopping:
             return
         self.shared.is_stopping = True
@@ -178,6 +242,7 @@ class Node:
             None if self.broker is None else self.broker.awaits,
             lambda: shared.quorum.core.has_vote,
         )
+        self._check_cluster_id()
         if self.broker is None:
             assert self.controller is not None
             assert self.controller.address is not None
@@ -209,6 +274,8 @@ class Node:
             self._waiting.finish()
         if self._registration_limit is not None:
             self._registration_limit.cancel()
+        if self._cluster_ids is not None:
+            self._cluster_ids.stop()
 
     def _on_heartbeats_lost(self) -> None:
         if self.broker is not None:
@@ -230,12 +297,31 @@ class Node:
         _log.info("Node %d is ready at %s", self.shared.node_id, address)
         self._on_ready(address)
 
+    def _check_cluster_id(self) -> None:
+        from barnabas.server.cluster_ids import ClusterIdCheck, other_controllers
+
+        shared = self.shared
+        controllers = other_controllers(self._configuration)
+        if not controllers:
+            return
+        metadata = shared.directories.metadata
+        is_new = metadata.was_formatted or shared.quorum.log_end_offset == 0
+        self._cluster_ids = ClusterIdCheck(
+            shared.channel_doors,
+            controllers,
+            (metadata.path, shared.cluster_id, is_new),
+            shared.has_quorum_contact,
+            shared.fail,
+        )
+        self._cluster_ids.start()
+
     def _watch_quorum(self) -> None:
         from barnabas.server.quorum_watch import QuorumWatch
 
         watch = QuorumWatch(
             self.shared.channel_doors,
             self.shared.quorum,
+            self.shared.has_quorum_contact,
             lambda: self._waiting is not None and self._waiting.is_waiting,
         )
         self.observation.quorum_watch = watch

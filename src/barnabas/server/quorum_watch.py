@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.raft.quorum_contact import has_contact
 from barnabas.server.reachability import probe
 
 if TYPE_CHECKING:
@@ -23,11 +22,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How often the replica's role is looked at.
+# How often the replica's role is looked at. With the time without contact (`CONTACT_MS`) and that
+# of a probe, 1 s each, a loss is seen after 2.5 s at most.
 _INTERVAL_MS = 250.0
-# A fetch without records is answered after 500 ms, so twice that is no contact. With the time that
-# a probe may take (1 s) a loss is seen after 2.5 s at most.
-_CONTACT_MS = 1_000.0
 # How long voters that answer may take to elect a leader.
 _ELECTION_MS = 2_500.0
 
@@ -36,14 +33,20 @@ class QuorumWatch:
     """Looks at one replica of the quorum until it is stopped."""
 
     def __init__(
-        self, doors: ChannelDoors, quorum: RaftDriver, is_awaited: Callable[[], bool]
+        self,
+        doors: ChannelDoors,
+        quorum: RaftDriver,
+        has_contact: Callable[[], bool],
+        is_awaited: Callable[[], bool],
     ) -> None:
         """Args:
         doors: for the connections by which the voters are asked.
         quorum: the replica of this node.
+        has_contact: whether the quorum works, as far as this node has seen lately.
         is_awaited: whether the node still waits for its first leader: `QuorumWait` tells the log
             then.
         """
+        self._has_contact = has_contact
         self._is_awaited = is_awaited
         self._doors = doors
         self._quorum = quorum
@@ -79,7 +82,7 @@ class QuorumWatch:
     def _look(self) -> None:
         self._timer = self._doors.timer.call_later(_INTERVAL_MS, self._look)
         now_ms = self._doors.clock.monotonic_ms()
-        if self._has_contact(now_ms):
+        if self._has_contact():
             self._end_loss()
             self._without_since = None
             self._had_contact = True
@@ -88,11 +91,6 @@ class QuorumWatch:
             self._without_since = now_ms
         if self._pending == 0:
             self._ask_voters()
-
-    def _has_contact(self, now_ms: float) -> bool:
-        quorum = self._quorum
-        timeout_ms = quorum.config.fetch_timeout_ms
-        return has_contact(quorum.core, timeout_ms, now_ms, _CONTACT_MS)
 
     def _ask_voters(self) -> None:
         """Ask all other voters at once; the round ends when each has a result."""
@@ -124,7 +122,7 @@ class QuorumWatch:
             return
         now_ms = self._doors.clock.monotonic_ms()
         since_ms = self._without_since
-        if since_ms is None or self._has_contact(now_ms):
+        if since_ms is None or self._has_contact():
             return
         voters = self._quorum.core.voters
         answering = len(voters) - len(silent)

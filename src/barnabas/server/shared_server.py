@@ -19,6 +19,7 @@ from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.newcomer import NewcomerFile
 from barnabas.raft.opening import RaftOpening, open_raft
+from barnabas.raft.quorum_contact import has_contact
 from barnabas.server.backlog import Backlog
 from barnabas.server.change_log import ChangeLog
 from barnabas.server.cluster_view import ClusterView
@@ -139,6 +140,11 @@ class SharedServer:
         from barnabas.raft.rpc import RaftRpc
 
         return RaftRpc(self.quorum)
+
+    def has_quorum_contact(self) -> bool:
+        """Return whether the metadata quorum works, as far as this node has seen lately."""
+        quorum, now_ms = self.quorum, self.runtime.clock.monotonic_ms()
+        return has_contact(quorum.core, quorum.config.fetch_timeout_ms, now_ms)
 
     def find_controller(self) -> ControllerAddress | None:
         """The active controller, if it is another node and its address is known."""

@@ -17,6 +17,11 @@ FILE_NAME = "meta.properties"
 _VERSION = "1"
 
 
+def is_formatted(disk: Disk, directory: str) -> bool:
+    """Return whether a directory has an identity."""
+    return disk.exists(f"{directory}/{FILE_NAME}")
+
+
 class MetaProperties(msgspec.Struct, frozen=True):
     """The identity of a data directory."""
 

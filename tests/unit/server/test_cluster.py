@@ -340,8 +340,10 @@ def test_a_request_is_answered_when_no_controller_is_found_in_its_time() -> None
 
 def test_a_node_of_several_does_not_found_a_cluster_of_its_own() -> None:
     cluster = SimulatedCluster(dict.fromkeys((1, 2, 3), "broker,controller"), cluster_id="")
-    with pytest.raises(InconsistentDirectoryError, match=r"--set cluster\.id=UUID"):
-        cluster.launch(1)
+    cluster.launch(1)
+    cluster.until(lambda: 1 in cluster.failures)
+    assert isinstance(cluster.failures[1], InconsistentDirectoryError)
+    assert "--set cluster.id=UUID" in str(cluster.failures[1])
 
 
 def test_a_directory_of_another_cluster_is_refused() -> None:
