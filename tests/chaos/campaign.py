@@ -28,18 +28,22 @@ from typing import Any
 import psutil
 
 from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.relays import Relays
 from barnabas.testing.server_process import BrokerStartError
+from chaos.chaos_node import ChaosNode
 from chaos.checker import Verdict, check
 from chaos.cluster_view import await_that
+from chaos.damage import verify
 from chaos.evidence import evidence, producer_epochs
 from chaos.faults import FAULTS, Fault
 from chaos.load import Load, LoadOptions
-from barnabas.testing.relays import Relays
-from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress, make_topic
+from chaos.storage_faults import STORAGE_FAULTS
+from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress, make_hostile_topic, make_topic
 from jvm.kafka_node import KafkaNode
+from loop_turns import long_turns_in
 from scenario.segments import read_replica
 
+ALL_FAULTS = (*FAULTS, *STORAGE_FAULTS)
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -47,9 +51,14 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     # The campaign elects preferred leaders itself.
     "auto.leader.rebalance.enable": "false",
+    # A wrong clock would delete at once, not after five minutes.
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
 }
 # What a node's log must not have: an error that nobody expected.
 UNEXPECTED = re.compile(r"Traceback|AssertionError|never retrieved")
+# CPU time that one turn of a node's event loop may take.
+TURN_CPU_MS_MAX = 250.0
 # How long a fault lasts once the load goes on in spite of it, at most.
 HOLD_S = 2.0
 
@@ -113,6 +122,9 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     # The batches in the files of each node around what the checker found.
     evidence: str = ""
+    # Lines of the logs about turns of the event loop over 100 ms of CPU time, and the longest turn.
+    long_turns: list[str] = field(default_factory=list)
+    longest_turn_cpu_ms: float = 0.0
 
 
 def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
@@ -134,6 +146,11 @@ def run(options: Options, directory: Path, tell: Any = print) -> Outcome:
         if not outcome.problems:
             _judge(stress, outcome)
         outcome.problems += unexpected_errors(stress.cluster)
+        outcome.long_turns = long_turns(stress.cluster)
+        outcome.longest_turn_cpu_ms = stress.longest_turn_cpu_ms
+        if stress.longest_turn_cpu_ms > TURN_CPU_MS_MAX:
+            told = f"a turn took {stress.longest_turn_cpu_ms:.0f} ms of CPU time"
+            outcome.problems.append("\n".join([told, *outcome.long_turns]))
     return outcome
 
 
@@ -146,7 +163,7 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
         directory,
         {**SETTINGS, **dict(options.settings)},
         relays,
-        KafkaNode if options.kafka else NodeProcess,
+        KafkaNode if options.kafka else ChaosNode,
     )
     if relays is not None:
         relays.pids = lambda: {n: x.pid for n, x in cluster.nodes.items() if x.is_running}
@@ -154,6 +171,7 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     try:
         cluster.start()
         make_topic(cluster, options.partitions)
+        make_hostile_topic(cluster)
         load = Load(cluster.bootstrap, LoadOptions(TOPIC, options.partitions, rate=options.rate))
         stress = Stress(cluster, relays, load, random.Random(options.seed), options.partitions)
         stress.await_full_isr()
@@ -172,9 +190,10 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
 def _do_faults(stress: Stress, options: Options, outcome: Outcome, tell: Any) -> None:
     chosen = [
         fault
-        for fault in FAULTS
+        for fault in ALL_FAULTS
         if (not options.faults or fault.name in options.faults)
         and (options.relays or not fault.needs_relays)
+        and not (options.kafka and fault.needs_doors)
     ]
     assert chosen, f"no such faults: {options.faults}"
     began = time.monotonic()
@@ -210,16 +229,18 @@ def _do(stress: Stress, fault: Fault, at: float) -> Event:
     healing = time.monotonic()
     stress.heal()
     stress.await_full_isr()
+    stress.finish_healing()
     in_sync = time.monotonic() - healing
     load.mark()
     await_that(load.waiting, lambda found: not found, HEAL_TIMEOUT_S, "the load after healing")
     stress.check_alive()
     load.look_at_commits()
+    stress.look_at_turns()
     after, controller_after = stress.state()
     stress.balance()
     return Event(
         name=fault.name,
-        detail=detail,
+        detail="; ".join([detail, *stress.pop_notes()]),
         at=at,
         recovery=max(recovered) - began,
         recovery_median=statistics.median(recovered) - began,
@@ -256,6 +277,7 @@ def _judge(stress: Stress, outcome: Outcome) -> None:
         brokers = {node.node_id: node.data_directory for node in stress.cluster.brokers}
         outcome.evidence = evidence(verdict, TOPIC, brokers)
     outcome.problems += compare_replicas(stress.cluster, stress.partitions)
+    outcome.problems += verify_directories(stress.cluster)
 
 
 def compare_replicas(cluster: ClusterProcess, partitions: int) -> list[str]:
@@ -277,6 +299,25 @@ def compare_replicas(cluster: ClusterProcess, partitions: int) -> list[str]:
             except AssertionError as error:
                 found.append(str(error))
     return found
+
+
+def verify_directories(cluster: ClusterProcess) -> list[str]:
+    """Stop our nodes, and return what `barnabas log verify` finds in their directories."""
+    ours = [node for node in cluster.nodes.values() if not isinstance(node, KafkaNode)]
+    if ours:
+        cluster.stop()
+    found = {node.node_id: verify(node.data_directory) for node in ours}
+    return [f"files of node {number}: {words}" for number, words in found.items() if words]
+
+
+def long_turns(cluster: ClusterProcess) -> list[str]:
+    """Lines of the nodes' logs about turns of the event loop over 100 ms of CPU time."""
+    return [
+        f"node {number}: {line}"
+        for number, node in cluster.nodes.items()
+        if not isinstance(node, KafkaNode)
+        for line in long_turns_in(node.log())
+    ]
 
 
 def unexpected_errors(cluster: ClusterProcess) -> list[str]:
@@ -320,6 +361,8 @@ def summary(outcome: Outcome) -> str:
         f"{outcome.server}, commit {outcome.commit}, seed {outcome.options['seed']}, "
         f"{outcome.seconds:.0f} s, {len(outcome.events)} faults, {outcome.records} records sent, "
         f"{outcome.failed_sends} failed sends, {outcome.read_by_group} read by the group, "
+        f"{len(outcome.long_turns)} turns over 100 ms of CPU time, the longest "
+        f"{outcome.longest_turn_cpu_ms:.0f} ms, "
         f"{outcome.machine}: {verdict}"
     )
 

@@ -25,23 +25,25 @@ class Fault:
     # Does it; returns what was done, in words.
     do: Callable[[Stress], str]
     needs_relays: bool = False
+    # Nodes must be `ChaosNode`, not Apache Kafka.
+    needs_doors: bool = False
     # How often it is chosen, beside the others.
     weight: int = 1
 
 
 def kill_leader(stress: Stress) -> str:
     """kill -9 of a leader."""
-    return _kill(stress, [stress.leader()])
+    return kill(stress, [stress.leader()])
 
 
 def kill_controller(stress: Stress) -> str:
     """kill -9 of the active controller."""
-    return _kill(stress, [stress.controller()])
+    return kill(stress, [stress.controller()])
 
 
 def kill_everybody(stress: Stress) -> str:
     """kill -9 of all, and all come back at once."""
-    told = _kill(stress, list(stress.cluster.nodes.values()))
+    told = kill(stress, list(stress.cluster.nodes.values()))
     stress.heal()
     return told
 
@@ -65,7 +67,7 @@ def hiccup(stress: Stress) -> str:
     """A leader stands still for half a second."""
     node = stress.leader()
     node.pause()
-    _let_pass(stress, 0.5)
+    let_pass(stress, 0.5)
     node.resume()
     return f"node {node.node_id}"
 
@@ -127,7 +129,7 @@ def fill_disk(stress: Stress) -> str:
 def wipe_broker(stress: Stress) -> str:
     """A broker dies, and its directory is gone."""
     node = stress.any_broker()
-    told = _kill(stress, [node])
+    told = kill(stress, [node])
     node.wipe()
     return told
 
@@ -149,7 +151,8 @@ FAULTS = (
 )
 
 
-def _kill(stress: Stress, nodes: list[NodeProcess]) -> str:
+def kill(stress: Stress, nodes: list[NodeProcess]) -> str:
+    """Kill nodes by SIGKILL, all at once; returns which."""
     stress.may_end.update(node.node_id for node in nodes)
     for node in nodes:
         with contextlib.suppress(ProcessLookupError):
@@ -160,7 +163,7 @@ def _kill(stress: Stress, nodes: list[NodeProcess]) -> str:
     return "node " + ", ".join(str(node.node_id) for node in nodes)
 
 
-def _let_pass(stress: Stress, seconds: float) -> None:
-    """Time with the load going on: the fault is how long it lasts."""
+def let_pass(stress: Stress, seconds: float) -> None:
+    """Wait while the load goes on: the fault is how long it lasts."""
     time.sleep(seconds)
     stress.load.check_alive()

@@ -1,0 +1,60 @@
+"""A hostile client beside the load: batches that cost much, and enormous requests, until ended.
+
+    python -m chaos.hostile HOST:PORT SEED
+
+It sends them to one broker as fast as it answers; what the broker answers does not matter. Its
+topic is `TOPIC`, which must be there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import struct
+import sys
+
+from barnabas.protocol.headers import encode_request
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from fuzz.bombs import made_bombs
+from fuzz.large_requests import LargeRequest, large_requests, send
+
+# `large_requests` takes it to exist, with one partition.
+TOPIC = "t"
+# A limit for what hangs: a broker that ends takes no requests.
+_TIMEOUT_S = 30.0
+_BOMBS_PER_TURN = 8
+
+
+def attack(bootstrap: str, rng: random.Random) -> None:
+    """Send without end."""
+    bombs = made_bombs()
+    large: list[LargeRequest] = list(large_requests().values())
+    while True:
+        # The connection may be closed at any time, as a broker may be that is killed.
+        with contextlib.suppress(OSError, struct.error):
+            _send_bombs(bootstrap, rng.sample(bombs, _BOMBS_PER_TURN))
+        with contextlib.suppress(OSError, struct.error):
+            send(bootstrap, rng.choice(large))
+
+
+def _send_bombs(bootstrap: str, bombs: list[bytes]) -> None:
+    host, _, port = bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port)), _TIMEOUT_S) as connection:
+        stream = connection.makefile("rb")
+        for number, bomb in enumerate(bombs):
+            partition = PartitionProduceData(index=0, records=bomb)
+            topic = TopicProduceData(name=TOPIC, partition_data=[partition])
+            request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+            chunks = encode_request(number, "hostile", request, 9)
+            connection.sendall(b"".join(bytes(chunk) for chunk in chunks))
+            (size,) = struct.unpack(">i", stream.read(4))
+            stream.read(size)
+
+
+if __name__ == "__main__":
+    attack(sys.argv[1], random.Random(int(sys.argv[2])))

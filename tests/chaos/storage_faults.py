@@ -1,0 +1,185 @@
+"""Faults of disks, files, descriptors and clocks, and a hostile client."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from barnabas.testing.node_process import NodeProcess
+from chaos.chaos_node import ChaosNode
+from chaos.cluster_view import await_that
+from chaos.damage import Flip, delete_replica, flip_any, repair, verify
+from chaos.failing_node import Doors
+from chaos.faults import Fault, kill, let_pass
+from chaos.stress import TOPIC, Stress
+
+TESTS = Path(__file__).resolve().parents[1]
+# What fails: the calls, and the error.
+FAILURES = (
+    (("write",), "ENOSPC"),
+    (("write",), "EIO"),
+    (("sync",), "EIO"),
+    (("rename",), "EIO"),
+    (("open",), "EIO"),
+    (("read",), "EIO"),
+    (("write", "sync", "rename", "open"), "ENOSPC"),
+)
+# Which files: of the load, of the metadata, all.
+PATHS = (TOPIC, "__cluster_metadata", "__consumer_offsets", "")
+# A node whose only directory has failed ends by itself, or is ended after this.
+END_TIMEOUT_S = 5.0
+DAY_MS = 24 * 3_600_000
+# How far a clock jumps. Further back, records from now would lie more than an hour ahead, and
+# `message.timestamp.after.max.ms` would refuse them.
+JUMPS_MS = (8 * DAY_MS, 400 * DAY_MS, 40 * 60_000, -30 * 60_000)
+# Descriptors that a process is short of.
+SHORT_BY = (0, 5, 20)
+HOSTILE_S = 8.0
+
+
+def wipe_one_of_all(stress: Stress) -> str:
+    """kill -9 of all; one directory is gone; all come back in an order by chance."""
+    nodes = list(stress.cluster.nodes.values())
+    stress.rng.shuffle(nodes)
+    told = kill(stress, nodes)
+    wiped = stress.any_broker()
+    wiped.wipe()
+    for node in nodes:
+        node.launch()
+        time.sleep(stress.rng.choice((0.0, 0.0, 0.5, 2.0)))
+    for node in nodes:
+        node.await_ready()
+    return f"{told} killed and started in this order, {wiped.node_id} without its directory"
+
+
+def flip_a_bit(stress: Stress) -> str:
+    """A broker dies, and a bit of one of its files flips."""
+    node = stress.any_broker()
+    kill(stress, [node])
+    flip = flip_any(node.data_directory, TOPIC, stress.rng)
+    stress.may_refuse.add(node.node_id)
+    stress.after_healing.append(lambda: _settle_flip(stress, node, flip))
+    return f"node {node.node_id}: {flip}"
+
+
+def _settle_flip(stress: Stress, node: NodeProcess, flip: Flip) -> str:
+    """Do what an operator does about damage that is still there."""
+    found = verify(node.data_directory)
+    if not found:
+        return "no damage left"
+    is_of_topic = flip.path.parent.name.startswith(TOPIC)
+    deletes = is_of_topic and stress.rng.random() < 0.5
+    stress.may_end.add(node.node_id)
+    node.kill()
+    if deletes:
+        delete_replica(flip)
+    else:
+        repair(node.data_directory)
+    left = verify(node.data_directory)
+    assert not left, f"{flip}: {found}\nafter the repair:\n{left}"
+    stress.heal()
+    stress.await_full_isr()
+    return "replica deleted and fetched again" if deletes else "repaired by `barnabas log repair`"
+
+
+def fail_calls(stress: Stress) -> str:
+    """System calls of a leader fail for a while."""
+    node = _chaos_node(stress)
+    calls, error = stress.rng.choice(FAILURES)
+    share, paths = stress.rng.choice((1.0, 0.3)), stress.rng.choice(PATHS)
+    before = len(node.failed_calls())
+    stress.may_end.add(node.node_id)
+    node.open_doors(Doors(calls, error, share, paths, seed=stress.rng.randrange(1 << 30)))
+    let_pass(stress, 1 + 2 * stress.rng.random())
+    node.close_doors()
+    failed = len(node.failed_calls()) - before
+    what = f"node {node.node_id}: {error} of {'+'.join(calls)} in '{paths}', {failed} failed"
+    if not failed:
+        return what
+    try:
+        await_that(lambda: node.is_running, lambda alive: not alive, END_TIMEOUT_S, "its end")
+    except AssertionError:
+        # A restart is what an operator does after a failure of the disk.
+        node.kill()
+        return f"{what}, killed"
+    return f"{what}, ended"
+
+
+def exhaust_descriptors(stress: Stress) -> str:
+    """The limit of open files of a leader falls below what it has open, for a while."""
+    node = _chaos_node(stress)
+    before = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
+    limit = max(16, node.open_descriptors() - stress.rng.choice(SHORT_BY))
+    resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (limit, before[1]))
+    let_pass(stress, 2 + 3 * stress.rng.random())
+    resource.prlimit(node.pid, resource.RLIMIT_NOFILE, before)
+    return f"node {node.node_id}: {limit} for a while"
+
+
+def fail_to_open(stress: Stress) -> str:
+    """A leader finds no free descriptor for files (EMFILE) for a while."""
+    node = _chaos_node(stress)
+    before = len(node.failed_calls())
+    doors = Doors(("open",), "EMFILE", stress.rng.choice((1.0, 0.3)), "", stress.rng.randrange(99))
+    node.open_doors(doors)
+    let_pass(stress, 2 + 3 * stress.rng.random())
+    node.close_doors()
+    return f"node {node.node_id}: {len(node.failed_calls()) - before} failed"
+
+
+def shift_clock(stress: Stress) -> str:
+    """The wall clock of one broker, or of all, jumps, and comes back when all is healed."""
+    nodes = [_chaos_node(stress)] if stress.rng.random() < 0.5 else _chaos_nodes(stress)
+    ahead_ms = stress.rng.choice(JUMPS_MS)
+    for node in nodes:
+        node.open_doors(Doors(clock_ahead_ms=ahead_ms))
+        stress.undo.append(node.close_doors)
+    let_pass(stress, 2.0)
+    return f"node {', '.join(str(each.node_id) for each in nodes)} by {ahead_ms / 3_600_000:g} h"
+
+
+def attack(stress: Stress) -> str:
+    """A hostile client sends bombs and enormous requests to a leader."""
+    node = stress.leader()
+    words = [
+        sys.executable,
+        "-m",
+        "chaos.hostile",
+        node.address,
+        str(stress.rng.randrange(1 << 30)),
+    ]
+    process = subprocess.Popen(words, cwd=TESTS, env=os.environ | {"PYTHONPATH": str(TESTS)})
+
+    def end() -> None:
+        process.kill()
+        process.wait()
+
+    stress.undo.append(end)
+    let_pass(stress, HOSTILE_S)
+    assert process.poll() is None, f"the hostile client ended: {process.returncode}"
+    return f"node {node.node_id}"
+
+
+def _chaos_node(stress: Stress) -> ChaosNode:
+    node = stress.leader()
+    assert isinstance(node, ChaosNode)
+    return node
+
+
+def _chaos_nodes(stress: Stress) -> list[ChaosNode]:
+    return [node for node in stress.cluster.nodes.values() if isinstance(node, ChaosNode)]
+
+
+STORAGE_FAULTS = (
+    Fault("kill -9 of all, one directory lost", wipe_one_of_all, weight=2),
+    Fault("kill -9 and a flipped bit", flip_a_bit, needs_doors=True, weight=4),
+    Fault("failing calls", fail_calls, needs_doors=True, weight=4),
+    Fault("no descriptor for files", fail_to_open, needs_doors=True, weight=1),
+    Fault("limit of open files lowered", exhaust_descriptors, needs_doors=True, weight=1),
+    Fault("clock jump", shift_clock, needs_doors=True, weight=1),
+    Fault("hostile client", attack, needs_doors=True, weight=2),
+)
