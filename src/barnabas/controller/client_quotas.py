@@ -55,7 +55,8 @@ def alter_client_quotas(
             records += _changes(view.image, entity, entry)
             answers[entity] = None
         except Refusal as refusal:
-            answers[entity] = refusal
+            # Without the traceback, whose frame holds this dictionary.
+            answers[entity] = refusal.with_traceback(None)
     if request.validate_only:
         records = []
     entries = [_answer(entity, refusal) for entity, refusal in answers.items()]

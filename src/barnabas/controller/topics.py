@@ -276,7 +276,8 @@ def _find(image: ClusterImage, wanted: Wanted, times: int) -> TopicImage | Refus
 
 def _unrefused(found: TopicImage | Refusal) -> TopicImage:
     if isinstance(found, Refusal):
-        raise found
+        # Another one: its traceback leads to the frame that holds all that were found.
+        raise Refusal(found.error_code, found.message)
     return found
 
 

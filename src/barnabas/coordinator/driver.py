@@ -95,8 +95,10 @@ class _Held:
 
     def note(self, results: dict[TopicPartition, ProduceResult]) -> None:
         (self.outcome,) = results.values()
-        if self.on_outcome is not None:
-            self.on_outcome()
+        # Forgotten, since it leads back to this object.
+        on_outcome, self.on_outcome = self.on_outcome, None
+        if on_outcome is not None:
+            on_outcome()
 
     def finish(self, error: ErrorCode) -> None:
         if not self.is_done:
@@ -365,9 +367,10 @@ class CoordinatorDriver(Generic[S]):
                 running.shard.replay(offset, record.key, record.value)
         running.written_end = held.end_offset = end_offset
         running.held.append(held)
-        held.on_outcome = partial(self._on_outcome, running, held)
         if outcome is not None:
-            held.on_outcome()
+            self._on_outcome(running, held)
+        else:
+            held.on_outcome = partial(self._on_outcome, running, held)
 
     def _batch(self, records: list[CoordinatorRecord]) -> bytearray:
         builder = BatchBuilder(compression=self._parts.compression)

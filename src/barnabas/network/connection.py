@@ -196,7 +196,7 @@ class Connection(FramedHandler):
         # How long that request waited for its turn after all of it had been received.
         self.queued_ms = 0.0
         # What the peer sent that is no frame, if that ended the connection.
-        self.malformed: ProtocolError | None = None
+        self.malformed: str | None = None
         # The server's own state of this connection: principal, client software, and so on.
         self.session: object = None
 
@@ -301,7 +301,8 @@ class Connection(FramedHandler):
 
     def on_malformed(self, error: ProtocolError) -> None:
         """Remember why; `on_closed` follows."""
-        self.malformed = error
+        # Without the traceback, which leads back to this connection.
+        self.malformed = str(error)
 
     def on_frame_memory(self, held_bytes: int) -> None:
         """Count an unfinished request, which may have to wait."""
@@ -341,6 +342,7 @@ class Connection(FramedHandler):
         for slot in slots:
             slot.abandon()
         self._count_sent(self.bytes_out)
+        self._unwritten.clear()
         self._held_bytes = 0
         self._large.clear()
         self._put_off = None
@@ -405,9 +407,10 @@ class Connection(FramedHandler):
         ready: list[Chunk] = []
         while slots and slots[0].is_answered:
             released = slots.popleft()
-            if released.times is not None:
-                released.times.on_released(self._clock.monotonic_ms() - released.held_since_ms)
-                self._unwritten.append(released.times)
+            times, released.times = released.times, None
+            if times is not None:
+                times.on_released(self._clock.monotonic_ms() - released.held_since_ms)
+                self._unwritten.append(times)
             self._held_bytes -= sum(map(len, released.chunks))
             ready.extend(released.chunks)
         if ready:

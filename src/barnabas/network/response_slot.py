@@ -60,6 +60,8 @@ class ResponseSlot:
 
     def abandon(self) -> None:
         """The connection has ended: what works or waits for this answer may stop."""
+        # A response that was held back has a circle of references to its slot.
+        self.times = None
         callback, self._on_client_gone = self._on_client_gone, None
         if callback is not None:
             callback()

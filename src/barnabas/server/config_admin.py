@@ -64,7 +64,8 @@ def settle_incremental(
                 _check_own(node_id, resource.resource_name)
                 own.check(resource.resource_name, _set_and_deleted(resource.configs))
         except Refusal as refusal:
-            settled[place] = refusal
+            # Without the traceback, whose frame holds this dictionary.
+            settled[place] = refusal.with_traceback(None)
     return settled
 
 
@@ -85,7 +86,8 @@ def settle_legacy(
                 {**dict.fromkeys(GRADUAL), **{each.name: each.value for each in resource.configs}},
             )
         except Refusal as refusal:
-            settled[place] = refusal
+            # Without the traceback, whose frame holds this dictionary.
+            settled[place] = refusal.with_traceback(None)
     return settled
 
 

@@ -53,6 +53,8 @@ class WheelEntry:
         self._bucket = None
         del bucket.entries[self]
         self._wheel.waiting_count -= 1
+        # The callback often leads back to this entry: such a circle would be garbage to collect.
+        self.callback = _nothing
         return True
 
 
@@ -188,8 +190,9 @@ class TimingWheel:
         try:
             while due:
                 entry = due.popleft()
+                callback = entry.callback
                 if entry.cancel():
-                    entry.callback()
+                    callback()
         finally:
             if due:
                 self._timer.call_soon(partial(self._fire, due))
@@ -213,6 +216,10 @@ class TimingWheel:
         if self._armed is not None:
             self._armed.cancel()
             self._armed = None
+
+
+def _nothing() -> None:
+    """Take the place of the callback of an entry that has fired or was canceled."""
 
 
 def _due_tick(entry: WheelEntry) -> int:

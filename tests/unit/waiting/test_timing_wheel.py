@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,7 @@ from barnabas.waiting.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
     from barnabas.sim.world import SimWorld
+    from barnabas.waiting.timing_wheel import WheelEntry
 
 
 def wheel_in_world() -> tuple[SimWorld, TimingWheel]:
@@ -87,3 +90,29 @@ def test_nothing_fires_after_close() -> None:
     wheel.close()
     world.run_for(10)
     assert wheel.waiting_count == 0
+
+
+@pytest.mark.parametrize("is_canceled", [True, False])
+def test_an_entry_that_is_over_forgets_its_callback(is_canceled: bool) -> None:
+    """A callback often leads back to its entry: only a collection of garbage would free both."""
+
+    class Delay:
+        entry: WheelEntry
+
+        def on_due(self) -> None:
+            pass
+
+    world, wheel = wheel_in_world()
+    delay = Delay()
+    delay.entry = wheel.add(50, delay.on_due)
+    watched = weakref.ref(delay)
+    if is_canceled:
+        delay.entry.cancel()
+    world.run_for(100)
+    gc.collect()
+    gc.disable()
+    try:
+        del delay
+        assert watched() is None
+    finally:
+        gc.enable()

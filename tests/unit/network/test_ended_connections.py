@@ -1,0 +1,81 @@
+"""What a connection leaves behind: nothing that only a collection of garbage could free.
+
+A hostile client may open and end thousands of connections a second. Freeing the circles of all of
+them at once held the event loop for 200 ms.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING
+
+import pytest
+
+from unit.network.test_connection import connected, frame
+from unit.network.test_response_times import LARGE, Times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.network.response_slot import ResponseSlot
+
+
+@pytest.fixture(autouse=True)
+def without_collections() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class SlotTimes(Times):
+    """Leads back to its slot, as the context of a request does."""
+
+    def __init__(self, slot: ResponseSlot) -> None:
+        super().__init__()
+        self.slot = slot
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+def test_a_response_that_was_held_back_leaves_no_circle(is_released: bool) -> None:
+    world, server, client = connected(1)
+    client.stream.write([frame(b"a"), frame(b"b")])
+    assert world.run_until(lambda: len(server.slots) == 2)
+    first, second = server.slots
+    times = SlotTimes(second)
+    second.complete([frame(b"x")], times)
+    if is_released:
+        first.complete([frame(b"x")])
+        world.run_for(100)
+    else:
+        client.stream.abort()
+        assert world.run_until(lambda: bool(server.closed))
+    watched = weakref.ref(times)
+    server.slots.clear()
+    del first, second, times
+    assert watched() is None
+
+
+def test_responses_that_never_left_are_forgotten_with_their_connection() -> None:
+    world, server, client = connected(1)
+    client.stream.pause_reading()
+    client.stream.write([frame(b"a"), frame(b"b")])
+    assert world.run_until(lambda: len(server.slots) == 2)
+    watched = []
+    for slot in server.slots:
+        times = SlotTimes(slot)
+        watched.append(weakref.ref(times))
+        slot.complete([frame(LARGE)], times)
+    server.connections[0].abort()
+    world.run_for(100)
+    server.slots.clear()
+    del slot, times
+    assert [each() for each in watched] == [None, None]
+
+
+def test_a_malformed_frame_is_told_without_its_frames_of_the_stack() -> None:
+    world, server, client = connected(1)
+    client.stream.write([b"\xff\xff\xff\xff"])
+    assert world.run_until(lambda: bool(server.closed))
+    assert server.connections[0].malformed == "a frame claims -1 bytes; 104857600 are allowed"
