@@ -18,6 +18,7 @@ from unit.network.test_response_times import LARGE, Times
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.network.connection import Connection
     from barnabas.network.response_slot import ResponseSlot
 
 
@@ -72,6 +73,25 @@ def test_responses_that_never_left_are_forgotten_with_their_connection() -> None
     server.slots.clear()
     del slot, times
     assert [each() for each in watched] == [None, None]
+
+
+def test_a_response_in_front_of_a_malformed_frame_is_forgotten() -> None:
+    world, server, _ = connected(1)
+    made: list[weakref.ref[SlotTimes]] = []
+
+    def answer(connection: Connection, _: memoryview) -> None:
+        slot = connection.reserve()
+        times = SlotTimes(slot)
+        made.append(weakref.ref(times))
+        slot.complete([frame(b"x")], times)
+
+    server.handle = answer
+    (connection,) = server.connections
+    data = frame(b"a") + b"\xff\xff\xff\xff"
+    connection.get_buffer()[: len(data)] = data
+    connection.on_received(len(data))
+    assert world.run_until(lambda: bool(server.closed))
+    assert [each() for each in made] == [None]
 
 
 def test_a_malformed_frame_is_told_without_its_frames_of_the_stack() -> None:
