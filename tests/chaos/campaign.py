@@ -417,8 +417,8 @@ def main() -> None:
     print(f"seed {options.seed}", flush=True)
     outcome = _run_in_new_directory(options, given.keep)
     print(f"\n{summary(outcome)}\n\n{table(outcome)}", flush=True)
-    if outcome.evidence:
-        print(f"\n{outcome.evidence}", flush=True)
+    for part in (*outcome.long_turns, outcome.evidence):
+        print(part, flush=True)
     if given.result is not None:
         given.result.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
         given.result.with_suffix(".md").write_text(f"{summary(outcome)}\n\n{table(outcome)}\n")

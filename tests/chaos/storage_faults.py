@@ -79,10 +79,11 @@ def _settle_flip(stress: Stress, node: NodeProcess, flip: Flip) -> str:
         delete_replica(flip)
     else:
         repair(node.data_directory)
-    left = verify(node.data_directory)
-    assert not left, f"{flip}: {found}\nafter the repair:\n{left}"
+    # The start makes indexes that the repair has put aside.
     stress.heal()
     stress.await_full_isr()
+    left = verify(node.data_directory)
+    assert not left, f"{flip}: {found}\nafter the repair:\n{left}"
     return "replica deleted and fetched again" if deletes else "repaired by `barnabas log repair`"
 
 

@@ -1,4 +1,4 @@
-"""The short form of `make chaos`: some faults of a fixed seed, under the same checker."""
+"""The short form of `make chaos`: some faults of fixed seeds, under the same checker."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from chaos.campaign import Options, run, summary, table
 from chaos.faults import FAULTS
+from chaos.storage_faults import STORAGE_FAULTS
 from scenario.stage import runs_on_kafka
 
 SECONDS = 25.0
@@ -21,7 +22,19 @@ def test_nothing_is_lost_doubled_or_reordered_while_faults_come_by_chance(tmp_pa
     # A full disk has a story of its own, which says more of it.
     chosen = tuple(fault.name for fault in FAULTS if fault.name != "full disk")
     options = Options(SECONDS, 11, runs_on_kafka(), faults=chosen, settings=SETTINGS)
-    outcome = run(options, tmp_path)
+    check_campaign(options, tmp_path)
+
+
+@pytest.mark.conformance
+@pytest.mark.slow
+@pytest.mark.skipif(runs_on_kafka(), reason="calls fail and clocks jump in our nodes only")
+def test_nothing_is_lost_doubled_or_reordered_while_disks_and_clocks_fail(tmp_path: Path) -> None:
+    chosen = tuple(fault.name for fault in STORAGE_FAULTS)
+    check_campaign(Options(SECONDS, 12, faults=chosen, settings=SETTINGS), tmp_path)
+
+
+def check_campaign(options: Options, directory: Path) -> None:
+    outcome = run(options, directory)
     print(f"{summary(outcome)}\n{table(outcome)}\n{outcome.evidence}")
     assert outcome.problems == []
     assert outcome.failed_sends == 0
