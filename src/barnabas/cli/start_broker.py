@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from barnabas.settings.properties import PropertiesError, parse_properties
 if TYPE_CHECKING:
     from barnabas.cli.start_options import StartOptions
     from barnabas.runtime.loop import ProcessControl, Runtime
+    from barnabas.runtime.service_manager import ServiceManager
 
 FAILED = 1
 # New objects that start a collection of the youngest; how many of those start one of the middle
@@ -56,6 +58,7 @@ def start_broker(options: StartOptions) -> int:
 
 def _run(properties: dict[str, str], options: StartOptions, surroundings: StartSurroundings) -> int:
     from barnabas.runtime.loop import run
+    from barnabas.runtime.service_manager import service_manager
     from barnabas.server.configuration import read_configuration
     from barnabas.server.first_topics import FirstTopics, TopicError, parse_topic
     from barnabas.server.node import Node
@@ -69,7 +72,13 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
     except TopicError as error:
         raise StartError(f"--topic: {error}") from error
 
+    manager: ServiceManager | None = None
+
     def main(runtime: Runtime, control: ProcessControl) -> None:
+        nonlocal manager
+        manager = service_manager(runtime.timer, os.environ)
+        manager.starting("starting: opens the logs and waits for a controller")
+
         def on_running(address: str) -> None:
             if broker.broker is None:
                 if topics:
@@ -88,20 +97,27 @@ def _run(properties: dict[str, str], options: StartOptions, surroundings: StartS
                 control.fail(error)
                 return
             _say_ready(address, broker.metrics_address)
+            manager.ready(f"ready at {address}")
             # Not needed for the first answer either.
             from barnabas.server.preload import Preloader, needed_modules
 
             Preloader(runtime.timer, needed_modules()).start()
 
+        def on_stop() -> None:
+            manager.stopping("stopping: hands over partitions and closes the logs")
+            broker.stop(control.finish)
+
         broker = Node(config, runtime, on_running, control.fail)
-        control.on_stop(lambda: broker.stop(control.finish))
+        control.on_stop(on_stop)
         surroundings.watch(runtime, control)
         broker.start()
 
     try:
         run(main)
     except (StorageError, NodeFailedError, TopicError) as error:
-        return _complain(str(error))
+        return _complain(str(error), manager)
+    except OSError as error:
+        return _complain(_with_remedy(error), manager)
     return 0
 
 
@@ -137,8 +153,10 @@ def _with_remedy(error: OSError) -> str:
     return f"{error}; {remedy}" if remedy else str(error)
 
 
-def _complain(text: str) -> int:
+def _complain(text: str, manager: ServiceManager | None = None) -> int:
     sys.stderr.write(f"barnabas: {text}\n")
+    if manager is not None:
+        manager.failed(text)
     return FAILED
 
 
