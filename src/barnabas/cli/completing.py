@@ -6,15 +6,14 @@ A broker that does not answer at once has no say: completing must never hang or 
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING
 
-from barnabas.cli.output import DEFAULT_BOOTSTRAP
+import click
+
+from barnabas.cli.profiles.selection import select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    import click
 
     from barnabas.client.facade import Client
 
@@ -56,15 +55,15 @@ def _asked(
 
     # Nothing but names: this process lives for them alone.
     logging.disable()
-    address = ctx.params.get("bootstrap") or os.environ.get("BARNABAS_BOOTSTRAP")
     limits = dict.fromkeys(
         ("default_api_timeout_ms", "request_timeout_ms", "socket_connection_setup_timeout_ms"),
         _TIMEOUT_MS,
     )
     try:
-        with Client(address or DEFAULT_BOOTSTRAP, **limits) as client:
+        chosen = select(ctx.params.get("bootstrap"), (), ctx.params.get("profile"))
+        with Client(chosen.bootstrap, **limits) as client:
             return _beginning(ask(client), incomplete)
-    except ClientError:
+    except (ClientError, click.UsageError):
         return []
 
 

@@ -37,6 +37,20 @@ COMMANDS: dict[str, LazyCommand] = {
     "partitions": LazyCommand(
         "barnabas.cli.partitions.commands", "partitions", "Show, move and elect partitions."
     ),
+    "brokers": LazyCommand(
+        "barnabas.cli.brokers", "brokers", "List brokers, unregister those that are gone."
+    ),
+    "log-dirs": LazyCommand(
+        "barnabas.cli.log_dirs", "log_dirs", "Show what lies in the brokers' directories."
+    ),
+    "features": LazyCommand(
+        "barnabas.cli.features", "features", "List, upgrade and downgrade feature levels."
+    ),
+    "transactions": LazyCommand(
+        "barnabas.cli.transactions.commands",
+        "transactions",
+        "List, describe, find hanging and abort.",
+    ),
     "quorum": LazyCommand("barnabas.cli.quorum", "quorum", "Describe and change the voters."),
     "configs": LazyCommand("barnabas.cli.configs", "configs", "List, describe and change configs."),
     "log": LazyCommand("barnabas.cli.log.commands", "log", "Show and check the files of a log."),
@@ -48,6 +62,9 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "top": LazyCommand("barnabas.cli.top.commands", "top", "Watch rates, lag and load, live."),
     "quotas": LazyCommand("barnabas.cli.quotas", "quotas", "List, set and unset client quotas."),
+    "profile": LazyCommand(
+        "barnabas.cli.profile", "profile", "Keep named sets of client settings."
+    ),
     "completion": LazyCommand(
         "barnabas.cli.completion", "completion", "Print the completion script of a shell."
     ),

@@ -13,11 +13,19 @@ import re
 import sys
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from barnabas.cli.printable import echo, json_line
+from barnabas.cli.profiles.selection import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    PROFILE_VARIABLE,
+    select,
+)
 from barnabas.cli.termination import exit_status
 from barnabas.client.errors import ClientConfigError, ClientError
 
@@ -29,11 +37,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 __all__ = [
+    "DEFAULT_BOOTSTRAP",
     "client_config",
     "client_options",
     "connected",
     "duration_ms",
     "echo_json",
+    "given_settings",
     "json_bytes",
     "key_values",
     "moment_ms",
@@ -41,7 +51,6 @@ __all__ = [
     "warning",
 ]
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
@@ -64,26 +73,55 @@ metrics_option = click.option(
 
 
 def client_options(command: F) -> F:
-    """The options of every command that talks to a cluster."""
+    """The options of every command that talks to a cluster.
+
+    The command gets `bootstrap`, `properties` and `as_json`; see `select` for where they come from.
+    """
     options = [
         click.option(
             "-b",
             "--bootstrap",
             "--bootstrap-server",
             "bootstrap",
-            envvar="BARNABAS_BOOTSTRAP",
-            default=DEFAULT_BOOTSTRAP,
-            show_default=True,
-            show_envvar=True,
             metavar="HOST:PORT[,...]",
-            help="Brokers to start from.",
+            help=f"Brokers to start from.  [env var: {BOOTSTRAP_VARIABLE}; default: the profile's, "
+            f"else {DEFAULT_BOOTSTRAP}]",
         ),
         property_option,
+        click.option(
+            "--profile",
+            metavar="NAME",
+            help=f"Take what is not given from this profile.  [env var: {PROFILE_VARIABLE}; "
+            f"default: the one in use]",
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     ]
+
+    @wraps(command)
+    def with_selection(
+        *, bootstrap: str | None, properties: tuple[str, ...], profile: str | None, **given: Any
+    ) -> Any:
+        chosen = select(bootstrap, properties, profile)
+        return command(bootstrap=chosen.bootstrap, properties=chosen.properties, **given)
+
+    decorated: Callable[..., Any] = with_selection
     for option in reversed(options):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return cast("F", decorated)
+
+
+def given_settings(keys: Mapping[str, str]) -> tuple[str, ...]:
+    """KEY=VALUE of the options that stand on the command line: they go before the profile's.
+
+    Args:
+        keys: the client's key by the parameter of the option.
+    """
+    context = click.get_current_context()
+    return tuple(
+        f"{key}={context.params[name]}"
+        for name, key in keys.items()
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    )
 
 
 def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.completing import complete_topics
 from barnabas.cli.output import (
     EXIT_FAILED,
     client_options,
@@ -19,6 +18,7 @@ from barnabas.cli.output import (
 )
 from barnabas.cli.printable import echo
 from barnabas.cli.tables import bad, dim, echo_line, echo_table, strong, warn
+from barnabas.cli.topic_names import topic_argument, topic_arguments
 from barnabas.cli.topics_purge import purge_topics
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -85,9 +85,7 @@ def list_topics(
 
 
 @topics.command("describe", epilog="\b\nExamples:\n  barnabas topics describe flights --json\n")
-@click.argument(
-    "names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
-)
+@topic_arguments("names")
 @click.option("--all-configs", is_flag=True, help="Configs at their default too.")
 @client_options
 def describe_topics(
@@ -181,7 +179,7 @@ def _replication_factor(topic: TopicInfo) -> int:
     "create",
     epilog="\b\nExamples:\n  barnabas topics create flights --partitions 6 --if-not-exists\n",
 )
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@topic_arguments("names")
 @click.option("-p", "--partitions", type=click.IntRange(1), help="[default: the broker's]")
 @click.option("-r", "--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Of the topic.")
@@ -209,9 +207,7 @@ def create_topics(
 
 
 @topics.command("delete", epilog="\b\nExamples:\n  barnabas topics delete flights --yes\n")
-@click.argument(
-    "names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
-)
+@topic_arguments("names")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--if-exists", is_flag=True, help="No error if a topic is not there.")
 @client_options
@@ -236,7 +232,7 @@ def delete_topics(
     "alter",
     epilog="\b\nExamples:\n  barnabas topics alter flights --config retention.ms=3600000\n",
 )
-@click.argument("name", metavar="TOPIC", shell_complete=complete_topics)
+@topic_argument("name")
 @click.option("-p", "--partitions", type=click.IntRange(1), help="Raise their number to this.")
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Of the topic.")
 @click.option("--delete-config", "deleted", multiple=True, metavar="KEY", help="Back to default.")

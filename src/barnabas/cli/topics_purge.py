@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.completing import complete_topics
 from barnabas.cli.output import (
     EXIT_FAILED,
     client_options,
@@ -18,6 +17,7 @@ from barnabas.cli.output import (
 )
 from barnabas.cli.partition_specs import partitions_of
 from barnabas.cli.tables import echo_table
+from barnabas.cli.topic_names import topic_arguments
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -35,13 +35,7 @@ Examples:
 
 
 @click.command("purge", epilog=EXAMPLES)
-@click.argument(
-    "specs",
-    nargs=-1,
-    required=True,
-    metavar="TOPIC[:PARTITION,...]...",
-    shell_complete=complete_topics,
-)
+@topic_arguments("specs", "TOPIC[:PARTITION,...]...")
 @click.option("--all", "is_all", is_flag=True, help="All records there are.")
 @click.option("--before-offset", type=click.IntRange(0), metavar="N", help="Those below it.")
 @click.option("--before-time", metavar="ISO|MS", help="Those before the first as late as that.")

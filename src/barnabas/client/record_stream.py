@@ -40,6 +40,8 @@ class RecordStream(WithBlock):
         self._fetcher = Fetcher(cluster)
         # Where the caller is: behind the last record set that was handed out.
         self._positions = {tp: bounds[0] for tp, bounds in ranges.items()}
+        # Exclusive; None for a partition that is read for ever.
+        self._ends = {tp: bounds[1] for tp, bounds in ranges.items()}
         self._closed = False
         self._learn_leaders({tp.topic for tp in ranges if ranges[tp][1] != ranges[tp][0]})
         self._fetcher.assign(ranges)
@@ -106,6 +108,11 @@ class RecordStream(WithBlock):
             raise item.error
         self._positions[TopicPartition(item.topic, item.partition)] = item.end_offset
         return item
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Read a partition of this stream on from another offset, also after it failed."""
+        self._positions[tp] = offset
+        self._fetcher.assign({tp: (offset, self._ends[tp])})
 
     def partition_of(self, record: ConsumerRecord) -> TopicPartition:
         """The partition that a record is from."""

@@ -28,7 +28,8 @@ CLIENT_VERSIONS: dict[int, tuple[int, int]] = {
     ApiKey.HEARTBEAT: (0, 4),
     ApiKey.LEAVE_GROUP: (0, 5),
     ApiKey.SYNC_GROUP: (0, 5),
-    ApiKey.API_VERSIONS: (0, 3),
+    # Before version 4 brokers leave out the features that may be off (level 0).
+    ApiKey.API_VERSIONS: (0, 4),
     # From version 3 on consumers may ask.
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (3, 4),
     ApiKey.CREATE_TOPICS: (2, 7),

@@ -232,7 +232,7 @@ def test_an_interrupt_ends_the_reading_and_waits_for_what_was_sent(tmp_path: Pat
         (("--tee", "--json"), "both write to standard output"),
         (("-s", ">i"), "none of string, json"),
         (("-s", "key=long", "--key", "x"), "--key x"),
-        (("-t", "noon"), "--timestamp noon"),
+        (("--timestamp", "noon"), "--timestamp noon"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_is_dialled(words: tuple[str, ...], said: str) -> None:

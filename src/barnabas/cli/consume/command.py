@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.cli.completing import complete_groups, complete_topics
+from barnabas.cli.completing import complete_groups
 from barnabas.cli.consume.json_lines import json_lines
 from barnabas.cli.consume.places import BEGINNING, END, Place, check_end, parse_place, resolve
 from barnabas.cli.consume.printer import Printer, Wanted
+from barnabas.cli.consume.skipping import ErrorPolicy
 from barnabas.cli.consume.source import RangeSource
 from barnabas.cli.consume.templates import Reading, compile_template, value_lines
 from barnabas.cli.escapes import unescape_option
@@ -21,6 +22,7 @@ from barnabas.cli.printable import echo
 from barnabas.cli.record_formats import parse_formats
 from barnabas.cli.record_progress import progress
 from barnabas.cli.termination import termination_as_interrupt
+from barnabas.cli.topic_names import topic_arguments
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ Examples:
   barnabas consume flights --from beginning -e --grep-key '^JFK$' -s value=json --json
   barnabas consume flights --group report --from beginning     share it with other members
   barnabas consume '^flights-.*' -q > flights.txt
+  barnabas consume -t flights -o beginning -e -s value=json --on-error skip
 
 \b
 Places (--from, --to): beginning, end, an offset, -N for N before the end, an ISO time, @MS (ms
@@ -70,6 +73,7 @@ class _Choices(NamedTuple):
     exit_at_end: bool
     # Of a consumer of its own.
     config: Mapping[str, Any]
+    errors: ErrorPolicy
 
 
 class _Look(NamedTuple):
@@ -116,13 +120,11 @@ def _literal(data: bytes) -> str:
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument(
-    "topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics
-)
+@topic_arguments("topics")
 @click.option("--from", "place", metavar="PLACE", help="Start there (see below).")
 @click.option("--from-beginning", is_flag=True, help="The same as --from beginning.")
 @click.option("-o", "--offset", metavar="PLACE", help="The same as --from.")
-@click.option("-t", "--timestamp", metavar="MS|ISO", help="Start at the first record as late.")
+@click.option("--timestamp", metavar="MS|ISO", help="Start at the first record as late.")
 @click.option("--to", metavar="PLACE", help="End before that place.")
 @click.option(
     "-p",
@@ -155,6 +157,13 @@ def _literal(data: bytes) -> str:
               help="Read keys or values as this (see below).")  # fmt: skip
 @click.option("--grep", metavar="REGEX", help="Only records with this in their values.")
 @click.option("--grep-key", metavar="REGEX", help="Only records with this in their keys.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["fail", "skip"]),
+    default="fail",
+    show_default=True,
+    help="At a corrupt batch, or a record that cannot be read as -s says: end, or warn and go on.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress on the terminal.")
 @client_options
 def consume(
@@ -178,6 +187,7 @@ def consume(
     formats: Sequence[str],
     grep: str | None,
     grep_key: str | None,
+    on_error: str,
     quiet: bool,
     bootstrap: str,
     properties: Sequence[str],
@@ -202,7 +212,8 @@ def consume(
     if is_member and end is not None:
         raise click.UsageError("--to needs --partition where a --group is given")
     config = client_config(bootstrap, properties)
-    choices = _Choices(topics, partitions, start, end, group, exit_at_end, config)
+    errors = ErrorPolicy(skip=on_error == "skip")
+    choices = _Choices(topics, partitions, start, end, group, exit_at_end, config, errors)
     run = _run_member if is_member else _run
     with termination_as_interrupt(), connected(bootstrap, properties) as client:
         run(client, choices, render_of, wanted, quiet=quiet)
@@ -247,8 +258,8 @@ def _run(
     if wanted.records_max is not None:
         expected = min(wanted.records_max, expected or wanted.records_max)
     with client.stream(ranges) as stream, _shown(expected, quiet=quiet) as shown:
-        source = RangeSource(client, stream, choices.group)
-        Printer(source, render_of, wanted, shown).run()
+        source = RangeSource(client, stream, choices.group, choices.errors)
+        Printer(source, render_of, wanted, shown, choices.errors).run()
 
 
 def _run_member(
@@ -273,8 +284,14 @@ def _run_member(
     names = _topics(client, choices.topics)
     client.partitions_for(names)
     with Consumer(**config) as consumer, _shown(wanted.records_max, quiet=quiet) as shown:
-        source = GroupSource(client, consumer, choices.start, exit_at_end=choices.exit_at_end)
-        printer = Printer(source, render_of, wanted, shown)
+        source = GroupSource(
+            client,
+            consumer,
+            choices.start,
+            exit_at_end=choices.exit_at_end,
+            errors=choices.errors,
+        )
+        printer = Printer(source, render_of, wanted, shown, choices.errors)
         source.on_revoke = printer.commit
         source.subscribe(names)
         printer.run()

@@ -9,13 +9,17 @@ from barnabas.cli.consume.source import Chunk
 from barnabas.cli.output import warning
 from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.consumer.rebalance_listener import RebalanceListener
+from barnabas.client.errors import CorruptRecordsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from barnabas.cli.consume.skipping import ErrorPolicy
     from barnabas.client.consumer.consumer import Consumer
+    from barnabas.client.consumer.partition_records import PartitionRecords
     from barnabas.client.errors import ClientError
     from barnabas.client.facade import Client
+    from barnabas.client.record_decoding import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["GroupSource"]
@@ -34,18 +38,26 @@ class GroupSource(RebalanceListener):
         consumer: a member of the group, without auto commit, not subscribed yet.
         start: a place.
         exit_at_end: finished when all assigned partitions are where they ended when they came.
+        errors: what becomes of corrupt batches.
 
     Attributes:
         on_revoke: commits what was printed, before others get the partitions.
     """
 
     def __init__(
-        self, client: Client, consumer: Consumer, start: Place, *, exit_at_end: bool
+        self,
+        client: Client,
+        consumer: Consumer,
+        start: Place,
+        *,
+        exit_at_end: bool,
+        errors: ErrorPolicy,
     ) -> None:
         self._client = client
         self._consumer = consumer
         self._start = start
         self._exit_at_end = exit_at_end
+        self._errors = errors
         self.on_revoke: Callable[[], None] = _nothing
         # Log end offsets of the assigned partitions, of when they were assigned.
         self._ends: dict[TopicPartition, int] = {}
@@ -110,12 +122,40 @@ class GroupSource(RebalanceListener):
         return self._consumer.trouble
 
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
-        """What the consumer has."""
-        found = self._consumer.poll(timeout_ms / _MS_PER_S, max_records=_RECORDS_MAX)
-        chunks = [Chunk(tp, found[tp], at.offset) for tp, at in found.next_offsets.items()]
+        """What the consumer has.
+
+        Raises:
+            CorruptRecordsError: a batch is corrupt, and errors are not skipped.
+        """
+        try:
+            found = self._consumer.poll(timeout_ms / _MS_PER_S, max_records=_RECORDS_MAX)
+        except CorruptRecordsError as error:
+            chunks = [self._without_batch((), error)]
+        else:
+            chunks = [
+                self._chunk(tp, found[tp], at.offset) for tp, at in found.next_offsets.items()
+            ]
         for tp, _, next_offset in chunks:
             self._positions[tp] = next_offset
         return chunks
+
+    def _chunk(self, tp: TopicPartition, records: PartitionRecords, next_offset: int) -> Chunk:
+        try:
+            return Chunk(tp, list(records), next_offset)
+        except CorruptRecordsError as error:
+            readable = list(records.before(error.offset))
+            if readable and not self._errors.skip:
+                # The next poll comes to the corrupt batch again.
+                return Chunk(tp, readable, error.offset)
+            return self._without_batch(readable, error)
+
+    def _without_batch(
+        self, records: Sequence[ConsumerRecord], error: CorruptRecordsError
+    ) -> Chunk:
+        """The records before a corrupt batch; reading goes on behind it."""
+        self._errors.handle(error)
+        self._consumer.seek(error.partition, error.next_offset)
+        return Chunk(error.partition, records, error.next_offset)
 
     def commit(self, printed: Mapping[TopicPartition, int]) -> None:
         """Commit for the partitions that are still this member's."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.output import warning
 from barnabas.cli.printable import printable_bytes
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, RecordDeserializationError
 from barnabas.runtime.interrupts import KeptInterrupt
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Sequence
 
+    from barnabas.cli.consume.skipping import ErrorPolicy
     from barnabas.cli.consume.source import Chunk, Source
     from barnabas.cli.consume.templates import Render
     from barnabas.cli.record_progress import Progress
@@ -59,6 +60,7 @@ class Printer:
         render_of: makes the function that prints a partition's records.
         wanted: which ones.
         progress: is told what was printed.
+        errors: what becomes of records that cannot be deserialized.
     """
 
     def __init__(
@@ -67,12 +69,14 @@ class Printer:
         render_of: Callable[[TopicPartition], Render],
         wanted: Wanted,
         progress: Progress,
+        errors: ErrorPolicy,
     ) -> None:
         self._source = source
         self._render_of = render_of
         self._renders: dict[TopicPartition, Render] = {}
         self._wanted = wanted
         self._progress = progress
+        self._errors = errors
         self._output = sys.stdout.buffer
         # Records hold anything, escape sequences too. Programs get them as they are.
         self._is_terminal = sys.stdout.isatty()
@@ -100,6 +104,7 @@ class Printer:
         finally:
             self._output.flush()
             self.commit()
+            self._errors.warn_of_total()
 
     def commit(self) -> None:
         """Commit what was printed and was not committed yet."""
@@ -135,22 +140,34 @@ class Printer:
 
     def _print(self, chunk: Chunk) -> None:
         records = self._wanted.among(chunk.records)
-        next_offset = chunk.next_offset
-        if self._remaining is not None:
-            if len(records) >= self._remaining:
-                records = records[: self._remaining]
-                next_offset = records[-1].offset + 1
-            self._remaining -= len(records)
+        next_offset = None
         if records:
-            render = self._renders.get(chunk.partition)
-            if render is None:
-                render = self._renders[chunk.partition] = self._render_of(chunk.partition)
-            text = render(records)
+            text, count, next_offset = self._rendered(chunk.partition, records)
+            if self._remaining is not None:
+                self._remaining -= count
             if self._is_terminal:
                 text = printable_bytes(text)
             self._output.write(text)
-            self._progress.advance(len(records), len(text))
-        self._printed[chunk.partition] = next_offset
+            self._progress.advance(count, len(text))
+        self._printed[chunk.partition] = chunk.next_offset if next_offset is None else next_offset
+
+    def _rendered(
+        self, partition: TopicPartition, records: Sequence[CompiledRecord]
+    ) -> tuple[bytes, int, int | None]:
+        """Return the text, its number of records, and the next offset if the limit was reached."""
+        render = self._renders.get(partition)
+        if render is None:
+            render = self._renders[partition] = self._render_of(partition)
+        limit = self._remaining
+        is_last = limit is not None and len(records) >= limit
+        shown = records[:limit] if is_last else records
+        try:
+            text = render(shown)
+        except RecordDeserializationError:
+            if not self._errors.skip:
+                raise
+            return self._errors.render(render, records, limit)
+        return text, len(shown), shown[-1].offset + 1 if is_last else None
 
     def _check_broker(self) -> None:
         """Say when the broker is gone, and when it is back: else it looks like a quiet topic."""

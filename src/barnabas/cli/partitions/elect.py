@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.completing import complete_topics
 from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.printable import echo
+from barnabas.cli.topic_names import topic_arguments
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ Examples:
 
 
 @click.command("elect", epilog=EXAMPLES)
-@click.argument(
-    "specs", nargs=-1, metavar="[TOPIC[:PARTITION,...]...]", shell_complete=complete_topics
-)
+@topic_arguments("specs", "TOPIC[:PARTITION,...]...", required=False)
 @click.option(
     "--unclean",
     is_flag=True,

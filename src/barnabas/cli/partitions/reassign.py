@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.completing import complete_topics
 from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.partitions.moving import (
     await_moves,
@@ -25,6 +24,7 @@ from barnabas.cli.partitions.targets import (
 )
 from barnabas.cli.partitions.throttle import clear_throttles
 from barnabas.cli.printable import echo
+from barnabas.cli.topic_names import topic_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ as a file that --file takes, and so does Kafka's own tool.
 
 
 @click.command("reassign", epilog=EXAMPLES)
-@click.argument("topics", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topics)
+@topic_arguments("topics", required=False)
 @click.option(
     "-r",
     "--replicas",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.completing import complete_topics
 from barnabas.cli.output import client_options, connected, echo_json
 from barnabas.cli.tables import Styled, bad, dim, echo_line, echo_table, good, warn
+from barnabas.cli.topic_names import topic_arguments
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _QUIET = {"not-preferred"}
 
 
 @click.command("show", epilog=EXAMPLES)
-@click.argument("names", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topics)
+@topic_arguments("names", required=False)
 @click.option("-i", "--live", is_flag=True, help="Stay and show changes; Ctrl-C ends it.")
 @click.option(
     "--interval", type=click.FloatRange(0.2), default=1.0, show_default=True, help="With --live, s."

@@ -9,20 +9,22 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from barnabas.cli.completing import complete_topics
 from barnabas.cli.escapes import unescape_option
 from barnabas.cli.output import (
     EXIT_FAILED,
     client_options,
     connected,
     echo_json,
+    given_settings,
     moment_ms,
     problem,
 )
 from barnabas.cli.printable import echo
 from barnabas.cli.produce.chunks import input_chunks
+from barnabas.cli.produce.creation_notice import CreationNotice
 from barnabas.cli.produce.delivery import Delivery, Limits
 from barnabas.cli.produce.records import Options
+from barnabas.cli.produce.topic_and_files import topic_and_files
 from barnabas.cli.record_formats import parse_formats
 from barnabas.cli.record_progress import progress, summary_line
 from barnabas.cli.termination import termination_as_interrupt
@@ -45,6 +47,7 @@ Examples:
   barnabas produce pictures --whole-files departures.png arrivals.png
   printf 'JFK 42\\n' | barnabas produce delays -K ' ' -s value=long
   barnabas produce flights flights.csv --rate 1000
+  barnabas produce -t flights < flights.csv
 
 \b
 A JSON line has "value" and may have "key", "headers", "partition" and "timestamp" (ms). Strings
@@ -60,8 +63,7 @@ Ctrl-C ends the reading; what was sent is waited for, unless it is pressed again
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("topic", shell_complete=complete_topics)
-@click.argument("files", nargs=-1, type=click.File("rb"), metavar="[FILE...]")
+@topic_and_files
 @click.option(
     "-k",
     "-K",
@@ -74,7 +76,7 @@ Ctrl-C ends the reading; what was sent is waited for, unless it is pressed again
     "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Of every record."
 )
 @click.option("-p", "--partition", type=click.IntRange(0), help="[default: by key, else any]")
-@click.option("-t", "--timestamp", metavar="MS|ISO", help="Of every record.  [default: now]")
+@click.option("--timestamp", metavar="MS|ISO", help="Of every record.  [default: now]")
 @click.option(
     "-D",
     "--delimiter",
@@ -160,11 +162,13 @@ def produce(
     inputs = files or (sys.stdin.buffer,)
     visible = not quiet and not tee and not inputs[0].isatty()
     defaults = {"compression.type": compression, "acks": acks}
+    properties = (*properties, *given_settings({"compression": "compression.type", "acks": "acks"}))
     with termination_as_interrupt(), connected(bootstrap, properties, defaults) as client:
         producer = client.producer()
         started = time.monotonic()
         with progress(visible=visible, size=_size(inputs)) as shown:
-            delivery = Delivery(producer, topic, options, limits, shown)
+            notice = CreationNotice(client, topic)
+            delivery = Delivery(producer, topic, options, limits, shown, notice)
             delivery.run(input_chunks(inputs, end, whole_files=whole_files))
         seconds = time.monotonic() - started
         _report(producer, delivery, seconds, as_json=as_json)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from barnabas.cli.produce.chunks import InputChunk
+    from barnabas.cli.produce.creation_notice import CreationNotice
     from barnabas.cli.record_progress import Progress
     from barnabas.client.producer.shared_producer import SharedProducer
 
@@ -47,12 +48,15 @@ class Delivery:
         options: Options,
         limits: Limits,
         progress: Progress,
+        notice: CreationNotice | None = None,
     ) -> None:
         self._producer = producer
         self._topic = topic
         self._options = options
         self._limits = limits
         self._progress = progress
+        # Tells that the topic was created; None: nobody is told.
+        self._notice = notice
         self._remaining = limits.records_max
         self.error: str | None = None
         self.interrupt: KeyboardInterrupt | None = None
@@ -106,8 +110,13 @@ class Delivery:
 
     def _send(self, pieces: Sequence[bytes]) -> None:
         for run in runs(pieces, self._options):
-            if run.records:
-                self._producer.send_batch(self._topic, run.records, run.partition)
+            if not run.records:
+                continue
+            if self._notice is not None:
+                self._notice.before_send()
+            self._producer.send_batch(self._topic, run.records, run.partition)
+            if self._notice is not None:
+                self._notice.after_send()
         if self._limits.tee is not None:
             behind = self._limits.tee
             sys.stdout.buffer.write(b"".join([piece + behind for piece in pieces]))

@@ -1,0 +1,97 @@
+"""`barnabas brokers`: the registered brokers, and those that are gone for good taken out."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.printable import echo
+from barnabas.cli.tables import echo_table, good, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXAMPLES = """\b
+Examples:
+  barnabas brokers list
+  barnabas brokers list --json
+  barnabas brokers unregister 3
+"""
+_FENCED = "fenced"
+
+
+@click.group(epilog=EXAMPLES)
+def brokers() -> None:
+    """List brokers, unregister those that are gone for good."""
+
+
+@brokers.command(
+    "list",
+    epilog="\b\nExamples:\n  barnabas brokers list\n\n"
+    "A fenced broker is registered and does not serve: it is stopped, dead, or not ready yet.\n",
+)
+@client_options
+def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> None:
+    """List the registered brokers with their addresses, racks and states."""
+    with connected(bootstrap, properties) as client:
+        found = client.describe_cluster()
+    states = [(broker, "serves") for broker in found.brokers]
+    states += [(broker, _FENCED) for broker in found.fenced]
+    states.sort(key=lambda item: item[0].id)
+    if as_json:
+        listed: list[dict[str, Any]] = [
+            {
+                "broker": broker.id,
+                "host": broker.host,
+                "port": broker.port,
+                "rack": broker.rack,
+                "state": state,
+            }
+            for broker, state in states
+        ]
+        echo_json({"cluster_id": found.cluster_id, "brokers": listed})
+        return
+    rows = [
+        (
+            broker.id,
+            broker.address,
+            broker.rack,
+            warn(state) if state == _FENCED else good(state),
+        )
+        for broker, state in states
+    ]
+    echo_table(("broker", "address", "rack", "state"), rows)
+
+
+@brokers.command(
+    "unregister",
+    epilog="\b\nExamples:\n  barnabas brokers unregister 3 --yes\n\n"
+    "Move its partitions to other brokers first: barnabas partitions reassign --help. A broker "
+    "that still runs registers itself again; --force takes its registration away all the same.\n",
+)
+@click.argument("broker", type=click.IntRange(0), metavar="BROKER")
+@click.option("-f", "--force", is_flag=True, help="Also a broker that still serves.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@client_options
+def unregister_broker(
+    broker: int, force: bool, yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
+) -> None:
+    """Take a broker that is gone for good out of the metadata. Asks first on a terminal."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Unregister broker {broker}?", abort=True, err=True)
+    with connected(bootstrap, properties) as client:
+        serving = [each.id for each in client.describe_cluster().brokers]
+        if broker in serving and not force:
+            problem(
+                f"broker {broker} still serves clients: stop it first, or give --force (it would "
+                f"register itself again)"
+            )
+            sys.exit(EXIT_FAILED)
+        client.admin.unregister_broker(broker)
+        if as_json:
+            echo_json({"unregistered": broker})
+        else:
+            echo(f"unregistered broker {broker}")

@@ -1,0 +1,95 @@
+"""`barnabas consume --on-error skip`: what cannot be read is counted, told, and left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.output import warning
+from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.cli.consume.templates import Render
+    from barnabas.client.record_decoding import ConsumerRecord
+    from barnabas.record.compiled import CompiledRecord
+
+__all__ = ["ErrorPolicy"]
+
+# So many errors are told one by one; of the rest only the number is told, at the end.
+_TOLD_MAX = 5
+
+
+class ErrorPolicy:
+    """Decides whether an unreadable record or batch ends the command, and counts the skipped.
+
+    Args:
+        skip: whether to go on; else the first error is raised.
+    """
+
+    def __init__(self, *, skip: bool = False) -> None:
+        self.skip = skip
+        # Records that could not be deserialized.
+        self.records = 0
+        # Batches whose bytes are corrupt; how many records they had is not known.
+        self.batches = 0
+
+    def handle(self, error: CorruptRecordsError | RecordDeserializationError) -> None:
+        """Count the error and warn of it.
+
+        Raises:
+            CorruptRecordsError: the error itself, unless errors are skipped.
+            RecordDeserializationError: likewise.
+        """
+        if not self.skip:
+            raise error
+        is_told = self.records + self.batches < _TOLD_MAX
+        if isinstance(error, CorruptRecordsError):
+            self.batches += 1
+            last = error.next_offset - 1
+            span = f"offset {error.offset}" + (f" to {last}" if last > error.offset else "")
+            reason = "a corrupt batch"
+        else:
+            self.records += 1
+            span = f"offset {error.offset}"
+            reason = f"the {error.what} cannot be deserialized: {error.__cause__}"
+        if is_told:
+            warning(f"skipped {error.partition} {span}: {reason}")
+
+    def render(
+        self,
+        render: Render,
+        records: Sequence[CompiledRecord] | Sequence[ConsumerRecord],
+        limit: int | None,
+    ) -> tuple[bytes, int, int | None]:
+        """Render records one by one, without those that cannot be deserialized.
+
+        Args:
+            render: prints records of their partition.
+            records: all that are wanted.
+            limit: how many may be printed; None for all.
+
+        Returns:
+            The text, the number of printed records, and the offset after the last printed record
+            if the limit was reached (else None).
+        """
+        pieces: list[bytes] = []
+        for record in records:
+            try:
+                pieces.append(render([record]))
+            except RecordDeserializationError as error:
+                self.handle(error)
+                continue
+            if len(pieces) == limit:
+                return b"".join(pieces), len(pieces), record.offset + 1
+        return b"".join(pieces), len(pieces), None
+
+    def warn_of_total(self) -> None:
+        """Tell how much was skipped, if anything was."""
+        counts = []
+        if self.records:
+            counts.append(f"{self.records} record{'' if self.records == 1 else 's'}")
+        if self.batches:
+            counts.append(f"{self.batches} corrupt batch{'' if self.batches == 1 else 'es'}")
+        if counts:
+            warning(f"skipped {' and '.join(counts)} in all")

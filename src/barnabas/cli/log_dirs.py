@@ -1,0 +1,192 @@
+"""`barnabas log-dirs`: what lies in the data directories of brokers (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from barnabas.cli.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.tables import bad, dim, echo_table, warn
+from barnabas.cli.topic_names import topic_arguments
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from barnabas.client.admin.log_dirs import LogDirectory, ReplicaInfo
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+
+EXAMPLES = """\b
+Examples:
+  barnabas log-dirs
+  barnabas log-dirs --broker 1 --broker 2
+  barnabas log-dirs flights --replicas
+  barnabas log-dirs --json
+
+\b
+Lag: records by which a replica is behind the high watermark; of a future replica, behind the
+replica that it will replace. A future replica is the copy that a move between two directories of
+one broker makes. Ends with status 1 if a directory cannot be used or a broker does not answer.
+"""
+# A broker that does not answer is a finding, not a reason to wait for minutes.
+_DEFAULTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "15000"}
+
+
+class _Place(NamedTuple):
+    """One directory of one broker, with the replicas that are shown."""
+
+    broker: int
+    directory: LogDirectory
+    replicas: dict[TopicPartition, ReplicaInfo]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the shown replicas."""
+        return sum(each.size for each in self.replicas.values())
+
+    @property
+    def lag(self) -> int:
+        """The greatest lag of a replica that is no future one, in records."""
+        lags = (each.offset_lag for each in self.replicas.values() if not each.is_future)
+        return max((lag for lag in lags if lag > 0), default=0)
+
+    @property
+    def future(self) -> int:
+        """Number of future replicas."""
+        return sum(each.is_future for each in self.replicas.values())
+
+
+@click.command("log-dirs", epilog=EXAMPLES)
+@topic_arguments("names", required=False)
+@click.option(
+    "--broker", "wanted", type=click.IntRange(0), multiple=True, help="Only these brokers."
+)
+@click.option("-r", "--replicas", "each_replica", is_flag=True, help="A line for each replica.")
+@client_options
+def log_dirs(
+    names: Sequence[str],
+    wanted: Sequence[int],
+    each_replica: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Show size, lag and future replicas of each data directory, of all topics or the TOPICs."""
+    with connected(bootstrap, properties, _DEFAULTS) as client:
+        brokers = _brokers(client, wanted)
+        if names:
+            client.describe_topics(names)
+        found = client.admin.describe_log_dirs(brokers, once=True)
+    silent = {node: each for node, each in found.items() if isinstance(each, ClientError)}
+    places = list(_places(found, names))
+    if as_json:
+        echo_json(_as_json(places, silent))
+    elif each_replica:
+        heads = ("broker", "directory", "partition", "size", "lag", "kind")
+        echo_table(heads, [row for place in places for row in _replica_rows(place)])
+    else:
+        columns = ("broker", "directory", "size", "replicas", "lag", "future", "free", "state")
+        echo_table(columns, [_row(place) for place in places])
+    for node, error in silent.items():
+        problem(f"broker {node}: {error}")
+    if silent or any(place.directory.error is not None for place in places):
+        sys.exit(EXIT_FAILED)
+
+
+def _brokers(client: Client, wanted: Sequence[int]) -> list[int]:
+    serving = [broker.id for broker in client.describe_cluster().brokers]
+    for node in wanted:
+        if node not in serving:
+            known = ", ".join(map(str, sorted(serving)))
+            raise click.UsageError(f"--broker {node}: the brokers that serve are: {known}")
+    return list(wanted) or serving
+
+
+def _places(
+    found: dict[int, list[LogDirectory] | ClientError], names: Sequence[str]
+) -> Iterator[_Place]:
+    for node, directories in sorted(found.items()):
+        if isinstance(directories, ClientError):
+            continue
+        for directory in sorted(directories, key=lambda each: each.path):
+            replicas = {
+                tp: replica
+                for tp, replica in sorted(directory.replicas.items())
+                if not names or tp.topic in names
+            }
+            yield _Place(node, directory, replicas)
+
+
+def _row(place: _Place) -> tuple[object, ...]:
+    from barnabas.cli.top.screen import size
+
+    directory = place.directory
+    free: object = None
+    if directory.total_bytes > 0:
+        share = directory.usable_bytes / directory.total_bytes
+        text = f"{size(directory.usable_bytes)} ({share:.0%})"
+        free = warn(text) if share < 0.1 else text
+    error = directory.error
+    return (
+        place.broker,
+        directory.path,
+        size(place.size),
+        len(place.replicas) - place.future,
+        warn(place.lag) if place.lag else 0,
+        place.future or dim(0),
+        free,
+        "ok" if error is None else bad(error.error_code.name if error.error_code else error),
+    )
+
+
+def _replica_rows(place: _Place) -> Iterator[tuple[object, ...]]:
+    from barnabas.cli.top.screen import size
+
+    for tp, replica in place.replicas.items():
+        lag = replica.offset_lag
+        yield (
+            place.broker,
+            place.directory.path,
+            str(tp),
+            size(replica.size),
+            warn(lag) if lag > 0 else lag,
+            warn("future") if replica.is_future else "current",
+        )
+
+
+def _as_json(places: Sequence[_Place], silent: dict[int, ClientError]) -> list[dict[str, Any]]:
+    """A list of brokers, with sizes in bytes and lags in records."""
+    brokers: dict[int, dict[str, Any]] = {
+        node: {"broker": node, "error": str(error), "directories": []}
+        for node, error in silent.items()
+    }
+    for place in places:
+        directory = place.directory
+        replicas = [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "size_bytes": replica.size,
+                "lag": replica.offset_lag,
+                "future": replica.is_future,
+            }
+            for tp, replica in place.replicas.items()
+        ]
+        brokers.setdefault(
+            place.broker, {"broker": place.broker, "error": None, "directories": []}
+        )["directories"].append(
+            {
+                "path": directory.path,
+                "error": None if directory.error is None else str(directory.error),
+                "total_bytes": directory.total_bytes if directory.total_bytes >= 0 else None,
+                "usable_bytes": directory.usable_bytes if directory.usable_bytes >= 0 else None,
+                "size_bytes": place.size,
+                "lag": place.lag,
+                "future_replicas": place.future,
+                "replicas": replicas,
+            }
+        )
+    return [brokers[node] for node in sorted(brokers)]

@@ -1,0 +1,258 @@
+"""The commands of `barnabas profile`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.output import echo_json, key_values, warning
+from barnabas.cli.printable import echo
+from barnabas.cli.profiles.store import (
+    BOOTSTRAP,
+    Profiles,
+    check_name,
+    checked_settings,
+    is_secret,
+    profiles_path,
+)
+from barnabas.cli.tables import dim, echo_table, good
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+EXAMPLES = """\b
+Examples:
+  barnabas profile create staging -b broker.example:9092 -X request.timeout.ms=5000
+  barnabas profile use staging
+  barnabas topics list --profile staging
+  barnabas profile edit staging -X client.id=ann --unset request.timeout.ms
+  barnabas profile list
+
+\b
+A command takes each setting from the first place that has it: its flags, the environment
+(BARNABAS_BOOTSTRAP), the profile, the defaults. The profile is that of --profile, else of
+BARNABAS_PROFILE, else the one in use. --profile counts as a flag: its servers go before
+BARNABAS_BOOTSTRAP. --profile '' is for no profile. Values of passwords and the like are never
+printed; the file has mode 0600.
+"""
+_HIDDEN = "(hidden)"
+_EDITED = "# The settings of the profile {name}, one KEY=VALUE a line, as of Kafka's clients.\n"
+
+
+@click.group(epilog=EXAMPLES)
+def profile() -> None:
+    """Keep named sets of bootstrap servers and client settings."""
+
+
+def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    try:
+        return sorted(name for name in Profiles.load().by_name if name.startswith(incomplete))
+    except click.UsageError:
+        return []
+
+
+_name_argument = click.argument("name", metavar="NAME", shell_complete=_complete)
+_bootstrap_option = click.option(
+    "-b",
+    "--bootstrap",
+    "--bootstrap-server",
+    "bootstrap",
+    metavar="HOST:PORT[,...]",
+    help="Brokers to start from.",
+)
+_property_option = click.option(
+    "-X", "--property", "properties", multiple=True, metavar="KEY=VALUE",
+    help="A configuration key of Kafka's clients.",
+)  # fmt: skip
+_json_option: Callable[[Any], Any] = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON."
+)
+
+
+@profile.command(
+    "create",
+    epilog="\b\nExamples:\n  barnabas profile create local -b 127.0.0.1:9092 --use\n",
+)
+@_name_argument
+@_bootstrap_option
+@_property_option
+@click.option("--use", is_flag=True, help="Use it from now on.")
+@_json_option
+def create_profile(
+    name: str, bootstrap: str | None, properties: Sequence[str], use: bool, as_json: bool
+) -> None:
+    """Create a profile."""
+    profiles = Profiles.load()
+    check_name(name)
+    if name in profiles.by_name:
+        raise click.UsageError(f"there is a profile {name} already: barnabas profile edit {name}")
+    profiles.by_name[name] = checked_settings(name, _given(bootstrap, properties))
+    if use:
+        profiles.current = name
+    profiles.save()
+    _say(f"created profile {name}" + (" and use it" if use else ""), profiles, as_json=as_json)
+
+
+def _say(done: str, profiles: Profiles, *, as_json: bool) -> None:
+    if as_json:
+        echo_json({"profiles": sorted(profiles.by_name), "current": profiles.current})
+    else:
+        echo(done)
+
+
+def _given(bootstrap: str | None, properties: Sequence[str]) -> dict[str, str]:
+    given = {} if bootstrap is None else {BOOTSTRAP: bootstrap}
+    return {**key_values(properties, "--property"), **given}
+
+
+@profile.command(
+    "use",
+    epilog="\b\nExamples:\n  barnabas profile use staging\n  barnabas profile use --none\n",
+)
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete)
+@click.option("--none", "is_none", is_flag=True, help="Use no profile from now on.")
+@_json_option
+def use_profile(name: str | None, is_none: bool, as_json: bool) -> None:
+    """Use a profile in all commands that name no other one."""
+    if (name is None) is not is_none:
+        raise click.UsageError("give NAME or --none")
+    profiles = Profiles.load()
+    if name is not None:
+        profiles.get(name)
+    profiles.current = name
+    profiles.save()
+    words = "use no profile" if name is None else f"use profile {name}"
+    _say(words, profiles, as_json=as_json)
+
+
+@profile.command("list", epilog="\b\nExamples:\n  barnabas profile list --json\n")
+@_json_option
+def list_profiles(as_json: bool) -> None:
+    """List the profiles, with a star at the one in use."""
+    profiles = Profiles.load()
+    names = sorted(profiles.by_name)
+    if as_json:
+        listed = [
+            {
+                "profile": name,
+                "current": name == profiles.current,
+                "bootstrap": profiles.by_name[name].get(BOOTSTRAP),
+            }
+            for name in names
+        ]
+        echo_json(listed)
+        return
+    rows = [
+        (
+            good(f"{name} *") if name == profiles.current else name,
+            profiles.by_name[name].get(BOOTSTRAP),
+            len(profiles.by_name[name].keys() - {BOOTSTRAP}) or dim(0),
+        )
+        for name in names
+    ]
+    if rows:
+        echo_table(("profile", "bootstrap", "settings"), rows)
+    else:
+        echo("there are no profiles: barnabas profile create --help", err=True)
+
+
+@profile.command("show", epilog="\b\nExamples:\n  barnabas profile show staging\n")
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete)
+@_json_option
+def show_profile(name: str | None, as_json: bool) -> None:
+    """Show the settings of a profile, of the one in use without NAME; secrets are hidden."""
+    profiles = Profiles.load()
+    wanted = profiles.current if name is None else name
+    if wanted is None:
+        raise click.UsageError("no profile is in use: give NAME")
+    shown = {key: _shown(key, value) for key, value in profiles.get(wanted).items()}
+    if as_json:
+        current = wanted == profiles.current
+        echo_json({"profile": wanted, "current": current, "settings": shown})
+        return
+    for key, value in shown.items():
+        echo(f"{key}={value}")
+    mode = profiles_path().stat().st_mode
+    if mode & 0o077:
+        warning(f"others can read {profiles_path()}: chmod 600 it")
+
+
+def _shown(key: str, value: str) -> str:
+    return _HIDDEN if is_secret(key) else value
+
+
+@profile.command(
+    "edit",
+    epilog="\b\nExamples:\n  barnabas profile edit staging\n"
+    "  barnabas profile edit staging -b other.example:9092 --unset client.id\n",
+)
+@_name_argument
+@_bootstrap_option
+@_property_option
+@click.option("--unset", multiple=True, metavar="KEY", help="Take a setting out.")
+@_json_option
+def edit_profile(
+    name: str,
+    bootstrap: str | None,
+    properties: Sequence[str],
+    unset: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Change settings of a profile; without options in $EDITOR."""
+    profiles = Profiles.load()
+    before = profiles.get(name)
+    given = _given(bootstrap, properties)
+    if given or unset:
+        settings = _changed(name, before, given, unset)
+    else:
+        edited = _edited(name, before)
+        if edited is None:
+            echo("nothing was changed", err=True)
+            return
+        settings = edited
+    profiles.by_name[name] = checked_settings(name, settings)
+    profiles.save()
+    _say(f"changed profile {name}", profiles, as_json=as_json)
+
+
+def _changed(
+    name: str, before: Mapping[str, str], given: Mapping[str, str], unset: Sequence[str]
+) -> dict[str, str]:
+    settings = dict(before)
+    for key in unset:
+        if settings.pop(key.replace("_", "."), None) is None:
+            raise click.UsageError(f"profile {name} has no setting {key}")
+    settings.update({key.replace("_", "."): value for key, value in given.items()})
+    return settings
+
+
+def _edited(name: str, before: Mapping[str, str]) -> dict[str, str] | None:
+    """The settings as the user's editor leaves them; None if it was left without saving."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("this is no terminal: give --bootstrap, --property or --unset")
+    lines = "".join(f"{key}={value}\n" for key, value in before.items())
+    text = click.edit(_EDITED.format(name=name) + lines, extension=".properties")
+    if text is None:
+        return None
+    kept = (line.strip() for line in text.splitlines())
+    return key_values([line for line in kept if line and not line.startswith("#")], "line")
+
+
+@profile.command("remove", epilog="\b\nExamples:\n  barnabas profile remove staging --yes\n")
+@_name_argument
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@_json_option
+def remove_profile(name: str, yes: bool, as_json: bool) -> None:
+    """Remove a profile. Asks first on a terminal."""
+    profiles = Profiles.load()
+    profiles.get(name)
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Remove profile {name}?", abort=True, err=True)
+    del profiles.by_name[name]
+    if profiles.current == name:
+        profiles.current = None
+    profiles.save()
+    _say(f"removed profile {name}", profiles, as_json=as_json)

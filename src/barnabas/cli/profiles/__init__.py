@@ -1,0 +1,1 @@
+"""Profiles: named sets of bootstrap servers and client settings in the user's config directory."""

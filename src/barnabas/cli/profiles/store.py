@@ -1,0 +1,176 @@
+"""The file of profiles: `profiles.toml` in the user's config directory, readable by its owner only.
+
+The directory is $XDG_CONFIG_HOME/barnabas, by default ~/.config/barnabas. A table `profiles.NAME`
+holds keys of Kafka's clients with their values as strings; `current` names the profile in use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import ClientConfigError
+
+__all__ = ["BOOTSTRAP", "Profiles", "check_name", "checked_settings", "is_secret", "profiles_path"]
+
+BOOTSTRAP = "bootstrap.servers"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SECRET = re.compile(
+    r"password|passphrase|secret|token|jaas|credential|private|(^|\.)keystore\.key|ssl\.key\b"
+)
+# Far more than any file of profiles has; in bytes.
+_SIZE_MAX = 1 << 20
+
+
+def profiles_path() -> Path:
+    """Return the path of the file, which need not exist."""
+    return Path(click.get_app_dir("barnabas")) / "profiles.toml"
+
+
+def is_secret(key: str) -> bool:
+    """Return whether the value of a key is never printed."""
+    return _SECRET.search(key.lower().replace("_", ".")) is not None
+
+
+def check_name(name: str) -> str:
+    """Return the name of a profile.
+
+    Raises:
+        click.UsageError: it is not made of letters, digits, dots, dashes and underscores.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise click.UsageError(
+            f"profile {name!r}: use letters, digits, '.', '-' and '_', 64 at most"
+        )
+    return name
+
+
+def checked_settings(name: str, given: dict[str, str]) -> dict[str, str]:
+    """Return settings with dots in their keys, once the client has accepted them.
+
+    Raises:
+        click.UsageError: the client does not take a key or a value.
+    """
+    settings = {key.strip().replace("_", "."): value.strip() for key, value in given.items()}
+    try:
+        ClientConfig.parse({BOOTSTRAP: "127.0.0.1:9092", **settings})
+    except ClientConfigError as error:
+        raise click.UsageError(
+            f"profile {name}: {_without_secrets(str(error), settings)}"
+        ) from None
+    return settings
+
+
+def _without_secrets(message: str, settings: dict[str, str]) -> str:
+    for key, value in settings.items():
+        if value and is_secret(key):
+            message = message.replace(value, "(hidden)")
+    return message
+
+
+@dataclass
+class Profiles:
+    """All profiles, and which of them is in use."""
+
+    # Settings by the name of the profile.
+    by_name: dict[str, dict[str, str]] = field(default_factory=dict)
+    # None: commands use no profile unless one is named.
+    current: str | None = None
+
+    @classmethod
+    def load(cls) -> Profiles:
+        """Read the file; without one there are no profiles.
+
+        Raises:
+            click.UsageError: the file cannot be read, or is not what this module writes.
+        """
+        path = profiles_path()
+        try:
+            with path.open("rb") as file:
+                data = file.read(_SIZE_MAX + 1)
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise click.UsageError(f"profiles cannot be read: {error}") from None
+        if len(data) > _SIZE_MAX:
+            raise click.UsageError(
+                f"{path} is larger than {_SIZE_MAX} bytes: it is no profiles file"
+            )
+        return cls._parse(path, data)
+
+    @classmethod
+    def _parse(cls, path: Path, data: bytes) -> Profiles:
+        import tomllib
+
+        try:
+            found: dict[str, Any] = tomllib.loads(data.decode())
+        except ValueError as error:
+            raise click.UsageError(f"{path} is not TOML: {error}. Repair or remove it") from None
+        tables, current = found.get("profiles", {}), found.get("current")
+        is_valid = isinstance(tables, dict) and isinstance(current, str | None)
+        if not is_valid or not all(map(_is_settings, tables.values())):
+            raise click.UsageError(
+                f'{path}: write current = "NAME", and [profiles.NAME] with strings below it'
+            )
+        return cls(tables, current)
+
+    def get(self, name: str) -> dict[str, str]:
+        """Return the settings of a profile.
+
+        Raises:
+            click.UsageError: there is no such profile.
+        """
+        if name not in self.by_name:
+            known = ", ".join(sorted(self.by_name)) or "none"
+            raise click.UsageError(f"no profile {name!r}; there are: {known}")
+        return self.by_name[name]
+
+    def save(self) -> None:
+        """Replace the file as a whole, with mode 0600.
+
+        Raises:
+            click.ClickException: it cannot be written.
+        """
+        path = profiles_path()
+        try:
+            path.parent.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
+            # Of mode 0600 from its beginning.
+            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".profiles-")
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write(self._as_toml())
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(name).replace(path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    Path(name).unlink()
+                raise
+        except OSError as error:
+            raise click.ClickException(f"profiles cannot be written: {error}") from None
+
+    def _as_toml(self) -> str:
+        lines = [] if self.current is None else [f"current = {_quoted(self.current)}"]
+        for name, settings in sorted(self.by_name.items()):
+            lines += ["", f"[profiles.{_quoted(name)}]"]
+            lines += [f"{_quoted(key)} = {_quoted(value)}" for key, value in settings.items()]
+        return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _is_settings(table: object) -> bool:
+    return isinstance(table, dict) and all(isinstance(value, str) for value in table.values())
+
+
+def _quoted(text: str) -> str:
+    """Return a basic string of TOML: JSON's, with DEL escaped too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,92 @@
+"""Transactions that no coordinator will end (KIP-664): found from the partitions' side.
+
+A partition's leader knows the producers that have a transaction open in it. A transaction hangs if
+it is older than any coordinator lets one be, and no coordinator has it under way there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.served_apis import need_api
+from barnabas.client.errors import ClientError
+from barnabas.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.client.admin.partitions import ActiveProducer
+    from barnabas.client.admin.transactions import TransactionDescription
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+
+__all__ = ["OpenTransaction", "find_hanging", "open_transactions"]
+
+_IN_PROGRESS = {"Ongoing", "PrepareCommit", "PrepareAbort"}
+
+
+class OpenTransaction(NamedTuple):
+    """One producer's open transaction in one partition."""
+
+    partition: TopicPartition
+    producer: ActiveProducer
+    # None if no coordinator names one for the producer.
+    transactional_id: str | None = None
+
+
+def open_transactions(
+    client: Client, partitions: Sequence[TopicPartition]
+) -> tuple[list[OpenTransaction], dict[TopicPartition, ClientError]]:
+    """The open transactions of partitions, and the partitions whose leaders did not tell."""
+    found: list[OpenTransaction] = []
+    failed: dict[TopicPartition, ClientError] = {}
+    for tp, producers in sorted(client.admin.describe_producers(partitions, once=True).items()):
+        if isinstance(producers, ClientError):
+            failed[tp] = producers
+            continue
+        found += [
+            OpenTransaction(tp, producer)
+            for producer in producers
+            if producer.current_transaction_start_offset >= 0
+        ]
+    return found, failed
+
+
+def find_hanging(client: Client, candidates: Sequence[OpenTransaction]) -> list[OpenTransaction]:
+    """Those of the open transactions that no coordinator has under way in their partition.
+
+    Ends the command if there are candidates and the brokers cannot list transactions.
+    """
+    if not candidates:
+        return []
+    need_api(client, ApiKey.LIST_TRANSACTIONS, "ListTransactions", "telling which of them hang")
+    wanted = sorted({each.producer.producer_id for each in candidates})
+    ids = {
+        listing.producer_id: listing.transactional_id
+        for listing in client.admin.list_transactions(wanted)
+    }
+    described = client.admin.describe_transactions(sorted(set(ids.values()))) if ids else {}
+    return [
+        each._replace(transactional_id=ids.get(each.producer.producer_id))
+        for each in candidates
+        if not _is_under_way(each, ids, described)
+    ]
+
+
+def _is_under_way(
+    each: OpenTransaction,
+    ids: Mapping[int, str],
+    described: Mapping[str, TransactionDescription | ClientError],
+) -> bool:
+    name = ids.get(each.producer.producer_id)
+    if name is None:
+        return False
+    found = described[name]
+    if isinstance(found, ClientError):
+        # Its coordinator does not tell: better left alone.
+        return True
+    return (
+        found.state in _IN_PROGRESS
+        and found.producer_id == each.producer.producer_id
+        and each.partition in found.partitions
+    )

@@ -1,0 +1,104 @@
+"""Habits of other tools that `barnabas produce` and `consume` take, against each kind of broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.cli_shell import Shell
+from conformance.client_brokers import broker
+from conformance.test_consumer_trouble import Broker, broken_topic, client
+
+pytestmark = pytest.mark.conformance
+__all__ = ["broken_topic", "broker", "client"]
+
+
+@pytest.fixture
+def shell(broker: Broker) -> Shell:
+    return Shell(broker.bootstrap)
+
+
+def test_a_topic_may_be_given_with_an_option_as_kcat_takes_it(shell: Shell, tmp_path: Path) -> None:
+    topic = shell.topic
+    shell.ok("topics", "create", "--topic", topic, "--partitions", "1")
+    shell.ok("produce", "-t", topic, stdin="one\n")
+    path = tmp_path / "two"
+    path.write_text("two\n")
+    shell.ok("produce", "-t", topic, str(path))
+    shell.ok("produce", topic, str(path))
+    read = ("--from", "beginning", "-e")
+    assert shell.ok("consume", "-t", topic, *read) == "one\ntwo\ntwo\n"
+    shell.ok("topics", "create", f"{topic}-more", "--partitions", "1")
+    shell.ok("produce", f"{topic}-more", stdin="more\n")
+    both = shell.ok("consume", "-t", topic, f"{topic}-more", *read)
+    assert sorted(both.split()) == ["more", "one", "two", "two"]
+    shell.ok("topics", "alter", "-t", topic, "--config", "retention.ms=-1")
+    (described,) = shell.ok("topics", "describe", "-t", topic, "--json").splitlines()
+    assert json.loads(described)["topic"] == topic
+    assert shell.ok("partitions", "-t", topic).startswith(f"{topic}\t0\t")
+
+
+def test_a_topic_that_was_created_by_a_record_is_told_once(shell: Shell) -> None:
+    first = shell.run("produce", shell.topic, stdin="a\nb\n")
+    assert (first.returncode, first.stdout) == (0, "")
+    assert first.stderr == f"created topic {shell.topic}\n"
+    again = shell.run("produce", shell.topic, stdin="c\n")
+    assert (again.returncode, again.stderr) == (0, "")
+    nothing = shell.run("produce", f"{shell.topic}-unused", stdin="")
+    assert (nothing.returncode, nothing.stderr) == (0, "")
+    assert f"{shell.topic}-unused" not in shell.ok("topics", "list").split()
+
+
+@pytest.mark.parametrize("as_member", [False, True], ids=["alone", "group"])
+def test_records_that_cannot_be_deserialized_are_skipped_and_counted(
+    shell: Shell, as_member: bool
+) -> None:
+    lines = "".join(f"{text}\n" for text in ('{"n":1}', "bad", '{"n":2}', "worse", '{"n":3}'))
+    shell.ok("topics", "create", shell.topic, "--partitions", "1")
+    shell.ok("produce", shell.topic, stdin=lines)
+    group = ("-g", f"group-{shell.topic}") if as_member else ()
+    words = ("consume", shell.topic, "--from", "beginning", "-e", "-s", "value=json")
+    failed = shell.run(*words)
+    assert failed.returncode == 1
+    assert "the value of the record at offset 1 cannot be deserialized" in failed.stderr
+    done = shell.run(*words, *group, "--on-error", "skip", "-n", "2")
+    assert (done.returncode, done.stdout) == (0, '{"n":1}\n{"n":2}\n')
+    first, total = done.stderr.splitlines()
+    assert first.startswith(f"warning: skipped {shell.topic}-0 offset 1: the value cannot be")
+    assert total == "warning: skipped 1 record in all"
+    if as_member:
+        rest = shell.run(*words, *group, "--on-error", "skip")
+        assert (rest.returncode, rest.stdout) == (0, '{"n":3}\n')
+        assert "skipped 1 record in all" in rest.stderr
+
+
+def test_only_some_of_many_errors_are_told_one_by_one(shell: Shell) -> None:
+    shell.ok("topics", "create", shell.topic, "--partitions", "1")
+    shell.ok("produce", shell.topic, stdin="bad\n" * 20 + "7\n")
+    words = ("--from", "beginning", "-e", "--as", "value=json", "--on-error", "skip")
+    done = shell.run("consume", shell.topic, *words)
+    assert done.stdout == "7\n"
+    told = done.stderr.splitlines()
+    assert len(told) == 6
+    assert told[-1] == "warning: skipped 20 records in all"
+
+
+@pytest.mark.parametrize("as_member", [False, True], ids=["alone", "group"])
+def test_a_corrupt_batch_is_skipped_and_counted(
+    shell: Shell, broken_topic: str, as_member: bool
+) -> None:
+    group = ("-g", f"group-{broken_topic}") if as_member else ()
+    words = ("consume", broken_topic, *group, "--from", "beginning", "-e")
+    failed = shell.run(*words)
+    assert failed.returncode == 1
+    assert f"{broken_topic}-0: records fetched at offset 3 are corrupt" in failed.stderr
+    assert {*"abc"} <= {*failed.stdout.split()}
+    more = (f"{group[1]}-more",) if group else ()
+    done = shell.run(*words[:2], *group[:1], *more, *words[-3:], "--on-error", "skip")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split()) == [*"abcghirstuvw"]
+    first, total = done.stderr.splitlines()
+    assert first == f"warning: skipped {broken_topic}-0 offset 3 to 5: a corrupt batch"
+    assert total == "warning: skipped 1 corrupt batch in all"
