@@ -44,6 +44,13 @@ def test_the_java_launcher_stays_executable_in_the_wheel(wheel: zipfile.ZipFile)
     assert mode & 0o111 == 0o111
 
 
+def test_pytest_finds_the_plugin_of_the_wheel(wheel: zipfile.ZipFile) -> None:
+    [name] = [name for name in wheel.namelist() if name.endswith("/entry_points.txt")]
+    text = wheel.read(name).decode()
+    assert "[pytest11]\nbarnabas = barnabas.testing.pytest_plugin\n" in text
+    assert "barnabas/testing/pytest_plugin.py" in wheel.namelist()
+
+
 def test_every_locked_package_has_hashes_and_no_address() -> None:
     text = (ROOT / "requirements.lock").read_text()
     assert "://" not in text

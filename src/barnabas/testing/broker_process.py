@@ -55,6 +55,18 @@ class BrokerProcess(ServerProcess):
         """HOST:PORT, what clients call bootstrap.servers."""
         return f"{self.host}:{self.port}"
 
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic; its partitions have leaders when this returns.
+
+        Raises:
+            AdminResultsError: the topic exists already, or the broker refused it.
+        """
+        from barnabas.testing.topic_creation import create_topic
+
+        create_topic(self.bootstrap, name, partitions, configs=configs)
+
     def close(self) -> None:
         """Kill it if it runs, and remove the directory if it is temporary."""
         super().close()

@@ -1,8 +1,4 @@
-"""Pytest fixtures: `pytest_plugins = ["barnabas.testing.plugin"]`, then ask for `broker`.
-
-def test_my_pipeline(broker):
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-"""
+"""Fixtures of this project's own tests, with short names; users have those of `pytest_plugin`."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.relays import CLIENTS, Relays
+from barnabas.testing.server_process import BrokerDiedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +68,26 @@ class RelayedCluster(ClusterProcess):
             if other != node_id:
                 self.cut((node_id, other))
 
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic; its partitions have leaders when this returns.
+
+        Args:
+            replication_factor: -1 puts a replica on each broker, up to three.
+
+        Raises:
+            AdminResultsError: the topic exists already, or it was refused.
+        """
+        from barnabas.testing.topic_creation import create_topic
+
+        factor = min(3, len(self.brokers)) if replication_factor < 0 else replication_factor
+        create_topic(self.bootstrap, name, partitions, factor, configs)
+
     def heal(self) -> None:
         """Remove the faults of all links; bytes that were held pass now."""
         self.relays.heal()
@@ -75,9 +96,12 @@ class RelayedCluster(ClusterProcess):
         """Undo all faults: heal the links, resume paused nodes, start nodes that have ended.
 
         Raises:
+            BrokerDiedError: a node had ended by itself; it runs again.
             BrokerStartError: a node could not be started.
         """
         self.heal()
+        died = [node for node in self.nodes.values() if node.has_died]
+        logs = "".join(f"\n--- node {node.node_id}\n{node.log()}" for node in died)
         ended = [node for node in self.nodes.values() if not node.is_running]
         for node in self.nodes.values():
             node.resume()
@@ -85,6 +109,8 @@ class RelayedCluster(ClusterProcess):
             node.launch()
         for node in ended:
             node.await_ready()
+        if died:
+            raise BrokerDiedError(f"nodes ended by themselves{logs}")
 
     def close(self) -> None:
         """Kill all nodes, end the relays, and remove the directory if it is temporary."""

@@ -23,6 +23,10 @@ class BrokerStartError(RuntimeError):
     """The process ended, or did not answer in time; the message has its log."""
 
 
+class BrokerDiedError(RuntimeError):
+    """A broker ended although no test asked for it; the message has its log."""
+
+
 class ServerProcess:
     """A process that prints "ready ..." on standard output when it serves.
 
@@ -54,6 +58,11 @@ class ServerProcess:
     def is_running(self) -> bool:
         """Whether the process lives, paused or not."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def has_died(self) -> bool:
+        """Whether the process has ended although nobody here asked for it."""
+        return self._process is not None and self._process.poll() is not None
 
     def launch(self) -> None:
         """Start; does not wait (`await_ready` does)."""
@@ -134,6 +143,22 @@ class ServerProcess:
         if self.is_running:
             self.stop()
         return self.start()
+
+    def restore(self) -> None:
+        """Undo `pause`, `kill` and `stop`: resume or start the process.
+
+        Raises:
+            BrokerDiedError: it had ended by itself; it runs again, and the message has its log.
+            BrokerStartError: it cannot be started.
+        """
+        self.resume()
+        if self.is_running:
+            return
+        died = BrokerDiedError(f"the broker ended by itself\n{self.log()}")
+        is_unasked = self.has_died
+        self.start()
+        if is_unasked:
+            raise died
 
     def log(self) -> str:
         """What it has written to standard error, over all its lives."""

@@ -1,0 +1,311 @@
+"""The pytest plugin as its users have it: pytest runs in processes of their own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from waiting import eventually
+
+pytest_plugins = ["pytester"]
+
+NAME = "barnabas.testing.pytest_plugin"
+# A checkout that was installed before the plugin was there has no entry point for it.
+INSTALLED = any(each.value == NAME for each in importlib.metadata.entry_points(group="pytest11"))
+OPTIONS = ["-p", "no:hypothesispytest", "-p", "no:cacheprovider", "-s"]
+if not INSTALLED:
+    OPTIONS += ["-p", NAME]
+
+SENDS = """
+import pytest
+from barnabas import Producer
+
+def send(bootstrap, topic, value=b"value"):
+    with Producer(bootstrap) as producer:
+        return producer.send(topic, value).result(90)
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the processes of this test make their temporary directories."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setenv("TMPDIR", str(directory))
+    return directory
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
+    """Runs pytest over a module: run(source, option, ...)."""
+    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "CI"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run_module(source: str, *options: str) -> pytest.RunResult:
+        pytester.makepyfile(source)
+        return pytester.runpytest_subprocess(*OPTIONS, *options, timeout=300)
+
+    return run_module
+
+
+def test_a_run_that_uses_no_fixture_imports_three_small_modules(run) -> None:
+    result = run(
+        """
+        import sys
+
+        def test_something():
+            print("imported", *sorted(name for name in sys.modules if name.startswith("barnabas")))
+        """
+    )
+    result.assert_outcomes(passed=1)
+    [line] = re.findall(r"imported (.+)", result.stdout.str())
+    assert line.split() == ["barnabas", "barnabas.testing", NAME]
+
+
+def test_topics_are_fresh_and_the_broker_is_one(run, temporary: Path) -> None:
+    result = run(
+        SENDS
+        + """
+addresses, topics = set(), set()
+
+@pytest.mark.parametrize("number", range(3))
+def test_first_offset(kafka_broker, kafka_topic, number):
+    assert send(kafka_broker.bootstrap, kafka_topic).offset == 0
+    addresses.add(kafka_broker.bootstrap)
+    topics.add(kafka_topic)
+
+@pytest.mark.kafka_topic(partitions=3, configs={"retention.ms": "60000"})
+def test_marker(kafka_broker, kafka_topic):
+    from barnabas import Admin
+    with Admin(kafka_broker.bootstrap) as admin:
+        assert len(admin.describe_topics([kafka_topic])[kafka_topic].partitions) == 3
+    assert (len(addresses), len(topics)) == (1, 3)
+""",
+        "--strict-markers",
+    )
+    result.assert_outcomes(passed=4)
+    assert not list(temporary.iterdir())
+
+
+def test_settings_come_from_the_ini_file_and_from_an_override(
+    run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nkafka_settings =\n    num.partitions = 4\n")
+    source = """
+from barnabas import Admin
+
+def test_partitions(kafka_broker):
+    assert kafka_broker.settings["num.partitions"] == "{wanted}"
+    assert kafka_broker.settings["group.initial.rebalance.delay.ms"] == "0"
+    with Admin(kafka_broker.bootstrap) as admin:
+        from barnabas.client.admin.topics import NewTopic
+        admin.create_topics([NewTopic("t")])
+        assert len(admin.describe_topics(["t"])["t"].partitions) == {wanted}
+"""
+    run(source.format(wanted=4)).assert_outcomes(passed=1)
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def kafka_settings(kafka_settings):
+            return {**kafka_settings, "num.partitions": "5"}
+        """
+    )
+    run(source.format(wanted=5)).assert_outcomes(passed=1)
+
+
+def test_a_broker_that_a_test_killed_or_paused_serves_the_next_one(run) -> None:
+    result = run(
+        SENDS
+        + """
+@pytest.fixture
+def closing(kafka_broker):
+    yield
+    # A test's own fixtures end with a broker that answers.
+    assert send(kafka_broker.bootstrap, "closing")
+
+@pytest.mark.parametrize("fault", ["kill", "pause", "stop"])
+def test_fault(kafka_broker, closing, fault):
+    send(kafka_broker.bootstrap, "kept")
+    getattr(kafka_broker, fault)()
+
+def test_after(kafka_broker, kafka_topic):
+    assert send(kafka_broker.bootstrap, kafka_topic).offset == 0
+    assert send(kafka_broker.bootstrap, "kept").offset == 3
+"""
+    )
+    result.assert_outcomes(passed=4)
+
+
+def test_a_broker_that_ended_by_itself_is_an_error_of_that_test_alone(run) -> None:
+    result = run(
+        SENDS
+        + """
+import os, signal
+
+def test_fault(kafka_broker):
+    os.kill(kafka_broker.pid, signal.SIGTERM)
+    kafka_broker.wait()
+
+def test_after(kafka_broker, kafka_topic):
+    send(kafka_broker.bootstrap, kafka_topic)
+"""
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*BrokerDiedError: the broker ended by itself*"])
+
+
+def test_a_failed_test_shows_the_log_of_the_broker(run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nkafka_settings = barnabas.log.level=info\n")
+    result = run("def test_failure(kafka_broker):\n    assert not kafka_broker.bootstrap\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*Log of kafka_broker*", "*Node 1 is ready at*"])
+
+
+def test_the_links_of_a_cluster_break_and_are_whole_for_the_next_test(run, temporary: Path) -> None:
+    result = run(
+        SENDS
+        + """
+from barnabas.testing import CLIENTS
+
+def test_cut(kafka_cluster):
+    kafka_cluster.create_topic("orders", partitions=2)
+    assert send(kafka_cluster.bootstrap, "orders")
+    for node in kafka_cluster.nodes:
+        kafka_cluster.cut((CLIENTS, node))
+    with Producer(kafka_cluster.bootstrap, delivery_timeout_ms=500, request_timeout_ms=400,
+                  linger_ms=0, max_block_ms=500) as producer:
+        with pytest.raises(Exception) as raised:
+            producer.send("orders", b"lost").result(10)
+    kafka_cluster.node(2).kill()
+
+def test_whole(kafka_cluster):
+    assert all(node.is_running for node in kafka_cluster.nodes.values())
+    assert send(kafka_cluster.bootstrap, "orders")
+
+@pytest.mark.parametrize("kafka_cluster", [1, {"brokers": 1, "controllers": 1}], indirect=True)
+def test_other_sizes(kafka_cluster):
+    assert len(kafka_cluster.brokers) == 1
+    assert send(kafka_cluster.bootstrap, "orders")
+"""
+    )
+    result.assert_outcomes(passed=4)
+    assert not list(temporary.iterdir())
+
+
+def test_workers_of_xdist_have_a_broker_each(run, tmp_path: Path) -> None:
+    addresses = tmp_path / "addresses"
+    result = run(
+        SENDS
+        + f"""
+@pytest.mark.parametrize("number", range(4))
+def test_address(kafka_broker, kafka_topic, number, worker_id):
+    assert send(kafka_broker.bootstrap, kafka_topic).offset == 0
+    with open({str(addresses)!r}, "a") as file:
+        file.write(f"{{worker_id}} {{kafka_broker.bootstrap}}\\n")
+""",
+        "-n",
+        "2",
+        "--dist",
+        "load",
+    )
+    result.assert_outcomes(passed=4)
+    pairs = set(addresses.read_text().splitlines())
+    assert len(pairs) == 2
+    assert len({pair.split()[1] for pair in pairs}) == 2
+
+
+def test_a_scope_can_be_a_single_test(run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nkafka_broker_scope = function\n")
+    result = run(
+        """
+        pids = set()
+        def test_one(kafka_broker): pids.add(kafka_broker.pid)
+        def test_other(kafka_broker): assert kafka_broker.pid not in pids
+        """
+    )
+    result.assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("ini", "source", "complaint"),
+    [
+        ("kafka_broker_scope = day", "def test(kafka_broker): pass", "none of session, package"),
+        ("kafka_settings = broken", "def test(kafka_broker): pass", "lines KEY=VALUE"),
+        (
+            "",
+            "import pytest\n@pytest.mark.kafka_topic(3)\ndef test(kafka_topic): pass",
+            "takes partitions=",
+        ),
+    ],
+)
+def test_wrong_options_are_told(
+    run, pytester: pytest.Pytester, ini: str, source: str, complaint: str
+) -> None:
+    pytester.makeini(f"[pytest]\n{ini}\n")
+    result = run(source)
+    assert result.ret != 0
+    assert complaint in result.stdout.str() + result.stderr.str()
+
+
+def test_assertions_of_barnabas_are_not_rewritten(run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(marking="import pytest\npytest.register_assert_rewrite('barnabas')\n")
+    result = run(
+        """
+        def test_loader():
+            import barnabas.client.cluster as module
+            assert type(module.__loader__).__name__ == "SourceFileLoader"
+        """,
+        "-p",
+        "marking",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def servers_in(directory: Path) -> list[int]:
+    """Ids of the brokers that run in a temporary directory."""
+    found = subprocess.run(
+        ["pgrep", "-f", f"barnabas.cli.main start .*{directory}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [int(line) for line in found.stdout.split()]
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["alone", "xdist"])
+def test_brokers_end_with_a_killed_pytest_and_leave_nothing(
+    pytester: pytest.Pytester, temporary: Path, tmp_path: Path, options: list[str]
+) -> None:
+    started = tmp_path / "started"
+    pytester.makepyfile(
+        f"""
+        import time, pytest
+        @pytest.mark.parametrize("number", range(2))
+        def test_long(kafka_broker, number):
+            open({str(started)!r}, "a").write("one\\n")
+            kafka_broker.pause()
+            time.sleep(600)
+        """
+    )
+    words = [*pytester._getpytestargs(), *OPTIONS, *options]
+    process = pytester.popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        count = 2 if options else 1
+        eventually(lambda: started.exists() and started.read_text().count("one") == count)
+        assert len(servers_in(temporary)) == count
+        process.kill()
+        process.wait()
+        eventually(lambda: not servers_in(temporary))
+        eventually(lambda: not list(temporary.glob("barnabas-*")))
+    finally:
+        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
