@@ -76,7 +76,12 @@ Exit status: 0 after a stop by SIGTERM or SIGINT, 1 when the broker cannot start
     metavar="PID",
     help="End when this process ends, even by SIGKILL. Best the process that starts the broker.",
 )
-@click.option("--remove-orphaned", metavar="DIR", hidden=True)
+@click.option(
+    "--remove-orphaned",
+    metavar="DIR",
+    hidden=True,
+    help="Remove this directory if the process of --exit-with has ended first.",
+)
 @click.option(
     "--metrics",
     metavar="HOST:PORT",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FAILED = 1
 # New objects that start a collection of the youngest; how many of those start one of the middle
 # generation, and how many of these one of all objects. A million objects take 60 to 100 ms, and a
-# large request makes as many: so the middle generation is collected at 150,000 objects (8 ms).
+# large request makes as many: so the middle generation is collected at 200,000 objects (10 ms).
 GC_THRESHOLDS = (50_000, 2, 350)
 DEFAULT_DATA_DIR = "barnabas-data"
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.network.connection import Connection
-    from barnabas.runtime.sockets import Chunk
+    from barnabas.runtime.sockets import Chunk, Stream
 
 
 class ResponseTimes(Protocol):
@@ -23,6 +22,21 @@ class ResponseTimes(Protocol):
 
     def on_sent(self, send_ms: float) -> None:
         """The kernel had no room; it has taken the last byte now, or the connection has ended."""
+        ...
+
+
+class SlotOwner(Protocol):
+    """The connection, as its slots know it."""
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream below; None once closed."""
+        ...
+
+    def on_answered(
+        self, slot: ResponseSlot, chunks: Sequence[Chunk], times: ResponseTimes | None
+    ) -> None:
+        """Send the response, or hold it back until earlier ones have left."""
         ...
 
 
@@ -44,7 +58,7 @@ class ResponseSlot:
     held_since_ms: float
     times: ResponseTimes | None
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SlotOwner) -> None:
         self._connection = connection
         # Whether `complete` or `skip` was called; never goes back.
         self.is_answered = False

@@ -35,5 +35,6 @@ def test_objects_of_a_large_request_are_collected_in_small_parts() -> None:
         gc.unfreeze()
     assert len(request) == 700_000
     assert len(looked_at) > 10
-    assert max(looked_at) < 200_000
+    # Four young generations at most: three were counted, and the one that is full now.
+    assert max(looked_at) < 4 * 50_000 + 10_000
     assert full == []
