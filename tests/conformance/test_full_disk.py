@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import resource
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.protocol.errors import ErrorCode
@@ -15,17 +19,20 @@ from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.record.builder import BatchBuilder
 from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.server_process import BrokerStartError
 from conformance.raw_client import RawClient
 from unit.server.simulated_broker import produce_request
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 TOPICS = ["a", "b"]
 LIMIT_BYTES = 300_000
 BATCH_BYTES = 50_000
 WAIT_S = 60.0
+SMALL_BYTES = 2 << 20
 
 
 def produce(client: RawClient, topic: str, value: bytes) -> tuple[int, int]:
@@ -58,7 +65,7 @@ def leader(client: RawClient, topic: str) -> int:
 
 def fill(client: RawClient, topic: str) -> int:
     """Write until the disk takes no more; how many batches were acknowledged."""
-    for count in range(2 * LIMIT_BYTES // BATCH_BYTES):
+    for count in range(SMALL_BYTES // BATCH_BYTES):
         error, _ = produce(client, topic, bytes(BATCH_BYTES))
         if error:
             assert error == ErrorCode.KAFKA_STORAGE_ERROR
@@ -102,16 +109,7 @@ def test_a_full_disk_stops_a_broker_that_has_no_other(tmp_path: Path) -> None:
         make_topics(broker.bootstrap)
         client = RawClient(broker.bootstrap)
         resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
-        acknowledged = 0
-        while acknowledged < 2 * LIMIT_BYTES // BATCH_BYTES:
-            try:
-                error, _ = produce(client, "a", bytes(BATCH_BYTES))
-            except (AssertionError, OSError):
-                break
-            if error:
-                assert error == ErrorCode.KAFKA_STORAGE_ERROR
-                break
-            acknowledged += 1
+        acknowledged = fill(client, "a")
         client.close()
         eventually(lambda: not broker.is_running)
         assert f"Data directory {broker.data_directory} failed" in broker.log()
@@ -154,3 +152,74 @@ def test_a_full_disk_under_the_metadata_log_ends_the_node_with_words_and_no_trac
         assert last.startswith(f"barnabas: Data directory {broker.data_directory} failed: ")
         assert "ulimit -f" in last
         broker.start()
+
+
+def test_a_producer_that_tries_again_is_told_that_the_disk_failed(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        make_topics(broker.bootstrap)
+        settings = {"message.send.max.retries": 2, "retry.backoff.ms": 100, "linger.ms": 0}
+        producer = Producer({"bootstrap.servers": broker.bootstrap, **settings})
+        outcomes: list[KafkaError | None] = []
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
+        for _ in range(2 * LIMIT_BYTES // BATCH_BYTES):
+            producer.produce(
+                "a", bytes(BATCH_BYTES), on_delivery=lambda error, _: outcomes.append(error)
+            )
+            producer.flush(WAIT_S)
+            if outcomes[-1] is not None:
+                break
+        assert outcomes[-1] is not None
+        assert outcomes[-1].code() == KafkaError.KAFKA_STORAGE_ERROR
+        assert broker.wait(WAIT_S) == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tmpfs", str(directory)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a file system")
+    yield directory
+    subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+def test_a_broker_on_a_full_disk_says_how_many_bytes_are_missing_and_starts_with_them(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(SMALL_BYTES // 2))
+    broker = BrokerProcess(tmp_path / "broker")
+    broker.data_directory = small_disk / "data"
+    with broker:
+        make_topics(broker.bootstrap)
+        client = RawClient(broker.bootstrap)
+        acknowledged = fill(client, "a")
+        assert acknowledged >= 3
+        client.close()
+        assert broker.wait(WAIT_S) == 1
+        with pytest.raises(BrokerStartError):
+            broker.start()
+        last = broker.log().splitlines()[-1]
+        assert last.startswith(f"barnabas: Data directory {broker.data_directory} failed: ")
+        found = re.search(r"make room for at least (\d+) bytes", last)
+        assert found is not None
+        os.truncate(ballast, ballast.stat().st_size - int(found[1]))
+        broker.start()
+        client = RawClient(broker.bootstrap)
+        assert produce(client, "a", b"x") == (0, acknowledged)
+        client.close()
+
+
+def test_an_empty_directory_on_a_full_disk_says_how_many_bytes_are_missing(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    (small_disk / "ballast").write_bytes(bytes(SMALL_BYTES))
+    broker = BrokerProcess(tmp_path / "broker")
+    broker.data_directory = small_disk
+    with pytest.raises(BrokerStartError):
+        broker.start()
+    (line,) = broker.log().splitlines()
+    assert f"Data directory {small_disk} failed" in line
+    assert "make room for at least 131072 bytes" in line

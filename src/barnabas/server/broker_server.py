@@ -396,11 +396,11 @@ class BrokerServer:
         """Its partitions answer KAFKA_STORAGE_ERROR, and the others go on while they can."""
         path = directory.path
         if directory is self._shared.directories.metadata:
-            self._shared.fail(metadata_failure(path, error))
+            self._shared.fail(metadata_failure(path, error, self._runtime.disk))
         elif any(each.is_online for each in self.logs.directories):
-            _log.error("%s", describe_directory_failure(path, error))
+            _log.error("%s", describe_directory_failure(path, error, self._runtime.disk))
             self.registration.heartbeat_now()
         else:
-            self._shared.fail(last_directory_failure(path, error))
+            self._shared.fail(last_directory_failure(path, error, self._runtime.disk))
         self.replicas.on_directory_failed(path)
         self._moves.on_directory_failed()

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# How long a broker whose disk failed answers requests with the error before it ends: those that it
+# has received already, and the first retries.
+_LAST_ANSWERS_MS = 1_000.0
+
 
 class Node:
     """A node of a cluster, perhaps its only one."""
@@ -328,5 +332,10 @@ class Node:
         watch.start()
 
     def _fail(self, error: BaseException) -> None:
+        """End the node; at once, unless clients are to be told of a disk that failed."""
         self.observation.failure = error
-        self._on_failed(error)
+        is_serving = self.broker is not None and self.observation.state == RUNNING
+        if is_serving and isinstance(error, NodeFailedError):
+            self._runtime.timer.call_later(_LAST_ANSWERS_MS, lambda: self._on_failed(error))
+        else:
+            self._on_failed(error)

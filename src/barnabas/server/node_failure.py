@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
+
+from barnabas.storage.room import missing_bytes
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
 
 # What the operator can do, by the kind of failure.
 _REMEDIES = {
@@ -20,38 +26,47 @@ class NodeFailedError(RuntimeError):
     """The node has to end; the message says why and what to do."""
 
 
-def describe_directory_failure(path: str, error: OSError) -> str:
+def describe_directory_failure(path: str, error: OSError, disk: Disk) -> str:
     """Which directory failed, how, what that means and what to do, while others go on."""
     return (
         f"Data directory {path} failed and is offline: {error}. Its partitions are answered with "
         f"KAFKA_STORAGE_ERROR and nothing more is written to it; other directories go on. "
-        f"{_remedy(error)}, then start the broker again"
+        f"{_remedy(path, error, disk)}, then start the broker again"
     )
 
 
-def metadata_failure(path: str, error: BaseException) -> BaseException:
+def metadata_failure(path: str, error: BaseException, disk: Disk) -> BaseException:
     """What a failure of the metadata log's disk means for the node; other errors as they are.
 
     Args:
         path: the data directory that holds the metadata log.
         error: an OSError, or what storage made of one.
+        disk: where the directory is.
     """
     cause = error if isinstance(error, OSError) else error.__cause__
     if not isinstance(cause, OSError):
         return error
     return NodeFailedError(
         f"Data directory {path} failed: {cause}. It holds the metadata log, without which the node "
-        f"cannot go on. {_remedy(cause)}, then start the node again"
+        f"cannot go on. {_remedy(path, cause, disk)}, then start the node again"
     )
 
 
-def last_directory_failure(path: str, error: OSError) -> NodeFailedError:
+def last_directory_failure(path: str, error: OSError, disk: Disk) -> NodeFailedError:
     """The last data directory that was left has failed."""
     return NodeFailedError(
         f"Data directory {path} failed: {error}. No other data directory is left. "
-        f"{_remedy(error)}, then start the broker again"
+        f"{_remedy(path, error, disk)}, then start the broker again"
     )
 
 
-def _remedy(error: OSError) -> str:
-    return _REMEDIES.get(error.errno or 0, _REMEDY)
+def _remedy(path: str, error: OSError, disk: Disk) -> str:
+    remedy = _REMEDIES.get(error.errno or 0, _REMEDY)
+    if error.errno != errno.ENOSPC:
+        return remedy
+    try:
+        missing = missing_bytes(disk, path)
+    except OSError:
+        # A disk that fails may not even say how much room there is.
+        return remedy
+    return f"{remedy} for at least {missing} bytes" if missing else remedy

@@ -6,6 +6,7 @@ committed metadata for everybody: the view of the cluster, the dynamic configura
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from barnabas.raft.quorum_contact import has_contact
 from barnabas.server.backlog import Backlog
 from barnabas.server.change_log import ChangeLog
 from barnabas.server.cluster_view import ClusterView
-from barnabas.server.config import log_directories, request_memory
+from barnabas.server.config import log_directories, metadata_directory, request_memory
 from barnabas.server.dynamic_config import DynamicBrokerConfig
 from barnabas.server.features import BOOTSTRAP_FEATURES
 from barnabas.server.log_directories import (
@@ -189,10 +190,13 @@ class SharedServer:
         try:
             return open_raft(self._raft_config, opening)
         except (OSError, KafkaStorageError) as error:
-            raise metadata_failure(self.directories.metadata.path, error) from error
+            raise self._metadata_failure(error) from error
 
     def _on_quorum_failed(self, error: BaseException) -> None:
-        self.fail(metadata_failure(self.directories.metadata.path, error))
+        self.fail(self._metadata_failure(error))
+
+    def _metadata_failure(self, error: BaseException) -> BaseException:
+        return metadata_failure(self.directories.metadata.path, error, self.runtime.disk)
 
     def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self.cluster.update(image)
@@ -233,9 +237,15 @@ class SharedServer:
             may_found_cluster=self.configuration.cluster.is_alone,
         )
         disk = self.runtime.disk
-        directories = open_data_directories(
-            disk, paths, self.node_id, self.runtime.rng, self._before_format
-        )
+        try:
+            directories = open_data_directories(
+                disk, paths, self.node_id, self.runtime.rng, self._before_format
+            )
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            metadata_path = metadata_directory(self.config, disk)
+            raise metadata_failure(metadata_path, error, disk) from error
         self.is_newcomer = NewcomerFile(disk, directories.metadata.path).exists()
         if self.is_newcomer:
             _log.info(
