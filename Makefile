@@ -4,6 +4,7 @@
 # make check  format, lint, types, layers, tidy, tests       make bench  numbers beside other brokers
 # make chaos  half an hour of faults on three brokers       make storms 200 rounds of members that join, die and stand still
 
+SHELL := /bin/bash
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -21,9 +22,14 @@ setup: $(STAMP)
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11 setup"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
+	  || { echo "venv is missing (Debian: apt-get install python3-venv)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing the locked packages into $(VENV) (about a minute the first time)"
-	@$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@echo "installing all packages for contributors into $(VENV): 1.5 GB, 1 to 10 minutes"
+	@echo "(to use Barnabas only, see README.md: pip install .)"
+	@$(BIN)/pip install --disable-pip-version-check --require-hashes -r requirements.lock \
+	  | grep --line-buffered -E '^(Collecting|Installing|Successfully|ERROR)' | cut -c -100; \
+	  test $${PIPESTATUS[0]} -eq 0
 	@$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -70,6 +76,11 @@ kills: setup
 debian-packages:
 	@missing=; for p in $(DEBIAN_PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
 	if [ -n "$$missing" ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+
+# The archives of a release in dist/, tried in fresh environments: RELEASE='--python 3.12' for one Python.
+.PHONY: release
+release: setup
+	$(BIN)/python -m tools.release $(RELEASE)
 
 clean:
 	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

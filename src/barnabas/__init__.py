@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from barnabas.version import __version__
+
 if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.client.admin.admin import Admin
@@ -29,9 +31,9 @@ __all__ = [
     "RebalanceListener",
     "SubscriptionPattern",
     "TopicPartition",
+    "__version__",
     "aio",
 ]
-__version__ = "0.1.0"
 
 
 # Where each public name lives.

@@ -22,7 +22,7 @@ _THOUSANDS = range(10, 32)
 # Ports that pages use, without their first digit.
 _PORTS = (92, 93, 94, 95, 96, 192, 193, 194, 195, 292, 293, 294, 308, 392, 393, 404)
 _PORT = re.compile(r"(?<=[\w/\]]:)9(?=\d{3}\b|\$\{)")
-_HOST = re.compile(r"\bhost([1-9])(?=:)")
+_HOST = re.compile(r"\bhost(?=(?:[1-9]|\$\w+):)")
 _DIRECTORY = re.compile(r"(?<![\w./}-])(?=/(?:var/lib|etc)/barnabas\b|/data\b)")
 
 # A broker or cluster that is started without an address takes the port of the page.
@@ -70,19 +70,19 @@ class Surroundings:
         """Return text of the page with the addresses and directories of this machine."""
         if self._bootstrap is not None:
             text = text.replace("127.0.0.1:9092", self._bootstrap)
-        text = _HOST.sub(r"127.0.0.\1", text)
+        text = _HOST.sub("127.0.0.", text)
         text = _PORT.sub(str(self._thousands), text)
         return _DIRECTORY.sub(str(self.directory), text)
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that the commands see; terminals have 100 columns, no colors."""
+        """Return the variables that the commands see; terminals have 80 columns, no colors."""
         path = [str(self._commands), str(Path(self.python).parent), os.environ["PATH"]]
         return {
             **os.environ,
             "PATH": os.pathsep.join(path),
             "HOME": str(self.directory),
             "BARNABAS_BOOTSTRAP": self.adapt("127.0.0.1:9092"),
-            "COLUMNS": "100",
+            "COLUMNS": "80",
             "TERM": "dumb",
             "NO_COLOR": "1",
             "PYTHONUNBUFFERED": "1",

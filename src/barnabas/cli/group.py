@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import click
 
+from barnabas.version import __version__
+
 
 class LazyCommand(NamedTuple):
     """Where a command lives, and the line that the group's help shows for it."""
@@ -120,5 +122,6 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: barnabas start. Each command has --help with examples.",
 )
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def group() -> None:
     """Barnabas: an event log that speaks the Apache Kafka protocol."""

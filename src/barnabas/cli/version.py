@@ -7,8 +7,8 @@ import platform
 
 import click
 
-from barnabas import __version__
 from barnabas.cli.printable import echo
+from barnabas.version import __version__
 
 KAFKA_BEHAVIOUR = "4.4"
 

@@ -28,6 +28,7 @@ from barnabas.network.reconnect_backoff import ReconnectBackoff
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["SOFTWARE_NAME", "SOFTWARE_VERSION", "Call", "Connections"]
 
 SOFTWARE_NAME = "barnabas"
-SOFTWARE_VERSION = "0.1.0"
+SOFTWARE_VERSION = __version__
 _API_VERSIONS_FIRST = 3
 # A fetch answer around its records, generously.
 _ANSWER_OVERHEAD_BYTES = 1 << 20

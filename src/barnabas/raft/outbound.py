@@ -22,6 +22,7 @@ from barnabas.raft import messages as core
 from barnabas.raft.listener import NO_LEADER, SnapshotId
 from barnabas.raft.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.raft.replica_key import Address, ReplicaKey
+from barnabas.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -73,7 +74,7 @@ def request_message(request: core.Request, version: int, config: RaftConfig) -> 
 def api_versions_request() -> versions_messages.ApiVersionsRequest:
     """Asks the other side what it serves; without a name that is refused."""
     return versions_messages.ApiVersionsRequest(
-        client_software_name="barnabas", client_software_version="0.1.0"
+        client_software_name="barnabas", client_software_version=__version__
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas import __version__
 from barnabas.coordinator.group.group_gauges import group_families
 from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
@@ -25,6 +24,7 @@ from barnabas.server.request_metrics import (
 )
 from barnabas.storage.cleaner_gauges import cleaner_families
 from barnabas.storage.log_gauges import log_families
+from barnabas.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

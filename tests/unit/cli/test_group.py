@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib import metadata
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.group import COMMANDS, group
+from barnabas.version import __version__
 
 # They print addresses, or a script: there is nothing to put into JSON.
 WITHOUT_JSON = {"start", "cluster start", "completion"}
@@ -56,3 +60,10 @@ def test_a_misspelt_command_is_answered_with_the_one_that_is_meant(word: str, an
     done = CliRunner().invoke(group, [word, "list"])
     assert done.exit_code == 2
     assert answer in done.output
+
+
+def test_the_version_is_an_option_and_the_package_runs_as_a_module() -> None:
+    words = [sys.executable, "-m", "barnabas", "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == f"barnabas {__version__}\n"
+    assert done.stdout.split()[1] == metadata.version("barnabas")

@@ -98,7 +98,7 @@ class ConsumerRecords:
         headers; key and value are bytes whatever the deserializers.
 
         Raises:
-            ImportError: pyarrow or numpy is not installed (`pip install barnabas[arrow]`).
+            ImportError: pyarrow or numpy is not installed (Barnabas's extra `arrow` brings both).
         """
         from barnabas.client.consumer.arrow import to_table
 
