@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
@@ -33,6 +34,7 @@ def test_a_scrape_shows_what_real_clients_did() -> None:
         received = 0
         while received < 100:
             received += sum(each.error() is None for each in consumer.consume(100, 5))
+        consumer.commit(offsets=[TopicPartition("t", 0, 60)], asynchronous=False)
         assert get(broker, "/healthz") == (200, "ok\n")
         assert get(broker, "/readyz") == (200, "ok\n")
         status, text = get(broker, "/metrics")
@@ -46,6 +48,12 @@ def test_a_scrape_shows_what_real_clients_did() -> None:
         assert seen["kafka_server_brokertopicmetrics_messagesin_total", topic] == 100
         assert seen["kafka_server_brokertopicmetrics_bytesout_total", topic] > 0
         assert seen["kafka_log_log_logendoffset", ("partition", "0"), topic] == 100
+        group = ("consumergroup", "g")
+        assert seen["kafka_consumergroup_current_offset", group, ("partition", "0"), topic] == 60
+        directory = ("logDirectory", str(broker.data_directory))
+        space = shutil.disk_usage(broker.data_directory)
+        assert seen["barnabas_log_directory_bytes", directory] == space.total
+        assert 0 < seen["barnabas_log_directory_usable_bytes", directory] < space.total
         request = ("request", "Produce")
         total = seen["kafka_network_requestmetrics_totaltimems_count", request]
         assert total >= 1

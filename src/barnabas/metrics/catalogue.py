@@ -114,6 +114,9 @@ CATALOGUE: dict[str, MetricRow] = {
     names.COORDINATOR_RECORDS_SKIPPED: MetricRow(
         C, (), "Damaged records of __consumer_offsets that loading has skipped."
     ),
+    names.GROUP_CURRENT_OFFSET: MetricRow(
+        G, ("consumergroup", *_PARTITION), "Committed offset; on the group's coordinator only."
+    ),
     names.GROUP_STATE_PARTITIONS: MetricRow(
         G, ("state",), "Partitions of __consumer_offsets that are led here."
     ),
@@ -154,6 +157,12 @@ CATALOGUE: dict[str, MetricRow] = {
     names.UNCLEANABLE_BYTES: MetricRow(G, ("logDirectory",), "What was never compacted of those."),
     names.LOG_FLUSH_TIME: MetricRow(S, (), "Time that syncs of logs took off the loop, ms."),
     names.LOG_DIRECTORY_OFFLINE: MetricRow(G, ("logDirectory",), "1 if a directory has failed."),
+    names.LOG_DIRECTORY_BYTES: MetricRow(
+        G, ("logDirectory",), "Size of the file system of a data directory."
+    ),
+    names.LOG_DIRECTORY_USABLE_BYTES: MetricRow(
+        G, ("logDirectory",), "Free bytes of the file system of a data directory."
+    ),
     names.OFFLINE_LOG_DIRECTORIES: MetricRow(G, (), "Data directories that have failed."),
     names.STORAGE_DAMAGE: MetricRow(
         C, ("kind",), "Damaged places found in files since the start; the log names each."

@@ -124,6 +124,11 @@ PRODUCE_QUOTA_RATE: Final = "kafka.server:Produce:byte-rate"
 FETCH_QUOTA_RATE: Final = "kafka.server:Fetch:byte-rate"
 REQUEST_QUOTA_RATE: Final = "kafka.server:Request:request-time"
 
+# kafka_exporter's name, which dashboards of consumer lag ask for.
+GROUP_CURRENT_OFFSET: Final = "kafka_consumergroup_current_offset"
+LOG_DIRECTORY_BYTES: Final = "barnabas_log_directory_bytes"
+LOG_DIRECTORY_USABLE_BYTES: Final = "barnabas_log_directory_usable_bytes"
+
 RAFT_HIGH_WATERMARK: Final = "kafka.server:raft-metrics:high-watermark"
 RAFT_LOG_END_OFFSET: Final = "kafka.server:raft-metrics:log-end-offset"
 QUORUM_SILENT_VOTERS: Final = "barnabas_quorum_silent_voters"

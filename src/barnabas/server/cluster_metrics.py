@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.election_counts import ElectionCounts
     from barnabas.metadata.topics_image import TopicsImage
+    from barnabas.metrics.family import Tags
     from barnabas.raft.driver import RaftDriver
     from barnabas.replication.fetch_session_cache import FetchSessionCache
+    from barnabas.runtime.disk import Disk
     from barnabas.server.cluster_view import ClusterView
     from barnabas.server.log_directories import DataDirectories
     from barnabas.storage.damage import DamageRegister
@@ -65,8 +68,8 @@ class ClusterMetrics:
                     self._imbalanced += 1
 
 
-def directory_families(directories: DataDirectories) -> Iterator[MetricFamily]:
-    """Which data directories have failed."""
+def directory_families(directories: DataDirectories, disk: Disk) -> Iterator[MetricFamily]:
+    """Which data directories have failed, and how much room the file systems of the others have."""
     failed = {each.path: int(not each.is_online) for each in directories.logs}
     failed |= dict.fromkeys(directories.offline_paths, 1)
     yield MetricFamily(names.OFFLINE_LOG_DIRECTORIES, [((), sum(failed.values()))])
@@ -74,6 +77,14 @@ def directory_families(directories: DataDirectories) -> Iterator[MetricFamily]:
         names.LOG_DIRECTORY_OFFLINE,
         [((("logDirectory", path),), state) for path, state in failed.items()],
     )
+    spaces: list[tuple[Tags, tuple[int, int]]] = []
+    for path, state in failed.items():
+        if not state:
+            # A directory that fails now is reported as offline by the operation that needs it.
+            with suppress(OSError):
+                spaces.append(((("logDirectory", path),), disk.space(path)))
+    yield MetricFamily(names.LOG_DIRECTORY_BYTES, [(tags, each[0]) for tags, each in spaces])
+    yield MetricFamily(names.LOG_DIRECTORY_USABLE_BYTES, [(tags, each[1]) for tags, each in spaces])
 
 
 def damage_families(damage: DamageRegister) -> Iterator[MetricFamily]:

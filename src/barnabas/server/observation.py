@@ -67,7 +67,7 @@ class Observation:
             lambda: quota_families(shared.quotas),
             cluster.families,
             lambda: quorum_families(shared.quorum, self.quorum_watch),
-            lambda: directory_families(shared.directories),
+            lambda: directory_families(shared.directories, runtime.disk),
             lambda: damage_families(shared.doors.damage),
             lambda: [
                 MetricFamily(names.LOG_FLUSH_TIME, [((), summary_of(shared.doors.flush_times))])

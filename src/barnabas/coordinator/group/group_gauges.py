@@ -10,9 +10,11 @@ from barnabas.metrics import names
 from barnabas.metrics.family import MetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+    from barnabas.coordinator.group.group_shard import GroupShard
+    from barnabas.metrics.family import Tags
 
 
 def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
@@ -40,3 +42,12 @@ def group_families(coordinator: GroupCoordinator) -> Iterator[MetricFamily]:
         names.GROUP_STATE_PARTITIONS,
         [((("state", state.value),), count) for state, count in counted.items()],
     )
+    yield MetricFamily(names.GROUP_CURRENT_OFFSET, _current_offsets(shards))
+
+
+def _current_offsets(shards: Iterable[GroupShard]) -> Iterator[tuple[Tags, float]]:
+    """There may be many: they are read while the answer is sent."""
+    for shard in shards:
+        for group_id, (topic, partition), committed in shard.offsets.items():
+            tags = (("consumergroup", group_id), ("topic", topic), ("partition", str(partition)))
+            yield tags, committed.offset

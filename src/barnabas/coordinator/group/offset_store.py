@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from barnabas.coordinator.group.committed_offset import CommittedOffset
@@ -96,6 +96,12 @@ class OffsetStore:
                 offsets.pop(key, None)
                 if not offsets:
                     del self._by_group[group_id]
+
+    def items(self) -> Iterator[tuple[str, PartitionKey, CommittedOffset]]:
+        """Yield group, partition and committed offset of each; the store may change meanwhile."""
+        for group_id, offsets in list(self._by_group.items()):
+            for key, value in list(offsets.items()):
+                yield group_id, key, value
 
     def offsets(self, group_id: str) -> Mapping[PartitionKey, CommittedOffset]:
         """All of a group's, which must not be changed."""
