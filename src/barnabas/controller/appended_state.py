@@ -8,6 +8,7 @@ forgets the image, and takes the committed one when it leads again.
 from __future__ import annotations
 
 from collections import deque
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.raft.errors import MetadataBatchTooLargeError, NotLeaderError, RaftError
+from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -59,24 +61,27 @@ class _Held(msgspec.Struct, frozen=True):
 class _Answer:
     """Goes out once: with the response, with a refusal, or because its time is up."""
 
-    __slots__ = ("_on_done", "_refuse", "_request", "_timer")
+    __slots__ = ("_driver", "_on_done", "_refuse", "_request", "_timer")
 
     def __init__(
         self,
         request: Any,
         on_done: Callable[[Any], None],
         refuse: Callable[[Any, Refusal], Any],
+        driver: RaftDriver,
     ) -> None:
+        self._driver = driver
         self._request = request
         # None once it has gone out.
         self._on_done: Callable[[Any], None] | None = on_done
         self._refuse = refuse
         self._timer: Cancellable | None = None
 
-    def limit(self, driver: RaftDriver, timeout_ms: int) -> None:
+    def limit(self, timeout_ms: int) -> None:
         """Answer REQUEST_TIMED_OUT if the answer has not gone out by then."""
         if self._on_done is not None:
-            self._timer = driver.doors.timer.call_later(timeout_ms, lambda: self.refuse(_NO_TIME))
+            timer = self._driver.doors.timer
+            self._timer = timer.call_later(timeout_ms, lambda: self.refuse(_NO_TIME))
 
     def give(self, response: Any) -> None:
         """Answer with `response`, unless it is too late."""
@@ -89,8 +94,14 @@ class _Answer:
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer that nothing was done, as far as is known."""
-        if self._on_done is not None:
-            self.give(self._refuse(self._request, refusal))
+        if self._on_done is None:
+            return
+        refused = self._refuse(self._request, refusal)
+        if isinstance(refused, GeneratorType):
+            doors = self._driver.doors
+            run_in_slices(refused, doors.clock, doors.timer, self.give)
+        else:
+            self.give(refused)
 
 
 class Plan:
@@ -163,10 +174,11 @@ class AppendedState:
         """Work out a request, write its records, answer when all that it rests on is committed.
 
         Args:
+            refuse: returns the response when nothing could be done, or a generator of it.
             handle: returns the result, or a generator of it, which is run in slices; its records
                 are written in one go.
         """
-        answer = _Answer(request, on_done, refuse)
+        answer = _Answer(request, on_done, refuse, self._driver)
         timeout_ms = None
         if request.__api_key__ not in _UNLIMITED:
             timeout_ms = getattr(request, "timeout_ms", None)
@@ -196,7 +208,7 @@ class AppendedState:
             plan = Plan(view, again, finish, lambda: answer.refuse(_NOT_CONTROLLER))
             self._go_on(plan, steps)
         if timeout_ms is not None and not is_late:
-            answer.limit(self._driver, timeout_ms)
+            answer.limit(timeout_ms)
 
     def _go_on(self, plan: Plan, steps: Generator[None, None, ControllerResult[Any]]) -> None:
         """Run one slice of a request's steps; the rest follows in later turns."""

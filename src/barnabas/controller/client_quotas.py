@@ -20,9 +20,10 @@ from barnabas.protocol.messages.alter_client_quotas import (
     EntryDataResponse,
 )
 from barnabas.settings.key import ConfigType
+from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.client_quotas_image import QuotaEntity
@@ -43,11 +44,12 @@ _FRACTION_MAX = 1e-6
 
 def alter_client_quotas(
     view: ControllerView, request: AlterClientQuotasRequest
-) -> ControllerResult[AlterClientQuotasResponse]:
-    """Set and remove limits, or only check whether that would work."""
+) -> Generator[None, None, ControllerResult[AlterClientQuotasResponse]]:
+    """Set and remove limits, or only check whether that would work; stops after each entity."""
     records: list[VersionedRecord] = []
     answers: dict[QuotaEntity, Refusal | None] = {}
     for entry in request.entries:
+        yield
         entity = entity_of(entry.entity)
         try:
             if entity in answers:
@@ -59,7 +61,7 @@ def alter_client_quotas(
             answers[entity] = refusal.with_traceback(None)
     if request.validate_only:
         records = []
-    entries = [_answer(entity, refusal) for entity, refusal in answers.items()]
+    entries = yield from gradually(_answer(entity, refusal) for entity, refusal in answers.items())
     return ControllerResult(records, AlterClientQuotasResponse(entries=entries))
 
 
@@ -144,7 +146,8 @@ def _answer(entity: QuotaEntity, refusal: Refusal | None) -> EntryDataResponse:
 
 def refuse_alter_client_quotas(
     request: AlterClientQuotasRequest, error: Refusal
-) -> AlterClientQuotasResponse:
-    """The response when nothing could be done."""
-    entities = dict.fromkeys(entity_of(entry.entity) for entry in request.entries)
-    return AlterClientQuotasResponse(entries=[_answer(entity, error) for entity in entities])
+) -> Generator[None, None, AlterClientQuotasResponse]:
+    """Make the response when nothing could be done."""
+    entities = yield from count_gradually(entity_of(entry.entity) for entry in request.entries)
+    entries = yield from gradually(_answer(entity, error) for entity in entities)
+    return AlterClientQuotasResponse(entries=entries)

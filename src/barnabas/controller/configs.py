@@ -6,7 +6,6 @@ groups have configs in the metadata log; log levels are a broker's own and never
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.controller.config_operations import changed_value
@@ -29,6 +28,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.protocol.records.clear_elr_record import ClearElrRecord
 from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -90,14 +90,16 @@ class ConfigControl:
             changes_of: what becomes of each key of a resource.
             made: the API's answer for a resource.
         """
-        many = _named_twice([(each.resource_type, each.resource_name) for each in resources])
+        times = yield from count_gradually(
+            (each.resource_type, each.resource_name) for each in resources
+        )
         records: list[VersionedRecord] = []
         answers: list[Answer] = []
         for resource in resources:
             yield
             where = (resource.resource_type, resource.resource_name)
             try:
-                _refuse_twice(where in many, [each.name for each in resource.configs])
+                _refuse_twice(times[where] > 1, [each.name for each in resource.configs])
                 check_kind(resource.resource_type)
                 records += self._records(image, where, changes_of(image, resource))
                 answers.append(_answer(made, resource, ErrorCode.NONE, None))
@@ -149,10 +151,6 @@ class ConfigControl:
         return records
 
 
-def _named_twice(names: list[tuple[int, str]]) -> set[tuple[int, str]]:
-    return {name for name, times in Counter(names).items() if times > 1}
-
-
 def _refuse_twice(resource_twice: bool, names: list[str]) -> None:
     if resource_twice:
         raise Refusal(ErrorCode.INVALID_REQUEST, _MANY_TIMES)
@@ -186,21 +184,21 @@ def _answer(
 
 def refuse_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, error: Refusal
-) -> IncrementalAlterConfigsResponse:
-    """The response when nothing could be done."""
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            _answer(AlterConfigsResourceResponse, each, error.error_code, error.message)
-            for each in request.resources
-        ]
+) -> Generator[None, None, IncrementalAlterConfigsResponse]:
+    """Make the response when nothing could be done."""
+    responses = yield from gradually(
+        _answer(AlterConfigsResourceResponse, each, error.error_code, error.message)
+        for each in request.resources
     )
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
-def refuse_alter_configs(request: AlterConfigsRequest, error: Refusal) -> AlterConfigsResponse:
-    """The response when nothing could be done."""
-    return AlterConfigsResponse(
-        responses=[
-            _answer(LegacyResourceResponse, each, error.error_code, error.message)
-            for each in request.resources
-        ]
+def refuse_alter_configs(
+    request: AlterConfigsRequest, error: Refusal
+) -> Generator[None, None, AlterConfigsResponse]:
+    """Make the response when nothing could be done."""
+    responses = yield from gradually(
+        _answer(LegacyResourceResponse, each, error.error_code, error.message)
+        for each in request.resources
     )
+    return AlterConfigsResponse(responses=responses)

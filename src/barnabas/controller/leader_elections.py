@@ -17,6 +17,7 @@ from barnabas.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -60,7 +61,7 @@ class LeaderElectionControl:
             refusal = Refusal(
                 ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}"
             )
-            return ControllerResult([], refuse_elect_leaders(request, refusal))
+            return ControllerResult([], (yield from refuse_elect_leaders(request, refusal)))
         kind = ElectionType(request.election_type)
         image = view.image
         everything = request.topic_partitions is None
@@ -164,18 +165,15 @@ def _answer(partition: int, error: ErrorCode, message: str | None) -> PartitionR
     return PartitionResult(partition_id=partition, error_code=error, error_message=message)
 
 
-def refuse_elect_leaders(request: ElectLeadersRequest, error: Refusal) -> ElectLeadersResponse:
-    """The response when nothing could be done."""
-    return ElectLeadersResponse(
-        error_code=error.error_code,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    _answer(partition, error.error_code, error.message or None)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topic_partitions or []
-        ],
-    )
+def refuse_elect_leaders(
+    request: ElectLeadersRequest, error: Refusal
+) -> Generator[None, None, ElectLeadersResponse]:
+    """Make the response when nothing could be done."""
+    results: list[ReplicaElectionResult] = []
+    for topic in request.topic_partitions or []:
+        answers = yield from gradually(
+            _answer(partition, error.error_code, error.message or None)
+            for partition in topic.partitions
+        )
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=answers))
+    return ElectLeadersResponse(error_code=error.error_code, replica_election_results=results)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.controller.new_partitions import NewPartitions
@@ -13,6 +12,7 @@ from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -38,13 +38,14 @@ class PartitionControl:
 
         Stops after each topic, and after each of many partitions.
         """
-        times = Counter(topic.name for topic in request.topics)
+        times = yield from count_gradually(topic.name for topic in request.topics)
         once = [topic for topic in request.topics if times[topic.name] == 1]
         if _added(view.image, once) > _PARTITIONS_MAX:
             refusal = Refusal(
                 ErrorCode.POLICY_VIOLATION, f"one request may create {_PARTITIONS_MAX} partitions"
             )
-            return ControllerResult([], refuse_create_partitions(request, refusal))
+            refused = yield from refuse_create_partitions(request, refusal)
+            return ControllerResult([], refused)
         records: list[VersionedRecord] = []
         results: dict[str, CreatePartitionsTopicResult] = {}
         for topic in request.topics:
@@ -121,9 +122,8 @@ def _refused(name: str, refusal: Refusal) -> CreatePartitionsTopicResult:
 
 def refuse_create_partitions(
     request: CreatePartitionsRequest, error: Refusal
-) -> CreatePartitionsResponse:
-    """The response when nothing could be done."""
+) -> Generator[None, None, CreatePartitionsResponse]:
+    """Make the response when nothing could be done."""
     # As Kafka does it, one that is named twice twice.
-    return CreatePartitionsResponse(
-        results=[_refused(topic.name, error) for topic in request.topics]
-    )
+    results = yield from gradually(_refused(topic.name, error) for topic in request.topics)
+    return CreatePartitionsResponse(results=results)

@@ -25,6 +25,7 @@ from barnabas.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -198,21 +199,17 @@ def _answer(partition: int, error: ErrorCode, message: str | None) -> Reassignab
 
 def refuse_alter_reassignments(
     request: AlterPartitionReassignmentsRequest, error: Refusal
-) -> AlterPartitionReassignmentsResponse:
-    """The response when nothing could be done."""
+) -> Generator[None, None, AlterPartitionReassignmentsResponse]:
+    """Make the response when nothing could be done."""
+    responses: list[ReassignableTopicResponse] = []
+    for topic in request.topics:
+        partitions = yield from gradually(
+            _answer(each.partition_index, error.error_code, error.message or None)
+            for each in topic.partitions
+        )
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
     return AlterPartitionReassignmentsResponse(
-        error_code=error.error_code,
-        error_message=error.message or None,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(each.partition_index, error.error_code, error.message or None)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
+        error_code=error.error_code, error_message=error.message or None, responses=responses
     )
 
 

@@ -5,7 +5,6 @@ Each topic is refused or created by itself: one that is refused never fails its 
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.controller.new_partitions import NewPartitions
@@ -29,9 +28,10 @@ from barnabas.protocol.records.config_record import ConfigRecord
 from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
 from barnabas.protocol.records.topic_record import TopicRecord
 from barnabas.protocol.schema import ZERO_UUID
+from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.placement import ReplicaPlacer
@@ -73,10 +73,9 @@ class TopicControl:
 
         Stops after each topic, and after each of many partitions.
         """
-        times = Counter(topic.name for topic in request.topics)
-        once = [topic for topic in request.topics if times[topic.name] == 1]
-        if self._count(once) > _PARTITIONS_MAX:
-            return ControllerResult([], refuse_create_topics(request, _TOO_MANY))
+        times = yield from count_gradually(topic.name for topic in request.topics)
+        if (yield from self._count(request.topics, times)) > _PARTITIONS_MAX:
+            return ControllerResult([], (yield from refuse_create_topics(request, _TOO_MANY)))
         records: list[VersionedRecord] = []
         results: dict[str, CreatableTopicResult] = {}
         for topic in request.topics:
@@ -96,24 +95,24 @@ class TopicControl:
             results[topic.name] = made[1]
             records += made[0]
         if len(records) > _RECORDS_MAX:
-            return ControllerResult([], refuse_create_topics(request, _TOO_MANY))
+            return ControllerResult([], (yield from refuse_create_topics(request, _TOO_MANY)))
         response = CreateTopicsResponse(topics=list(results.values()))
         return ControllerResult(
-            [] if request.validate_only else records, response, at_once=not once
+            [] if request.validate_only else records, response, at_once=1 not in times.values()
         )
 
-    def _count(self, topics: Sequence[CreatableTopic]) -> int:
-        """Partitions of new topics."""
-        counts = (
-            len(topic.assignments)
-            or (
-                self._config.num_partitions
-                if topic.num_partitions == _SAY_NOTHING
-                else topic.num_partitions
-            )
-            for topic in topics
-        )
-        return sum(max(0, count) for count in counts)
+    def _count(
+        self, topics: Sequence[CreatableTopic], times: dict[str, int]
+    ) -> Generator[None, None, int]:
+        """Partitions of the new topics that are named once."""
+        total = 0
+        for topic in topics:
+            yield
+            if times[topic.name] > 1:
+                continue
+            count = len(topic.assignments) or topic.num_partitions
+            total += self._config.num_partitions if count == _SAY_NOTHING else max(0, count)
+        return total
 
     def _create_one(
         self, image: ClusterImage, topic: CreatableTopic
@@ -197,10 +196,10 @@ class TopicControl:
         """Delete topics, each by name or by id; stops after each."""
         if not self._config.delete_topic_enable:
             refusal = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-            return ControllerResult([], refuse_delete_topics(request, refusal))
+            return ControllerResult([], (yield from refuse_delete_topics(request, refusal)))
         records: list[VersionedRecord] = []
         results: list[DeletableTopicResult] = []
-        times = Counter(_named(request))
+        times = yield from count_gradually(_named(request))
         named = yield from _wanted(view.image, times)
         for wanted, found in named:
             yield
@@ -222,9 +221,11 @@ class TopicControl:
 Wanted = tuple[str | None, bytes]
 
 
-def _named(request: DeleteTopicsRequest) -> list[Wanted]:
-    named: list[Wanted] = [(name, ZERO_UUID) for name in request.topic_names]
-    return named + [(each.name, each.topic_id) for each in request.topics]
+def _named(request: DeleteTopicsRequest) -> Iterator[Wanted]:
+    for name in request.topic_names:
+        yield name, ZERO_UUID
+    for each in request.topics:
+        yield each.name, each.topic_id
 
 
 def _is_wrong_alone(wanted: Wanted) -> bool:
@@ -234,7 +235,7 @@ def _is_wrong_alone(wanted: Wanted) -> bool:
 
 
 def _wanted(
-    image: ClusterImage, times: Counter[Wanted]
+    image: ClusterImage, times: dict[Wanted, int]
 ) -> Generator[None, None, list[tuple[Wanted, TopicImage | Refusal]]]:
     """What is named so often, with the topic or why it cannot be deleted; each topic once."""
     by_id = {topic_id for name, topic_id in times if name is None and topic_id != ZERO_UUID}
@@ -338,16 +339,18 @@ def _not_deleted(wanted: Wanted, refusal: Refusal) -> DeletableTopicResult:
     )
 
 
-def refuse_create_topics(request: CreateTopicsRequest, error: Refusal) -> CreateTopicsResponse:
-    """The response when nothing could be done."""
+def refuse_create_topics(
+    request: CreateTopicsRequest, error: Refusal
+) -> Generator[None, None, CreateTopicsResponse]:
+    """Make the response when nothing could be done."""
     # As Kafka does it, one that is named twice twice.
-    return CreateTopicsResponse(
-        topics=[_not_created(topic.name, error) for topic in request.topics]
-    )
+    topics = yield from gradually(_not_created(topic.name, error) for topic in request.topics)
+    return CreateTopicsResponse(topics=topics)
 
 
-def refuse_delete_topics(request: DeleteTopicsRequest, error: Refusal) -> DeleteTopicsResponse:
-    """The response when nothing could be done."""
-    return DeleteTopicsResponse(
-        responses=[_not_deleted(wanted, error) for wanted in _named(request)]
-    )
+def refuse_delete_topics(
+    request: DeleteTopicsRequest, error: Refusal
+) -> Generator[None, None, DeleteTopicsResponse]:
+    """Make the response when nothing could be done."""
+    responses = yield from gradually(_not_deleted(wanted, error) for wanted in _named(request))
+    return DeleteTopicsResponse(responses=responses)

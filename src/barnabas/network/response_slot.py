@@ -26,7 +26,7 @@ class ResponseTimes(Protocol):
 
 
 class SlotOwner(Protocol):
-    """The connection, as its slots know it."""
+    """The connection of a slot."""
 
     @property
     def stream(self) -> Stream | None:

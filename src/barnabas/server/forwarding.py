@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +22,7 @@ from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.controller_channel import ControllerChannel
 from barnabas.server.envelope import unwrap_response, wrap_request
 from barnabas.server.refusals import refuse
+from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,19 +90,16 @@ class _Attempt:
         return 0 if self.asker is None else self.asker.request_bytes
 
     def abandon(self) -> None:
-        """The client is gone: nothing need be sent any more."""
+        """Send nothing any more: the client is gone, or the answer is being made."""
         self.is_done = True
         if self.deadline is not None:
             self.deadline.cancel()
 
     def finish(self, response: Any) -> None:
         """Answer, unless its time was up before."""
-        if self.is_done:
-            return
-        self.is_done = True
-        if self.deadline is not None:
-            self.deadline.cancel()
-        self.on_done(response)
+        if not self.is_done:
+            self.abandon()
+            self.on_done(response)
 
 
 class Forwarding:
@@ -294,7 +293,12 @@ class Forwarding:
         self._refuse(attempt, ErrorCode.REQUEST_TIMED_OUT, _NO_CONTROLLER)
 
     def _refuse(self, attempt: _Attempt, error: ErrorCode, words: str) -> None:
-        attempt.finish(refuse(attempt.request, error, words))
+        refused = refuse(attempt.request, error, words)
+        if not isinstance(refused, GeneratorType):
+            attempt.finish(refused)
+        elif not attempt.is_done:
+            attempt.abandon()
+            run_in_slices(refused, self._parts.doors.clock, self._timer, attempt.on_done)
 
     def _on_lost(self) -> None:
         if self._on_connection_lost is not None and not self._is_closed:

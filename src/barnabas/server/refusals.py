@@ -25,14 +25,14 @@ from barnabas.protocol.api_keys import response_class
 from barnabas.protocol.api_table import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.schema import Message
 
 _ERROR, _WORDS = "error_code", "error_message"
 
-_REFUSE: Mapping[int, Callable[[Any, Refusal], Message]] = {
+_REFUSE: Mapping[int, Callable[[Any, Refusal], Message | Generator[None, None, Message]]] = {
     ApiKey.CREATE_TOPICS: refuse_create_topics,
     ApiKey.DELETE_TOPICS: refuse_delete_topics,
     ApiKey.CREATE_PARTITIONS: refuse_create_partitions,
@@ -52,8 +52,13 @@ _REFUSE: Mapping[int, Callable[[Any, Refusal], Message]] = {
 }
 
 
-def refuse(request: Message, error: ErrorCode, words: str) -> Message:
-    """The response that says `error` of all of the request."""
+def refuse(
+    request: Message, error: ErrorCode, words: str
+) -> Message | Generator[None, None, Message]:
+    """Return the response that says `error` of all of the request, or a generator of it.
+
+    A generator is for requests that may have many items: it stops after each of them.
+    """
     make = _REFUSE.get(request.__api_key__)
     if make is not None:
         return make(request, Refusal(error, words))

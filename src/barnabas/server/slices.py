@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from barnabas.protocol.schema import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterator
 
     from barnabas.protocol.schema import Message, Struct
     from barnabas.runtime.clock import Clock
@@ -174,15 +174,6 @@ class SliceQueue:
         except Exception as error:  # noqa: BLE001 - its owner logs it, others go on
             job.owner.on_work_failed(error)
         return True
-
-
-def gradually(items: Iterable[T]) -> Generator[None, None, list[T]]:
-    """Collect the items in a list, a step each."""
-    made: list[T] = []
-    for each in items:
-        made.append(each)
-        yield
-    return made
 
 
 def drained(items: dict[T, V]) -> Iterator[tuple[T, V]]:

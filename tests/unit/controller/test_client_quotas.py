@@ -16,6 +16,7 @@ from barnabas.protocol.messages.alter_client_quotas import (
     EntryDataRequest,
     OpData,
 )
+from steps import finish
 from unit.controller.parts import applied, view_of
 
 Entity = dict[str, str | None]
@@ -38,7 +39,7 @@ def alter(
     image: ClusterImage, *entries: EntryDataRequest, validate_only: bool = False
 ) -> tuple[ClusterImage, AlterClientQuotasResponse]:
     request = AlterClientQuotasRequest(entries=list(entries), validate_only=validate_only)
-    result = alter_client_quotas(view_of(image), request)
+    result = finish(alter_client_quotas(view_of(image), request))
     return applied(image, result.records), result.response
 
 
@@ -76,7 +77,7 @@ def test_what_is_set_already_writes_nothing() -> None:
     request = AlterClientQuotasRequest(
         entries=[entry({"ip": None}, connection_creation_rate=3)], validate_only=False
     )
-    assert not alter_client_quotas(view_of(image), request).records
+    assert not finish(alter_client_quotas(view_of(image), request)).records
 
 
 def test_only_checking_changes_nothing() -> None:

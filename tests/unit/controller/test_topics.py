@@ -307,5 +307,12 @@ def test_the_steps_of_a_request_grow_with_its_partitions() -> None:
         counted(topics_of().create(view_of(three_brokers()), creation(new_topic("a", count, 1))))[1]
         for count in (10, 1000)
     ]
-    # One for the topic, one for its placement, and one for each partition.
-    assert steps == [12, 1002]
+    # Three for the topic, one for its placement, and one for each partition.
+    assert steps == [14, 1004]
+
+
+def test_too_many_topics_are_refused_in_steps() -> None:
+    request = creation(*(new_topic(f"topic-{number}", 1, 1) for number in range(10_001)))
+    result, steps = counted(topics_of().create(view_of(three_brokers()), request))
+    assert {each.error_code for each in result.response.topics} == {ErrorCode.POLICY_VIOLATION}
+    assert steps > 20_000

@@ -42,9 +42,9 @@ def test_a_group_takes_no_more_than_its_share(world: MembersWorld) -> None:
 
 
 def test_many_small_protocols_count_too(world: MembersWorld) -> None:
-    protocols = {"range": b""} | {f"p{number}": b"" for number in range(300_000)}
-    answers = [world.join(version=3, protocols=protocols) for _ in range(3)]
-    assert [each.error for each in answers if each] == [ErrorCode.GROUP_MAX_SIZE_REACHED]
+    protocols = {"range": b""} | {f"p{number}": b"" for number in range(499)}
+    world.join(version=3, protocols=protocols)
+    assert held(world) > 500 * 100
 
 
 def test_a_member_that_comes_back_with_more_than_its_group_may_have_is_out(
@@ -108,3 +108,14 @@ def test_what_a_group_takes_is_counted_once_however_often_it_is_loaded(
     assert held(world) == 0
     world.load(1)
     assert 0 < held(world) <= before
+
+
+def test_a_member_may_support_so_many_protocols(world: MembersWorld) -> None:
+    def protocols(count: int) -> dict[str, bytes]:
+        return {f"p{number}": subscription("flights") for number in range(count)}
+
+    most = group_memory.PROTOCOLS_MAX
+    too_many = world.join(protocols=protocols(most + 1))
+    assert too_many.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert held(world) == 0
+    assert world.join(protocols=protocols(most)).error == ErrorCode.MEMBER_ID_REQUIRED

@@ -13,12 +13,15 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from barnabas.server.handlers.leave_group import MEMBERS_AT_ONCE, LeaveGroupHandler
+from steps import counted
 from unit.server.simulated_broker import SimulatedBroker
 from unit.server.test_drain import begin_stop
 
@@ -131,3 +134,48 @@ def test_offsets_go_with_their_topic() -> None:
     assert broker.ask(request, 6).responses[0].error_code == 0
     broker.world.run_for(100)
     assert committed(broker) == -1
+
+
+def test_many_members_that_leave_at_once_are_all_answered_in_order() -> None:
+    broker = broker_with_groups()
+    member_id = broker.ask(join_request(), 4).member_id
+    broker.client.send(join_request(member_id), 4)
+    broker.world.run_for(5_000)
+    assert len(described(broker).members) == 1
+    names = [f"name-{number}" for number in range(2 * MEMBERS_AT_ONCE + 100)]
+    names[MEMBERS_AT_ONCE] = member_id
+    members = [MemberIdentity(member_id=name) for name in names]
+    response = broker.ask(LeaveGroupRequest(group_id="g", members=members), 5)
+    assert [each.member_id for each in response.members] == names
+    assert {each.member_id for each in response.members if each.error_code == 0} == {member_id}
+    assert described(broker).members == []
+
+
+def test_an_error_of_the_group_is_answered_once_for_many_members() -> None:
+    broker = broker_with_groups()
+    members = [MemberIdentity(member_id="name")] * (MEMBERS_AT_ONCE + 1)
+    response = broker.ask(LeaveGroupRequest(group_id="", members=members), 5)
+    assert (response.error_code, response.members) == (ErrorCode.INVALID_GROUP_ID, [])
+
+
+def test_many_members_leave_in_steps() -> None:
+    class Context:
+        """Runs the work of the handler to its end."""
+
+        version = 5
+        steps = 0
+        response = None
+
+        def in_slices(self, steps: Any) -> None:
+            _, self.steps = counted(steps)
+
+        def respond(self, response: Any) -> None:
+            self.response = response
+
+    broker = broker_with_groups()
+    context: Any = Context()
+    members = [MemberIdentity(member_id="name")] * (10 * MEMBERS_AT_ONCE)
+    handler = LeaveGroupHandler(broker.node.broker.parts)
+    handler.handle_leave_group(context, LeaveGroupRequest(group_id="g", members=members))
+    assert context.steps == 10
+    assert len(context.response.members) == 10 * MEMBERS_AT_ONCE

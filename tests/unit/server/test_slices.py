@@ -16,10 +16,10 @@ from barnabas.server.slices import (
     UNFINISHED,
     SliceQueue,
     drained,
-    gradually,
     release,
     sorted_gradually,
 )
+from barnabas.waiting.steps import gradually
 from steps import counted, finish
 
 if TYPE_CHECKING:

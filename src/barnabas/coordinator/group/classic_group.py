@@ -287,7 +287,9 @@ class ClassicGroup:
     def select_protocol(self) -> str:
         """The protocol with the most votes among those that all members support."""
         count = len(self.members)
-        candidates = {name for name, number in self.supporters.items() if number == count}
+        # What all members support, any one of them supports.
+        member = next(iter(self.members.values()))
+        candidates = {name for name in member.protocols if self.supporters[name] == count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 

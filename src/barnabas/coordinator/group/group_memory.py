@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 GROUP_BYTES_MAX = 64 << 20
 # Of all groups that this broker coordinates.
 TOTAL_BYTES_MAX = 256 << 20
+# Protocols of one member. Kafka has no limit; the assignors of all known clients together are fewer
+# than ten. Each is looked at several times in one turn of the event loop.
+PROTOCOLS_MAX = 500
 # Ids of one group that were given out and with which no member has joined yet.
 PENDING_IDS_MAX = 1_000
 # What a member takes beside what it brings, and one of its protocols.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic_group import failed_join, failed_sync
+from barnabas.coordinator.group.group_memory import PROTOCOLS_MAX
 from barnabas.coordinator.group.rebalance import append_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.heartbeat import HeartbeatResponse
@@ -69,6 +70,8 @@ class MemberRequests:
             joining.refuse(request.member_id, ErrorCode.INVALID_SESSION_TIMEOUT)
         elif partition is None:
             joining.refuse(request.member_id, ErrorCode.NOT_COORDINATOR)
+        elif len(request.protocols) > PROTOCOLS_MAX:
+            joining.refuse(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         else:
             if joining.version < _JOIN_REBALANCE_TIMEOUT_SINCE:
                 request.rebalance_timeout_ms = request.session_timeout_ms

@@ -12,6 +12,7 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
 )
 from barnabas.server.slices import drained
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -58,9 +59,8 @@ class AlterReplicaLogDirsHandler:
             )
             results.setdefault(key.topic, []).append(result)
             yield
-        return AlterReplicaLogDirsResponse(
-            results=[
-                AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)
-                for topic, partitions in results.items()
-            ]
+        topics = yield from gradually(
+            AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)
+            for topic, partitions in drained(results)
         )
+        return AlterReplicaLogDirsResponse(results=topics)

@@ -43,6 +43,6 @@ class DeleteTopicsHandler:
         """Answered when the deletion is committed."""
         if not self._is_enabled and context.version < _DISABLED_SINCE:
             refusal = Refusal(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false")
-            return refuse_delete_topics(request, refusal)
+            return context.in_slices(refuse_delete_topics(request, refusal))
         forward_mutation(self._parts, context, request, _STRICT_SINCE)
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsResponse
 from barnabas.server.authorized_operations import GROUP_OPERATIONS
-from barnabas.server.slices import gradually
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator

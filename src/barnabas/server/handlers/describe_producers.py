@@ -13,8 +13,8 @@ from barnabas.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from barnabas.server.slices import gradually
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -9,7 +9,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_topic_partitions as messages
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.authorized_operations import TOPIC_OPERATIONS
-from barnabas.server.slices import gradually, sorted_gradually
+from barnabas.server.slices import sorted_gradually
+from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -49,7 +50,7 @@ class DescribeTopicPartitionsHandler:
         first_name = "" if cursor is None else cursor.topic_name
         first_partition = 0 if cursor is None else cursor.partition_index
         topics = self._cluster.image.topics
-        asked = dict.fromkeys((yield from gradually(topic.name for topic in request.topics)))
+        asked = yield from count_gradually(topic.name for topic in request.topics)
         names = yield from sorted_gradually(list(asked or topics.names()))
         response = messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
         strange = cursor is not None and bool(asked) and first_name not in asked

@@ -6,7 +6,6 @@ formatter has put them; this broker does not set any.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
@@ -17,7 +16,8 @@ from barnabas.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
-from barnabas.server.slices import drained, gradually
+from barnabas.server.slices import drained
+from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -51,8 +51,8 @@ class DescribeUserScramCredentialsHandler:
         self, request: DescribeUserScramCredentialsRequest
     ) -> Generator[None, None, DescribeUserScramCredentialsResponse]:
         known = self._credentials()
-        names = yield from gradually(user.name for user in request.users or [])
-        times = dict(Counter(names)) or dict.fromkeys(known, 1)
+        times = yield from count_gradually(user.name for user in request.users or [])
+        times = times or dict.fromkeys(known, 1)
         results = yield from gradually(
             _result(user, count, known.get(user)) for user, count in drained(times)
         )

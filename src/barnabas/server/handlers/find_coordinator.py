@@ -18,7 +18,7 @@ from barnabas.protocol.messages.find_coordinator import (
 )
 from barnabas.protocol.primitives import uuid_from_string
 from barnabas.server.auto_topics import OFFSETS_TOPIC
-from barnabas.server.slices import gradually
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator

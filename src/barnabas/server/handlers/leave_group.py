@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+    from collections.abc import Callable, Generator
+
+    from barnabas.coordinator.group.member_requests import MemberRequests
     from barnabas.server.parts import ServerParts
     from barnabas.server.request import Handle, RequestContext
+
+# Members that leave in one turn of the loop, and with one record of the group.
+MEMBERS_AT_ONCE = 500
 
 
 def handler(parts: ServerParts) -> Handle:
@@ -23,6 +31,47 @@ class LeaveGroupHandler:
     def __init__(self, parts: ServerParts) -> None:
         self._members = parts.groups.members
 
-    def handle_leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> None:
+    def handle_leave_group(
+        self, context: RequestContext, request: LeaveGroupRequest
+    ) -> LeaveGroupResponse | None:
         """Answered when the group without them is written, if it is."""
-        self._members.leave(request, context.version, context.respond)
+        if len(request.members) <= MEMBERS_AT_ONCE:
+            self._members.leave(request, context.version, context.respond)
+            return None
+        return context.in_slices(_leave_in_parts(self._members, context, request))
+
+
+def _leave_in_parts(
+    members: MemberRequests, context: RequestContext, request: LeaveGroupRequest
+) -> Generator[None, None, None]:
+    """Serve a request with many members as several requests, and join their responses.
+
+    With Kafka, such a request is one operation. Here, other requests may come in between.
+    """
+    leaving = request.members
+    starts = range(0, len(leaving), MEMBERS_AT_ONCE)
+    answers: dict[int, LeaveGroupResponse] = {}
+
+    def collect(index: int) -> Callable[[LeaveGroupResponse], None]:
+        def on_done(answer: LeaveGroupResponse) -> None:
+            answers[index] = answer
+            if len(answers) == len(starts):
+                context.respond(_joined([answers[each] for each in range(len(starts))]))
+
+        return on_done
+
+    for index, start in enumerate(starts):
+        part = LeaveGroupRequest(
+            group_id=request.group_id, members=leaving[start : start + MEMBERS_AT_ONCE]
+        )
+        members.leave(part, context.version, collect(index))
+        yield
+
+
+def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
+    """Join the responses of all parts; an error of a whole part is the error of all."""
+    for each in answers:
+        if each.error_code != ErrorCode.NONE:
+            return LeaveGroupResponse(error_code=each.error_code)
+    members = [member for each in answers for member in each.members]
+    return LeaveGroupResponse(error_code=ErrorCode.NONE, members=members)

@@ -24,8 +24,8 @@ from barnabas.replication.fetch_params import (
     lookup_isolation,
 )
 from barnabas.replication.offset_lookup import EARLIEST
-from barnabas.server.slices import gradually
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -20,7 +20,7 @@ from barnabas.protocol.messages.metadata import (
 )
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from barnabas.server.slices import gradually
+from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator

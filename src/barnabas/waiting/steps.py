@@ -1,0 +1,62 @@
+"""Work in small steps: generators that stop often, so that other work of the loop runs in between.
+
+`server/slices` runs those of requests, and `run_in_slices` those that belong to no request.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Hashable, Iterable
+
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.timer import Timer
+
+T = TypeVar("T")
+H = TypeVar("H", bound="Hashable")
+
+# How long the steps of `run_in_slices` run in one turn of the loop.
+SLICE_MS = 4.0
+# Names that are counted in one step.
+_COUNTED_AT_ONCE = 100
+
+
+def gradually(items: Iterable[T]) -> Generator[None, None, list[T]]:
+    """Collect the items in a list, a step each."""
+    made: list[T] = []
+    for each in items:
+        made.append(each)
+        yield
+    return made
+
+
+def count_gradually(names: Iterable[H]) -> Generator[None, None, dict[H, int]]:
+    """Count how often each name comes, in the order in which they come first."""
+    times: dict[H, int] = {}
+    for number, name in enumerate(names):
+        times[name] = times.get(name, 0) + 1
+        if number % _COUNTED_AT_ONCE == 0:
+            yield
+    return times
+
+
+def run_in_slices(
+    steps: Generator[None, None, T], clock: Clock, timer: Timer, on_done: Callable[[T], object]
+) -> None:
+    """Run the steps: a slice now, and one in each of the next turns, if there are many.
+
+    Args:
+        on_done: gets the result, perhaps before this returns.
+    """
+    ends_ms = clock.monotonic_ms() + SLICE_MS
+    try:
+        while True:
+            next(steps)
+            if clock.monotonic_ms() > ends_ms:
+                timer.call_soon(partial(run_in_slices, steps, clock, timer, on_done))
+                return
+    except StopIteration as end:
+        result: T = end.value
+    on_done(result)

@@ -1,0 +1,65 @@
+"""Generators in small steps, and how they run in slices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.waiting.steps import SLICE_MS, count_gradually, run_in_slices
+from steps import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+
+class Loop:
+    """A clock that the work moves, and the queue of a loop."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+        self.queue: list[Callable[[], None]] = []
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def monotonic_ms(self) -> float:
+        return self.now_ms
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.queue.append(callback)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def work(self, count: int) -> Generator[None, None, str]:
+        """Take a millisecond in each step."""
+        for _ in range(count):
+            self.now_ms += 1
+            yield
+        return "done"
+
+
+def test_names_are_counted_in_steps_in_their_order() -> None:
+    names = ["b", "a", "b", *map(str, range(1000))]
+    times, steps = counted(count_gradually(names))
+    assert list(times)[:2] == ["b", "a"]
+    assert (times["b"], times["a"], len(times)) == (2, 1, 1002)
+    assert steps == 11
+
+
+def test_little_work_is_done_at_once() -> None:
+    loop, results = Loop(), []
+    run_in_slices(loop.work(3), loop, loop, results.append)  # type: ignore[arg-type]
+    assert (results, loop.queue) == (["done"], [])
+
+
+def test_much_work_takes_a_slice_of_each_turn() -> None:
+    loop, results = Loop(), []
+    run_in_slices(loop.work(22), loop, loop, results.append)  # type: ignore[arg-type]
+    turns = 1
+    while loop.queue:
+        assert (results, len(loop.queue)) == ([], 1)
+        began_ms = loop.now_ms
+        loop.queue.pop()()
+        assert loop.now_ms - began_ms <= SLICE_MS + 1
+        turns += 1
+    assert (results, turns) == (["done"], 5)
