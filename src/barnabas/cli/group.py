@@ -63,6 +63,9 @@ COMMANDS: dict[str, LazyCommand] = {
         "barnabas.cli.why.commands", "why", "Explain why something waits, and what to do."
     ),
     "top": LazyCommand("barnabas.cli.top.commands", "top", "Watch rates, lag and load, live."),
+    "bench": LazyCommand(
+        "barnabas.cli.bench.commands", "bench", "Generate load, measure throughput and latency."
+    ),
     "quotas": LazyCommand("barnabas.cli.quotas", "quotas", "List, set and unset client quotas."),
     "profile": LazyCommand(
         "barnabas.cli.profile", "profile", "Keep named sets of client settings."

@@ -1,0 +1,1 @@
+"""`barnabas bench`: a load generator for produce, consume and end-to-end latency."""

@@ -1,0 +1,298 @@
+"""The commands of `barnabas bench`."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from barnabas.cli.bench.load import Load
+from barnabas.cli.bench.measurement import Measurement
+from barnabas.cli.bench.screen import displayed, echo_result
+from barnabas.cli.output import (
+    EXIT_FAILED,
+    client_config,
+    client_options,
+    connected,
+    echo_json,
+    given_settings,
+    problem,
+    warning,
+)
+from barnabas.cli.printable import echo
+from barnabas.cli.topic_names import topic_arguments
+from barnabas.client.errors import AdminResultsError, ClientError
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from barnabas.client.facade import Client
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+EXAMPLES = """\b
+Examples:
+  barnabas bench produce --seconds 10                     as fast as possible
+  barnabas bench produce --rate 5000 --record-size 1000   at a steady rate
+  barnabas bench consume flights
+  barnabas bench latency --rate 200 -n 5000
+  barnabas bench produce -t load-test -n 1000000 --json
+
+\b
+Without TOPIC a topic of its own is made and deleted afterwards. With a rate a latency counts from
+the time at which the record was due, whether or not it could be sent then: a broker that stalls
+shows in the percentiles. Without a rate it counts from the send, and most of it is the wait in the
+producer's own buffer. The generator is one Python process: on fast machines it is the limit.
+"""
+_DEFAULT_SECONDS = 10.0
+_LATENCY_RATE = 100.0
+_SETTINGS = {"compression": "compression.type", "acks": "acks"}
+
+
+@click.group(epilog=EXAMPLES)
+def bench() -> None:
+    """Generate load, and measure throughput and latency percentiles."""
+
+
+def _bounds(command: F) -> F:
+    """The options that end a run."""
+    options = [
+        click.option("-n", "--records", type=click.IntRange(1), help="End after so many records."),
+        click.option(
+            "--seconds",
+            type=click.FloatRange(0, min_open=True),
+            help="End after so long.  [default: 10, unless --records is given]",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _load_options(command: F) -> F:
+    """The options of a load that writes."""
+    options = [
+        _bounds,
+        click.option(
+            "--rate", type=click.FloatRange(0, min_open=True), help="Records per second."
+        ),
+        click.option(
+            "-s", "--record-size", type=click.IntRange(1, 10_000_000), default=100,
+            show_default=True, help="Bytes of each value.",
+        ),
+        click.option(
+            "--keys", type=click.IntRange(0, 1_000_000), default=0, show_default=True,
+            help="So many different keys; 0 for none.",
+        ),
+        click.option(
+            "-p", "--partitions", type=click.IntRange(1), default=1, show_default=True,
+            help="Of a topic that is made.",
+        ),
+        click.option(
+            "-r", "--replication-factor", type=click.IntRange(1), default=None,
+            help="Of a topic that is made.  [default: the broker's]",
+        ),
+        click.option(
+            "-z", "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+            default="none", show_default=True, help="How batches are compressed.",
+        ),
+        click.option(
+            "--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True,
+            help="Which replicas acknowledge: all in sync, the leader, or none.",
+        ),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_quiet = click.option("-q", "--quiet", is_flag=True, help="No live display on the terminal.")
+
+
+def _load(given: Mapping[str, Any]) -> Load:
+    records, seconds = given["records"], given["seconds"]
+    if records is None and seconds is None:
+        seconds = _DEFAULT_SECONDS
+    return Load(records, seconds, given["rate"], given["record_size"], given["keys"])
+
+
+def _one_topic(topics: Sequence[str]) -> str | None:
+    if len(topics) > 1:
+        raise click.UsageError("one topic at a time")
+    return topics[0] if topics else None
+
+
+@contextmanager
+def _topic(client: Client, name: str | None, given: Mapping[str, Any]) -> Iterator[str]:
+    """The named topic, created if it is not there; without a name one for this run only."""
+    from barnabas.client.admin.topics import NewTopic
+
+    used = name or f"barnabas-bench-{uuid.uuid4().hex[:8]}"
+    if name is None or not _exists(client, name):
+        new = NewTopic(used, given["partitions"], given["replication_factor"] or -1, {})
+        client.create_topics([new])
+        if name is not None:
+            echo(f"created topic {name}", err=True)
+    try:
+        yield used
+    finally:
+        if name is None:
+            _delete(client, used)
+
+
+def _exists(client: Client, name: str) -> bool:
+    try:
+        client.admin.describe_topics([name])
+    except AdminResultsError as error:
+        if error.results[name].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        raise
+    return True
+
+
+def _delete(client: Client, topic: str) -> None:
+    try:
+        client.delete_topics([topic])
+    except (AdminResultsError, ClientError) as error:
+        warning(f"the topic {topic} could not be deleted: {error}")
+
+
+@bench.command(
+    "produce",
+    epilog="\b\nExamples:\n  barnabas bench produce --seconds 10\n"
+    "  barnabas bench produce -t load-test --rate 5000 -s 1000 --acks 1 -z lz4\n"
+    "  barnabas bench produce -n 1000000 --partitions 6 --keys 1000 --json\n",
+)
+@topic_arguments("topics", "TOPIC", required=False)
+@_load_options
+@_quiet
+@client_options
+def bench_produce(
+    topics: Sequence[str],
+    quiet: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Write records, and measure until they are acknowledged."""
+    from barnabas.cli.bench.produce import run_produce
+
+    load, name = _load(given), _one_topic(topics)
+    defaults = {"compression.type": given["compression"], "acks": given["acks"]}
+    settings = (*properties, *given_settings(_SETTINGS))
+    with connected(bootstrap, settings, defaults) as client, _topic(client, name, given) as topic:
+        with displayed(f"produce to {topic}", visible=not quiet) as show:
+            found = Measurement(show)
+            interrupt = run_produce(client.producer(), topic, load, found)
+        _finish("produce", topic, found, load, as_json=as_json)
+        if interrupt is not None:
+            raise interrupt
+
+
+@bench.command(
+    "consume",
+    epilog="\b\nExamples:\n  barnabas bench consume flights\n"
+    "  barnabas bench consume flights -n 1000000 --json\n\n"
+    "Without --records and --seconds it ends where the topic ends now. A latency is the time from "
+    "one fetched record set to the next.\n",
+)
+@topic_arguments("topics", "TOPIC")
+@click.option("-n", "--records", type=click.IntRange(1), help="End after so many records.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="End after so long.")
+@click.option(
+    "--idle", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+    help="End when nothing came for so many seconds.",
+)  # fmt: skip
+@_quiet
+@client_options
+def bench_consume(
+    topics: Sequence[str],
+    records: int | None,
+    seconds: float | None,
+    idle: float,
+    quiet: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Read a topic from its beginning, decode its records, and measure."""
+    from barnabas.cli.bench.consume import run_consume
+
+    topic = _one_topic(topics)
+    assert topic is not None, "required"
+    with connected(bootstrap, properties) as client:
+        with displayed(f"consume {topic}", visible=not quiet) as show:
+            found = Measurement(show)
+            interrupt = run_consume(
+                client, topic, found, records_max=records, seconds_max=seconds, idle_s=idle
+            )
+        _finish("consume", topic, found, None, as_json=as_json)
+        if interrupt is not None:
+            raise interrupt
+    if records is not None and found.records < records:
+        problem(f"only {found.records} of {records} records came")
+        sys.exit(EXIT_FAILED)
+
+
+@bench.command(
+    "latency",
+    epilog="\b\nExamples:\n  barnabas bench latency -n 5000 --rate 200\n"
+    "  barnabas bench latency -t load-test --seconds 30 --acks all --json\n\n"
+    "Latency is from the time at which a record is due to its arrival at a consumer of the same "
+    "process. With --one-by-one each record is sent when the one before has arrived.\n",
+)
+@topic_arguments("topics", "TOPIC", required=False)
+@_load_options
+@click.option("--one-by-one", is_flag=True, help="No rate: as kafka-e2e-latency does it.")
+@click.option(
+    "--idle", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+    help="Give up when a record did not arrive for so many seconds.",
+)  # fmt: skip
+@_quiet
+@client_options
+def bench_latency(
+    topics: Sequence[str],
+    one_by_one: bool,
+    idle: float,
+    quiet: bool,
+    bootstrap: str,
+    properties: Sequence[str],
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Write records and read them back; measure from end to end. The default rate is 100."""
+    from barnabas.cli.bench.latency import HEAD_SIZE, run_latency
+
+    if one_by_one and given["rate"] is not None:
+        raise click.UsageError("give --rate or --one-by-one")
+    if given["record_size"] < HEAD_SIZE:
+        raise click.UsageError(f"--record-size must be at least {HEAD_SIZE}")
+    load, name = _load(given), _one_topic(topics)
+    if not one_by_one and load.rate is None:
+        load = load._replace(rate=_LATENCY_RATE)
+    defaults = {"compression.type": given["compression"], "acks": given["acks"]}
+    settings = (*properties, *given_settings(_SETTINGS))
+    config = client_config(bootstrap, settings, defaults)
+    with connected(bootstrap, settings, defaults) as client, _topic(client, name, given) as topic:
+        with displayed(f"latency over {topic}", visible=not quiet) as show:
+            found = Measurement(show)
+            interrupt = run_latency(config, topic, load, found, idle)
+        _finish("latency", topic, found, load, as_json=as_json)
+        if interrupt is not None:
+            raise interrupt
+
+
+def _finish(kind: str, topic: str, found: Measurement, load: Load | None, *, as_json: bool) -> None:
+    """Print the result; end with status 1 if records failed."""
+    if as_json:
+        rate = None if load is None else load.rate
+        echo_json({"bench": kind, "topic": topic, "rate": rate, **found.as_json()})
+    else:
+        echo_result(f"{kind} {topic}", found)
+    if found.failed:
+        sys.exit(EXIT_FAILED)

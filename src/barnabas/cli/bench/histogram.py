@@ -1,0 +1,78 @@
+"""A histogram of latencies with a relative error under 1 %, in bounded memory.
+
+Values below 128 have a counter each; above, every power of two has 64 equal steps. That is the
+layout of HdrHistogram with two digits. The library of that name is a compiled dependency for what
+takes the few lines below.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LatencyHistogram"]
+
+_EXACT_BITS = 7
+_EXACT = 1 << _EXACT_BITS
+_STEPS = _EXACT >> 1
+# 2**37 microseconds are 38 hours; what is longer counts as that.
+_BITS_MAX = 37
+_SIZE = _EXACT + (_BITS_MAX - _EXACT_BITS) * _STEPS
+
+
+class LatencyHistogram:
+    """Counts latencies, in microseconds."""
+
+    __slots__ = ("_counts", "_total_us", "count", "max_us")
+
+    def __init__(self) -> None:
+        self._counts = [0] * _SIZE
+        self._total_us = 0
+        self.count = 0
+        # The largest latency, exactly; 0 before the first.
+        self.max_us = 0
+
+    def record(self, latency_us: int, times: int = 1) -> None:
+        """Count a latency; a negative one, of a clock that was set back, counts as 0."""
+        latency_us = max(latency_us, 0)
+        self._counts[_index(latency_us)] += times
+        self._total_us += latency_us * times
+        self.count += times
+        self.max_us = max(self.max_us, latency_us)
+
+    @property
+    def mean_us(self) -> float:
+        """The mean; 0 without latencies."""
+        return self._total_us / self.count if self.count else 0.0
+
+    def percentile_us(self, percent: float) -> int:
+        """Return the latency that so many percent of all do not exceed; 0 without latencies.
+
+        The result is the upper end of a step, and never above the maximum.
+        """
+        assert 0 <= percent <= 100, percent
+        # At least one; rounded up, so that 99 % of three latencies are all of them.
+        wanted = max(1, -int(-self.count * percent // 100))
+        seen = 0
+        for index, count in enumerate(self._counts):
+            seen += count
+            if count and seen >= wanted:
+                return min(_upper(index), self.max_us)
+        return 0
+
+    def clear(self) -> None:
+        """Forget all latencies."""
+        self._counts = [0] * _SIZE
+        self._total_us = self.count = self.max_us = 0
+
+
+def _index(value: int) -> int:
+    if value < _EXACT:
+        return value
+    shift = value.bit_length() - _EXACT_BITS
+    index = _EXACT + (shift - 1) * _STEPS + (value >> shift) - _STEPS
+    return min(index, _SIZE - 1)
+
+
+def _upper(index: int) -> int:
+    if index < _EXACT:
+        return index
+    shift, step = divmod(index - _EXACT, _STEPS)
+    return ((step + _STEPS + 1) << (shift + 1)) - 1

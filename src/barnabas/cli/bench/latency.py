@@ -1,0 +1,153 @@
+"""The end-to-end load: each record is written, and read again by a consumer of the same process.
+
+Both sides run on one event loop, so that one clock measures a record's way, and neither waits for
+the other. A value begins with the run's id and the record's number, by which it is known again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from barnabas.cli.bench.load import Payloads, Schedule
+from barnabas.client.aio.consumer import Consumer
+from barnabas.client.aio.producer import Producer
+from barnabas.client.errors import ClientTimeoutError
+from barnabas.runtime.loop import new_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.cli.bench.load import Load
+    from barnabas.cli.bench.measurement import Measurement
+
+__all__ = ["HEAD_SIZE", "run_latency"]
+
+_HEAD = struct.Struct(">8sQ")
+HEAD_SIZE = _HEAD.size
+_US_PER_S = 1_000_000
+_POLL_S = 0.1
+
+
+class _Run:
+    """One run: what was sent and has not come back yet."""
+
+    def __init__(self, topic: str, load: Load, measurement: Measurement) -> None:
+        self.topic = topic
+        self.load = load
+        self.measurement = measurement
+        self.id = os.urandom(8)
+        # When a record was due, by its number; without those that came back or failed.
+        self.waiting: dict[int, float] = {}
+        self.all_sent = False
+
+    async def send_all(self, producer: Producer) -> None:
+        """Send each record when it is due; without a rate when the one before came back."""
+        schedule, payloads = Schedule(self.load), Payloads(self.load)
+        number = 0
+        while not schedule.is_over(number, time.perf_counter()):
+            if self.load.rate is None and self.waiting:
+                await asyncio.sleep(0)
+                continue
+            due_s = schedule.due_s(number, time.perf_counter())
+            delay_s = due_s - time.perf_counter()
+            if delay_s > 0:
+                await asyncio.sleep(delay_s)
+            value = _HEAD.pack(self.id, number) + payloads.value(number)[HEAD_SIZE:]
+            self.waiting[number] = due_s
+            await producer.send(
+                self.topic, value, payloads.key(number), on_delivery=self._on_delivery(number)
+            )
+            number += 1
+        self.all_sent = True
+
+    def _on_delivery(self, number: int) -> Any:
+        def ended(_metadata: object, error: Exception | None) -> None:
+            if error is not None and self.waiting.pop(number, None) is not None:
+                self.measurement.fail(error)
+
+        return ended
+
+    async def receive_all(self, consumer: Consumer, idle_s: float) -> None:
+        """Take records until all came back.
+
+        Raises:
+            ClientTimeoutError: a record did not come back within `idle_s` of being due.
+        """
+        while self.waiting or not self.all_sent:
+            found = await consumer.poll(_POLL_S)
+            now = time.perf_counter()
+            self.measurement.maybe_end_interval()
+            for part in found.batches():
+                for key, value in zip(part.keys, part.values, strict=True):
+                    if value is None or value[:8] != self.id or len(value) < HEAD_SIZE:
+                        continue
+                    due_s = self.waiting.pop(_HEAD.unpack_from(value)[1], None)
+                    if due_s is not None:
+                        size = len(key or b"") + len(value)
+                        self.measurement.add(1, size, int((now - due_s) * _US_PER_S))
+            # Numbers are in the order in which records were due.
+            oldest_s = next(iter(self.waiting.values()), now)
+            if now - oldest_s >= idle_s:
+                missing = len(self.waiting)
+                raise ClientTimeoutError(f"{missing} records did not come back in {idle_s:g} s")
+
+
+def run_latency(
+    config: Mapping[str, Any], topic: str, load: Load, measurement: Measurement, idle_s: float
+) -> KeyboardInterrupt | None:
+    """Send the load and read it back.
+
+    Args:
+        config: of both clients, with `bootstrap_servers`.
+        topic: which exists.
+        load: values are at least HEAD_SIZE bytes long.
+        measurement: is filled.
+        idle_s: so long a missing record is waited for.
+
+    Returns:
+        What interrupted the run.
+
+    Raises:
+        ClientError: a client failed, or records did not come back.
+    """
+    run = _Run(topic, load, measurement)
+    try:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(_run(run, dict(config), idle_s))
+    except KeyboardInterrupt as interrupt:
+        return interrupt
+    finally:
+        measurement.end()
+    return None
+
+
+async def _run(run: _Run, config: dict[str, Any], idle_s: float) -> None:
+    # A record leaves at once, and the broker answers as soon as there is one.
+    both = {**config, "fetch_min_bytes": 1}
+    producing = {"linger_ms": 0, **both}
+    async with Producer(**producing) as producer, Consumer(**both) as consumer:
+        numbers = [each.partition for each in await producer.partitions_for(run.topic)]
+        partitions = [(run.topic, number) for number in numbers]
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        for tp, offset in ends.items():
+            consumer.seek(tp, offset)
+        # Connections and fetch sessions are made before anything counts.
+        await consumer.poll(_POLL_S)
+        run.measurement.start()
+        sending = asyncio.ensure_future(run.send_all(producer))
+        try:
+            receiving = asyncio.ensure_future(run.receive_all(consumer, idle_s))
+            done, _ = await asyncio.wait((sending, receiving), return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        finally:
+            for task in (sending, receiving):
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task

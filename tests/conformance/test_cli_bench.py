@@ -1,0 +1,164 @@
+"""`barnabas bench` against each kind of broker: what it sends, reads, counts and shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+
+from barnabas.client.facade import Client
+from conformance.cli_shell import SECONDS, Shell
+from conformance.client_brokers import broker
+from conformance.test_consumer_trouble import Broker
+from waiting import eventually
+
+pytestmark = pytest.mark.conformance
+__all__ = ["broker"]
+LATENCIES = ["mean", "p50", "p95", "p99", "p99_9", "max"]
+
+
+@pytest.fixture
+def shell(broker: Broker) -> Shell:
+    return Shell(broker.bootstrap)
+
+
+def result(shell: Shell, *words: str) -> Any:
+    return json.loads(shell.ok("bench", *words, "--json"))
+
+
+def check(found: Any, records: int) -> None:
+    """The figures of a run fit together."""
+    assert (found["records"], found["failed"], found["error"]) == (records, 0, None)
+    assert list(found["latency_ms"]) == LATENCIES
+    figures = [found["latency_ms"][name] for name in LATENCIES[1:]]
+    assert figures == sorted(figures)
+    assert figures[-1] > 0
+    assert found["intervals"]
+    assert found["records_per_s"] == pytest.approx(records / found["seconds"], rel=0.01)
+
+
+def test_produce_sends_the_records_that_were_asked_for_and_consume_reads_them(
+    shell: Shell,
+) -> None:
+    words = ("-t", shell.topic, "-n", "3000", "-s", "50", "--keys", "10", "-p", "3", "-z", "lz4")
+    found = result(shell, "produce", *words)
+    check(found, 3000)
+    assert found["bytes"] == 3000 * (50 + len("key-0"))
+    assert (found["bench"], found["topic"], found["rate"]) == ("produce", shell.topic, None)
+    with Client(shell.environment["BARNABAS_BOOTSTRAP"]) as client:
+        assert client.partitions_for(shell.topic)[shell.topic] == [0, 1, 2]
+    lines = shell.ok("consume", shell.topic, "--from", "beginning", "-e", "-f", "%k %S\\n")
+    kinds = set(lines.splitlines())
+    assert len(lines.splitlines()) == 3000
+    assert kinds == {f"key-{n} 50" for n in range(10)}
+    read = result(shell, "consume", shell.topic)
+    check(read, 3000)
+    assert read["bytes"] == found["bytes"]
+    check(result(shell, "consume", shell.topic, "-n", "1234"), 1234)
+    short = shell.run("bench", "consume", shell.topic, "-n", "3001", "--idle", "0.5", "--json")
+    assert (short.returncode, json.loads(short.stdout)["records"]) == (1, 3000)
+    assert "only 3000 of 3001 records came" in short.stderr
+
+
+def test_a_rate_gives_so_many_records_in_the_time_and_a_topic_of_its_own_is_deleted(
+    shell: Shell,
+) -> None:
+    found = result(shell, "produce", "--seconds", "1", "--rate", "200", "--acks", "1")
+    check(found, 200)
+    assert found["rate"] == 200
+    # The last record is due after 0.995 s.
+    assert found["seconds"] >= 0.99
+    assert found["topic"].startswith("barnabas-bench-")
+    eventually(lambda: found["topic"] not in shell.ok("topics", "list").split())
+
+
+@pytest.mark.parametrize("pace", [("--rate", "100"), ("--one-by-one",)], ids=["rate", "one-by-one"])
+def test_latency_is_measured_from_end_to_end(shell: Shell, pace: tuple[str, ...]) -> None:
+    shell.ok("topics", "create", shell.topic, "-p", "2")
+    # Records of others, and an old run, are not taken for its own.
+    shell.ok("produce", shell.topic, stdin="somebody else's record, which is long enough\n")
+    found = result(shell, "latency", shell.topic, "-n", "60", *pace, "-s", "20")
+    check(found, 60)
+    assert found["bytes"] == 60 * 20
+    if pace == ("--rate", "100"):
+        assert found["seconds"] >= 0.59
+
+
+def test_a_broker_that_stops_shows_in_the_latencies_of_all_that_was_due(
+    shell: Shell, broker: Broker
+) -> None:
+    """Coordinated omission would show one slow record; half of the records are late."""
+    import os
+
+    words = ("bench", "produce", "--seconds", "4", "--rate", "100", "--json")
+    process = subprocess.Popen(
+        shell.command(*words), env=shell.environment, stdout=subprocess.PIPE, text=True
+    )
+    before = set(shell.ok("topics", "list").split())
+
+    def has_begun() -> bool:
+        names = set(shell.ok("topics", "list").split())
+        return any(name.startswith("barnabas-bench-") for name in names | before)
+
+    eventually(has_begun)
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(3)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    out, _ = process.communicate(timeout=SECONDS)
+    found = json.loads(out)
+    assert found["failed"] == 0
+    assert found["records"] == 400
+    assert found["latency_ms"]["max"] > 1_000
+    assert found["latency_ms"]["p95"] > 500
+
+
+def test_an_interrupted_run_tells_what_it_measured(shell: Shell) -> None:
+    words = ("bench", "produce", "-t", shell.topic, "--seconds", "600", "--rate", "50", "--json")
+    process = subprocess.Popen(
+        shell.command(*words),
+        env=shell.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def has_records() -> bool:
+        read = ("consume", shell.topic, "--from", "beginning", "-e")
+        return shell.run(*read).stdout != ""
+
+    eventually(has_records)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130, errors
+    assert json.loads(out)["records"] > 0
+    assert "Traceback" not in errors
+
+
+def test_records_that_are_refused_end_with_status_one_and_the_reason(shell: Shell) -> None:
+    shell.ok("topics", "create", shell.topic, "-p", "1", "-c", "max.message.bytes=200")
+    done = shell.run("bench", "produce", shell.topic, "-n", "5", "-s", "5000")
+    assert done.returncode == 1
+    assert "failed\t5" in done.stdout
+    assert "MESSAGE_TOO_LARGE" in done.stdout
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_terminal_shows_it_live_with_a_plot_within_its_width(shell: Shell, columns: int) -> None:
+    words = ("bench", "produce", "--seconds", "2", "--rate", "500")
+    shown = shell.on_terminal(*words, columns=columns)
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).replace("\r", "")
+    assert "records/s over time" in plain
+    assert "Ctrl-C ends" in plain
+    assert "█" in plain
+    assert "p99.9 ms" in plain
+    assert max(map(len, plain.split("\n"))) <= columns
+    assert "\x1b[36m" in shown
+    without = shell.on_terminal(*words, columns=columns, NO_COLOR="1")
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", without)

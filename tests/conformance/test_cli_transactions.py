@@ -1,0 +1,184 @@
+"""`barnabas transactions` on Apache Kafka, and what it answers on a broker without them."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+import barnabas
+from barnabas.client.errors import ClientError
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from barnabas.record.builder import BatchBuilder
+from barnabas.testing.broker_process import BrokerProcess
+from conformance.cli_shell import Shell
+from conformance.raw_client import RawClient
+from jvm.kafka_process import KafkaProcess
+from waiting import eventually, eventually_equal
+
+pytestmark = pytest.mark.conformance
+HOUR_MS = 3_600_000
+# No coordinator has given this id out.
+STRANGER = 987_654
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    """A Kafka that takes transactional batches without asking the coordinator."""
+    settings = {
+        "transaction.state.log.num.partitions": "1",
+        "transaction.partition.verification.enable": "false",
+    }
+    features = {"transaction.version": 0}
+    made = KafkaProcess(tmp_path_factory.mktemp("kafka"), settings, features=features)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("barnabas")) as made:
+        yield made
+
+
+def made_shell(bootstrap: str) -> Shell:
+    shell = Shell(bootstrap)
+    shell.ok("topics", "create", shell.topic, "--partitions", "2")
+    return shell
+
+
+@pytest.fixture
+def shell(kafka: KafkaProcess) -> Shell:
+    return made_shell(kafka.bootstrap)
+
+
+def open_a_transaction_that_hangs(bootstrap: str, topic: str) -> None:
+    """Write a transactional batch of two hours ago that no coordinator knows."""
+    moment = int(time.time() * 1000) - 2 * HOUR_MS
+    builder = BatchBuilder(
+        producer_id=STRANGER, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    builder.append(moment, None, b"never ended")
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    request = ProduceRequest(
+        transactional_id="nobody",
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    raw = RawClient(bootstrap)
+    answer = raw.ask(request, 9)
+    raw.close()
+    (topic_answer,) = answer.responses  # type: ignore[attr-defined]
+    (partition,) = topic_answer.partition_responses
+    assert partition.error_code == 0
+
+
+def test_an_open_transaction_is_listed_described_and_terminated(
+    shell: Shell, kafka: KafkaProcess
+) -> None:
+    name = f"id-{uuid.uuid4().hex[:8]}"
+    words = ("transactions", "list", f"{name}.*", "--json")
+    producer = barnabas.Producer(kafka.bootstrap, transactional_id=name)
+    try:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(shell.topic, b"open", partition=1).result()
+        (listed,) = json.loads(shell.ok(*words))
+        assert (listed["transactional_id"], listed["state"]) == (name, "Ongoing")
+        empty = json.loads(shell.ok(*words, "--state", "Empty"))
+        assert empty == []
+        (told,) = json.loads(shell.ok("transactions", "describe", name, "--json"))
+        assert (told["state"], told["coordinator"], told["timeout_ms"]) == ("Ongoing", 1, 60_000)
+        assert told["partitions"] == [{"topic": shell.topic, "partition": 1}]
+        assert told["producer_id"] == listed["producer_id"]
+        (row,) = shell.ok("transactions", "producers", f"{shell.topic}:1").splitlines()
+        cells = row.split("\t")
+        assert (cells[0], cells[1], cells[5]) == (
+            f"{shell.topic}-1", str(listed["producer_id"]), "0",
+        )  # fmt: skip
+        # It is open, and its coordinator knows it.
+        found = shell.run("transactions", "find-hanging", shell.topic, "--longer-than", "0ms")
+        assert (found.returncode, found.stdout) == (0, "")
+        assert "no transaction hangs (1 open, " in found.stderr
+        assert shell.ok("transactions", "terminate", name) == f"terminated {name}\n"
+        eventually_equal(lambda: json.loads(shell.ok(*words))[0]["state"], "Empty")
+        with pytest.raises(ClientError):
+            producer.commit_transaction()
+    finally:
+        with suppress(ClientError):
+            producer.close(0, flush=False)
+
+
+def test_a_hanging_transaction_is_found_and_aborted(shell: Shell, kafka: KafkaProcess) -> None:
+    open_a_transaction_that_hangs(kafka.bootstrap, shell.topic)
+    committed = ("consume", shell.topic, "--from", "beginning", "-e", "-q")
+    isolated = (*committed, "-X", "isolation.level=read_committed")
+    found = shell.run("transactions", "find-hanging", "-t", shell.topic, "--json")
+    assert found.returncode == 1
+    (hanging,) = json.loads(found.stdout)
+    assert (hanging["partition"], hanging["transaction_start_offset"]) == (0, 0)
+    assert (hanging["producer_id"], hanging["transactional_id"]) == (STRANGER, None)
+    wrong = shell.run("transactions", "abort", f"{shell.topic}:0", "--start-offset", "5")
+    assert wrong.returncode == 1
+    assert "those that are open there begin at 0" in wrong.stderr
+    done = shell.ok("transactions", "abort", f"{shell.topic}:0", "--start-offset", "0")
+    assert done == f"aborted the transaction of producer {STRANGER} in {shell.topic}-0\n"
+
+    def is_gone() -> bool:
+        return shell.run("transactions", "find-hanging", shell.topic).returncode == 0
+
+    eventually(is_gone)
+    assert shell.ok(*isolated) == ""
+    assert shell.ok(*committed) == "never ended\n"
+
+
+def test_an_id_that_does_not_exist_is_told_and_not_created(shell: Shell) -> None:
+    for command in ("describe", "terminate"):
+        refused = shell.run("transactions", command, "no-such")
+        assert refused.returncode == 1
+        assert "TRANSACTIONAL_ID_NOT_FOUND" in refused.stderr
+    assert shell.json("transactions", "list", "no-such") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "api"),
+    [
+        (("list",), "ListTransactions"),
+        (("describe", "x"), "DescribeTransactions"),
+        (("terminate", "x"), "DescribeTransactions"),
+    ],
+)
+def test_a_broker_without_transactions_is_named_as_such(
+    ours: BrokerProcess, words: tuple[str, ...], api: str
+) -> None:
+    refused = Shell(ours.bootstrap).run("transactions", *words)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"needs the API {api}, which these brokers do not serve" in refused.stderr
+
+
+def test_idempotent_producers_are_shown_and_nothing_hangs_without_transactions(
+    ours: BrokerProcess,
+) -> None:
+    shell = made_shell(ours.bootstrap)
+    shell.ok("produce", shell.topic, "-p", "0", stdin="one\ntwo\n")
+    (told,) = shell.json("transactions", "producers", shell.topic)
+    assert (told["partition"], told["last_sequence"]) == (0, 1)
+    assert told["transaction_start_offset"] is None
+    found = shell.run("transactions", "find-hanging", shell.topic)
+    assert (found.returncode, found.stdout) == (0, "")
+    assert "no transaction hangs (0 open, 0 for longer than 15m, in 2 partitions)" in found.stderr
+    none = shell.run("transactions", "abort", f"{shell.topic}:0", "--start-offset", "0")
+    assert none.returncode == 1
+    assert "no open transaction that begins at offset 0: none is open" in none.stderr
