@@ -14,7 +14,7 @@ __all__ = ["PERCENTILES", "Interval", "Measurement"]
 
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
 _INTERVAL_S = 0.5
-# With so many (an even number) pairs of them become one: the memory of a run of days is that of minutes.
+# At this many intervals (an even number), each two become one: memory stays bounded in long runs.
 _INTERVALS_MAX = 600
 
 
