@@ -1,0 +1,79 @@
+"""Three brokers under load, scraped by a real Prometheus: for the dashboard and its picture."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.free_ports import HOST, free_ports
+from deploy.prometheus_server import PrometheusServer
+
+SETTINGS = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+RECORD = b"x" * 500
+
+
+class Observed(NamedTuple):
+    """What a test looks at."""
+
+    cluster: ClusterProcess
+    prometheus: PrometheusServer
+
+
+@contextmanager
+def observed_cluster(directory: Path) -> Iterator[Observed]:
+    """Start brokers, Prometheus and clients; all end with the block."""
+    cluster = ClusterProcess(3, directory=directory / "cluster", settings=SETTINGS)
+    targets = [f"{HOST}:{port}" for port in free_ports(3)]
+    for node, target in zip(cluster.brokers, targets, strict=True):
+        node.settings["metrics.listener"] = target
+    (directory / "prometheus").mkdir()
+    stopped = threading.Event()
+    with cluster, PrometheusServer(directory / "prometheus", targets) as prometheus:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        topics = [NewTopic(name, 3, 3) for name in ("orders", "payments")]
+        for done in admin.create_topics(topics).values():
+            done.result(60)
+        loads = [
+            threading.Thread(target=_load, args=(cluster.bootstrap, stopped)),
+            threading.Thread(target=_read, args=(cluster.bootstrap, stopped)),
+        ]
+        for load in loads:
+            load.start()
+        try:
+            yield Observed(cluster, prometheus)
+        finally:
+            stopped.set()
+            for load in loads:
+                load.join()
+
+
+def _load(bootstrap: str, stopped: threading.Event) -> None:
+    """Write 200 records a second, and ask for a topic that is not there."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    settings = {"bootstrap.servers": bootstrap, "allow.auto.create.topics": False}
+    asker = Consumer({**settings, "group.id": "asker"})
+    while not stopped.wait(0.1):
+        for number in range(20):
+            producer.produce("payments" if number % 4 == 0 else "orders", RECORD)
+        producer.poll(0)
+        asker.list_topics("not-there", 10)
+    producer.flush(60)
+    asker.close()
+
+
+def _read(bootstrap: str, stopped: threading.Event) -> None:
+    """Read more slowly than the others write, so that there is a lag."""
+    settings = {"group.id": "billing", "auto.offset.reset": "earliest"}
+    settings |= {"auto.commit.interval.ms": "500", "bootstrap.servers": bootstrap}
+    consumer = Consumer(settings)
+    consumer.subscribe(["orders"])
+    while not stopped.wait(0.1):
+        consumer.consume(12, 1)
+    consumer.close()

@@ -1,0 +1,106 @@
+"""Queries of the dashboard and the rules, asked of a real Prometheus that scrapes brokers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.observed_cluster import Observed, observed_cluster
+from deploy.prometheus_server import CONFIGURATION, IS_INSTALLED, ROOT, RULES
+from waiting import eventually
+
+sys.path.insert(0, str(ROOT / "tools"))
+import grafana_dashboard  # noqa: E402
+
+DASHBOARD = ROOT / "deploy/grafana/barnabas.json"
+HISTORIES = Path(__file__).parent / "rules_test.yml"
+# Numbers of a cluster in which all is well.
+HEALTHY = {
+    "Nodes up": 3,
+    "Active controllers": 1,
+    "Voters silent": 0,
+    "Offline partitions": 0,
+    "Under min ISR": 0,
+    "Offline directories": 0,
+}
+
+pytestmark = pytest.mark.skipif(not IS_INSTALLED, reason="prometheus is missing")
+
+
+def expressions() -> dict[str, list[str]]:
+    """The queries of each panel, as Grafana would send them."""
+    return {
+        panel["title"]: [
+            target["expr"].replace("$job", "barnabas").replace("$__rate_interval", "10s")
+            for target in panel["targets"]
+        ]
+        for panel in json.loads(DASHBOARD.read_text())["panels"]
+    }
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
+    with observed_cluster(tmp_path_factory.mktemp("observed")) as found:
+        yield found
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("title", expressions())
+def test_every_query_of_a_panel_gives_data(observed: Observed, title: str) -> None:
+    for expression in expressions()[title]:
+        eventually(
+            lambda asked=expression: observed.prometheus.query(asked), f"no data: {expression}"
+        )
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize(("title", "value"), HEALTHY.items())
+def test_numbers_of_a_healthy_cluster(observed: Observed, title: str, value: int) -> None:
+    [expression] = expressions()[title]
+    eventually(
+        lambda: (
+            [float(each["value"][1]) for each in observed.prometheus.query(expression)] == [value]
+        ),
+        lambda: observed.prometheus.query(expression),
+    )
+
+
+@pytest.mark.conformance
+def test_alerts_fire_when_the_quorum_is_lost_and_end_when_it_is_back(observed: Observed) -> None:
+    first, second, _ = observed.cluster.brokers
+    first.kill()
+    second.kill()
+    wanted = {"BarnabasQuorumLost", "BarnabasNoActiveController", "BarnabasNodeDown"}
+    eventually(
+        lambda: wanted <= observed.prometheus.firing(), observed.prometheus.firing, within_s=240
+    )
+    first.start()
+    second.start()
+    eventually(
+        lambda: not wanted & observed.prometheus.firing(), observed.prometheus.firing, within_s=240
+    )
+
+
+def test_the_dashboard_is_the_one_that_the_tool_writes() -> None:
+    assert DASHBOARD.read_text() == grafana_dashboard.text()
+
+
+def test_prometheus_accepts_configuration_and_rules() -> None:
+    for words in (["check", "config", CONFIGURATION], ["check", "rules", RULES]):
+        subprocess.run(["promtool", *words], check=True, cwd=CONFIGURATION.parent, timeout=120)
+
+
+def test_each_alert_fires_on_its_history_and_on_no_other() -> None:
+    done = subprocess.run(
+        ["promtool", "test", "rules", HISTORIES.name], check=False, cwd=HISTORIES.parent,
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    named = set(HISTORIES.read_text().replace('"', " ").split())
+    alerts = [line.split()[-1] for line in RULES.read_text().splitlines() if "- alert:" in line]
+    assert not [name for name in alerts if name not in named]
