@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from barnabas.testing.node_process import NodeProcess
 from chaos.cluster_view import await_that
 from chaos.small_disk import limit_file_sizes
-from chaos.stress import HEAL_TIMEOUT_S, Stress
+from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def fill_disk(stress: Stress) -> str:
     """A broker's files cannot grow: it has no other directory, and ends."""
     node = stress.leader()
     stress.may_end.add(node.node_id)
-    limit_file_sizes(node)
+    limit_file_sizes(node, TOPIC)
     await_that(lambda: node.is_running, lambda alive: not alive, HEAL_TIMEOUT_S, "its end")
     return f"node {node.node_id}"
 

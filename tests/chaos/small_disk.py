@@ -62,8 +62,20 @@ class SmallDisk:
             subprocess.run(["umount", str(self._root)], capture_output=True, check=False)
 
 
-def limit_file_sizes(node: NodeProcess) -> None:
-    """Let a process's files grow no more than a little over its largest log."""
-    logs = Path(node.data_directory).glob("*/*.log")
-    limit = max((path.stat().st_size for path in logs), default=0) + ROOM_BYTES
+def limit_file_sizes(node: NodeProcess, topic: str = "") -> None:
+    """Let a process's files grow no more than a little.
+
+    Args:
+        node: it runs.
+        topic: the limit lies a little over the smallest of its active segments, so that one of them
+            meets it before it is rolled; without a topic, over the largest log of all.
+    """
+    data = Path(node.data_directory)
+    if topic:
+        segments = [sorted(each.glob("*.log")) for each in data.glob(f"{topic}-*")]
+        active = [paths[-1] for paths in segments if paths]
+        size = min((path.stat().st_size for path in active), default=0)
+    else:
+        size = max((path.stat().st_size for path in data.glob("*/*.log")), default=0)
+    limit = size + ROOM_BYTES
     resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (limit, limit))

@@ -15,7 +15,8 @@ from chaos.cluster_view import await_that
 from chaos.damage import Flip, delete_replica, flip_any, repair, verify
 from chaos.failing_node import Doors
 from chaos.faults import Fault, kill, let_pass
-from chaos.stress import TOPIC, Stress
+from chaos.hostile import TOPIC as HOSTILE_TOPIC
+from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress
 
 TESTS = Path(__file__).resolve().parents[1]
 # What fails: the calls, and the error.
@@ -144,8 +145,11 @@ def shift_clock(stress: Stress) -> str:
 
 
 def attack(stress: Stress) -> str:
-    """A hostile client sends bombs and enormous requests to a leader."""
-    node = stress.leader()
+    """A hostile client sends bombs and enormous requests to the leader of its topic."""
+    hostile = await_that(
+        lambda: stress.view.partition(HOSTILE_TOPIC), bool, HEAL_TIMEOUT_S, "the hostile topic"
+    )
+    node = stress.cluster.node(hostile.leader)
     words = [
         sys.executable,
         "-m",
