@@ -29,7 +29,8 @@ Written by `{COMMAND}` from the commands' own help: do not edit.
 - `--json` prints JSON. Without it results are tables with headings on a terminal, and lines separated by tabs elsewhere.
 - Colours are for terminals only, and NO_COLOR turns them off.
 - Results go to standard output, everything else to standard error.
-- Exit status: 0 done; 1 refused, not delivered or something is wrong; 2 wrong usage; 130 interrupted.
+- A command that reaches no broker says so on standard error after a second and ends after ten; `--timeout` changes the ten.
+- Exit status: 0 done; 1 refused, not delivered, no broker answered, or something is wrong; 2 wrong usage; 130 interrupted.
 - `barnabas completion bash` (zsh, fish) prints what makes the shell complete commands, options, topics and groups.
 """  # noqa: E501 - a line of Markdown
 

@@ -1,7 +1,8 @@
 """What the client commands share: options, errors in words, JSON, exit statuses.
 
-Exit statuses: 0 done, 1 the cluster refused or something was not delivered, 2 wrong usage, 130
-interrupted. Results go to standard output, everything else to standard error.
+Exit statuses: 0 done, 1 the cluster refused, no broker answered in time or something was not
+delivered, 2 wrong usage, 130 interrupted. Results go to standard output, everything else to
+standard error.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from barnabas.client.errors import ClientConfigError, ClientError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from barnabas.client.errors import NoBrokersError
     from barnabas.client.facade import Client
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -53,6 +55,11 @@ __all__ = [
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
+# How long commands wait for a broker that answers, and for each answer; seconds.
+TIMEOUT_S = 10.0
+# After so long without an answer a command tells what it waits for.
+_NOTICE_MS = 1_000
+_TIMEOUT_KEY = "barnabas.timeout"
 
 
 property_option = click.option(
@@ -70,6 +77,29 @@ metrics_option = click.option(
     metavar="HOST:PORT",
     help="A broker's metrics listener; may be given for each broker.",
 )
+
+
+def _keep_timeout(ctx: click.Context, _parameter: click.Parameter, value: float) -> None:
+    ctx.meta[_TIMEOUT_KEY] = value
+
+
+# Not handed to the command: `connected` takes it from the context.
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(0.1, 86_400),
+    default=TIMEOUT_S,
+    show_default=True,
+    metavar="SECONDS",
+    expose_value=False,
+    callback=_keep_timeout,
+    help="Give up when no broker answers for so long.",
+)
+
+
+def _timeout_ms() -> int:
+    """Return what --timeout says, its default outside of commands that have it."""
+    ctx = click.get_current_context(silent=True)
+    return round(1000 * (TIMEOUT_S if ctx is None else ctx.meta.get(_TIMEOUT_KEY, TIMEOUT_S)))
 
 
 def client_options(command: F) -> F:
@@ -94,6 +124,7 @@ def client_options(command: F) -> F:
             help=f"Take what is not given from this profile.  [env var: {PROFILE_VARIABLE}; "
             f"default: the one in use]",
         ),
+        timeout_option,
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     ]
 
@@ -140,8 +171,12 @@ def client_config(
 ) -> dict[str, Any]:
     """What a client of a command is made with; what the user gives goes before the defaults."""
     given = key_values(properties, "--property")
+    timeout_ms = _timeout_ms()
     return {
         "client.id": "barnabas-cli",
+        "default.api.timeout.ms": str(timeout_ms),
+        "request.timeout.ms": str(min(timeout_ms, 30_000)),
+        "socket.connection.setup.timeout.ms": str(min(timeout_ms, 10_000)),
         **(defaults or {}),
         **given,
         "bootstrap_servers": bootstrap,
@@ -161,6 +196,7 @@ def connected(
     servers = config.pop("bootstrap_servers")
     try:
         with Client(servers, **config) as client:
+            client.await_broker(_timeout_ms(), notice_ms=_NOTICE_MS, on_notice=_tell_waiting)
             yield client
         sys.stdout.flush()
     except ClientConfigError as error:
@@ -175,6 +211,11 @@ def connected(
         # written when the process ends: to nowhere, so that this does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _tell_waiting(error: NoBrokersError) -> None:
+    dialled = "; ".join(f"{address}: {reason}" for address, reason in error.attempts)
+    warning(f"no broker answers yet ({dialled}); waiting up to {_timeout_ms() / 1000:g} s")
 
 
 def problem(message: str) -> None:

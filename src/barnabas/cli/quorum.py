@@ -27,7 +27,7 @@ Examples:
   barnabas quorum add 4 --endpoint CONTROLLER://127.0.0.1:9196
   barnabas quorum remove 2
 """
-_DEFAULTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "15000"}
+_DEFAULTS = {"request.timeout.ms": "5000"}
 _ENDPOINT = re.compile(r"(?P<name>[A-Za-z_][\w-]*)://\[?(?P<host>[^\]/]+?)\]?:(?P<port>\d{1,5})")
 # A follower fetches all the time, at the latest when the leader's answer of half a second came.
 _STALE_MS = 3_000

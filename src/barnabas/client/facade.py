@@ -17,6 +17,7 @@ from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientError
 from barnabas.client.group_offsets import CommittedOffset, GroupOffsets, offsets_of
 from barnabas.client.list_offsets import ListedOffset, OffsetLookup, offset_spec
+from barnabas.client.reaching import await_broker
 from barnabas.client.record_stream import RecordStream
 from barnabas.client.retrying import RetryingCall
 from barnabas.client.session import Session
@@ -30,11 +31,11 @@ from barnabas.client.topic_partition import (
 from barnabas.client.with_block import WithBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from barnabas.client.admin.cluster_info import ClusterDescription
     from barnabas.client.admin.configs import ConfigEntry
-    from barnabas.client.errors import BrokerError
+    from barnabas.client.errors import BrokerError, NoBrokersError
     from barnabas.client.fetcher import RecordSet
     from barnabas.client.metadata_cache import TopicInfo
     from barnabas.client.producer.shared_producer import SharedProducer
@@ -90,6 +91,25 @@ class Client(WithBlock):
             for stream in list(self._streams):
                 stream.close()
             session.close()
+
+    def await_broker(
+        self,
+        timeout_ms: float,
+        *,
+        notice_ms: float = 1_000,
+        on_notice: Callable[[NoBrokersError], None] = lambda _error: None,
+    ) -> None:
+        """Wait until a broker answers; other calls retry for default.api.timeout.ms in silence.
+
+        Args:
+            timeout_ms: when to give up.
+            notice_ms: when to tell that no broker has answered yet.
+            on_notice: is told so once, with what came of dialling so far.
+
+        Raises:
+            NoBrokersError: no broker answered in time.
+        """
+        await_broker(self._session, timeout_ms, notice_ms, on_notice)
 
     def __repr__(self) -> str:
         servers = ",".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)

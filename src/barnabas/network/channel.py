@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from barnabas.network.foreign_protocol import foreign_protocol
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.frame_buffers import FrameBuffers
@@ -68,6 +69,7 @@ class Channel(FramedHandler):
         "_clock",
         "_connecting",
         "_correlation_id",
+        "_has_answered",
         "_last_activity_ms",
         "_on_closed",
         "_on_connected",
@@ -100,6 +102,8 @@ class Channel(FramedHandler):
         self._pending: dict[int, _Pending] = {}
         self._correlation_id = 0
         self._last_activity_ms = doors.clock.monotonic_ms()
+        # Whether a whole frame has come: the peer then speaks in frames.
+        self._has_answered = False
         # Why this side cut the connection, if it did.
         self._why: NetworkError | None = None
         # "host:port" as asked for.
@@ -188,6 +192,7 @@ class Channel(FramedHandler):
 
     def on_frame(self, frame: memoryview) -> None:
         """A response."""
+        self._has_answered = True
         self._last_activity_ms = self._clock.monotonic_ms()
         pending = self._pending.pop(peek_correlation_id(frame), None)
         if pending is None:
@@ -213,7 +218,10 @@ class Channel(FramedHandler):
     def on_lost(self, error: Exception | None) -> None:
         """Fail what is pending, oldest first, then tell the owner."""
         reason = self._why
-        if reason is None:
+        foreign = foreign_protocol(self._splitter.unfinished_start())
+        if foreign is not None and not self._has_answered:
+            reason = NetworkError(NetworkErrorKind.MALFORMED, f"{self.address}: {foreign}")
+        elif reason is None:
             detail = f"{self.address}: {error or 'closed by the broker'}"
             reason = NetworkError(NetworkErrorKind.DISCONNECTED, detail)
         failed = list(self._pending.values())
@@ -228,7 +236,11 @@ class Channel(FramedHandler):
     def _on_failed(self, error: OSError) -> None:
         self._connecting = None
         assert self._on_connected is not None
-        detail = f"{self.address}: {error.strerror or error}"
+        reason = error.strerror or str(error)
+        if error.errno is not None and error.errno < 0:
+            # Numbers of getaddrinfo are negative, those of the system are not.
+            reason = f"the host name has no address ({reason})"
+        detail = f"{self.address}: {reason}"
         is_refusal = error.errno == errno.ECONNREFUSED
         failed = NetworkError(NetworkErrorKind.CONNECT_FAILED, detail, is_refusal=is_refusal)
         self._on_connected(failed)

@@ -103,6 +103,10 @@ class FrameSplitter:
             return self._shared_view
         return self._own[self._filled : self._own_end]
 
+    def unfinished_start(self) -> bytes:
+        """Return the first four bytes of the unfinished frame; fewer if no more have come."""
+        return b"" if self._own is None else bytes(self._own[: min(4, self._filled)])
+
     def received(self, count: int) -> Iterator[memoryview]:
         """Take note of `count` bytes in the buffer last given; yields every complete frame.
 

@@ -55,6 +55,8 @@ class ToldCluster:
         self.admin = SimpleNamespace(
             describe_versions=lambda _node: Versions(self.apis, {}, {}),
             describe_quorum=self._quorum,
+            list_reassignments=dict,
+            list_groups=list,
             describe_log_dirs=lambda nodes: dict.fromkeys(nodes, self.directories),
             describe_configs=lambda resources: dict.fromkeys(resources, self.configs),
         )
@@ -65,7 +67,7 @@ class ToldCluster:
     def describe_topics(self) -> dict[str, TopicInfo]:
         return {"t": TopicInfo("t", bytes(16), False, self.partitions)}
 
-    def _quorum(self) -> QuorumDescription:
+    def _quorum(self, *, once: bool = False) -> QuorumDescription:
         now = int(time.time() * 1000 + self.ahead_ms)
         return QuorumDescription(1, 1, 5, (QuorumReplica(1, 5, now, now),), ())
 

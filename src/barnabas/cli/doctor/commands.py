@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -36,7 +38,14 @@ Exit status: 0 nothing is wrong, 1 something is, 2 wrong usage. Notes are no fai
 """
 
 _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wrong": bad}
-_TIMEOUT_MS = "10000"
+# What does not answer is a finding: it is not waited for.
+_CLIENT_DEFAULTS = {
+    "request.timeout.ms": "1800",
+    "default.api.timeout.ms": "1800",
+    "socket.connection.setup.timeout.ms": "1000",
+}
+# Seconds for all that is asked over the network; what is not looked at by then is reported.
+_LIMIT_S = 4.2
 
 
 @click.command(epilog=EXAMPLES)
@@ -80,10 +89,11 @@ def _examine(target: str, properties: Sequence[str], diagnosis: Diagnosis) -> No
 
 
 def _examine_addresses(target: str, properties: Sequence[str], diagnosis: Diagnosis) -> None:
-    from barnabas.cli.doctor.address import examine_address, examine_cluster
+    from barnabas.cli.doctor.address import examine_address
+    from barnabas.cli.doctor.asking import Asking
+    from barnabas.cli.doctor.probe import Knocks
     from barnabas.client.config import ClientConfig
     from barnabas.client.errors import ClientConfigError
-    from barnabas.client.facade import Client
 
     try:
         addresses = ClientConfig.parse({"bootstrap.servers": target}).bootstrap_servers
@@ -91,17 +101,23 @@ def _examine_addresses(target: str, properties: Sequence[str], diagnosis: Diagno
         raise click.UsageError(
             f"{target} is no file or directory that is there, and not HOST:PORT"
         ) from None
-    answering = [each for each in addresses if examine_address(*each, diagnosis)]
-    if not answering:
-        return
-    config: dict[str, object] = {"default.api.timeout.ms": _TIMEOUT_MS}
-    config.update(key_values(properties, "--property"))
-    host, port = answering[0]
+    config = {**_CLIENT_DEFAULTS, **key_values(properties, "--property")}
     try:
-        with Client(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", **config) as client:
-            examine_cluster(client, host, port, diagnosis)
+        ClientConfig.parse({"bootstrap.servers": target, **config})
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
+    # What the client logs, this command says in its own words.
+    logging.getLogger("barnabas").addHandler(logging.NullHandler())
+    deadline = time.monotonic() + _LIMIT_S
+    knocks = Knocks(addresses)
+    asking = None
+    if knocks.first_kafka() is not None:
+        asking = Asking(knocks, config)
+        asking.start()
+    for address in knocks.addresses:
+        examine_address(address, knocks, diagnosis)
+    if asking is not None:
+        asking.finish(max(0.0, deadline - time.monotonic()), diagnosis)
 
 
 def _show(diagnosis: Diagnosis, *, quiet: bool) -> None:

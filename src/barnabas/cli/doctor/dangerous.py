@@ -22,7 +22,7 @@ def dangers(
     Args:
         values: by key, defaults included.
         given: keys that were set on purpose.
-        brokers: how many there are.
+        brokers: how many belong to the cluster, also those that are down.
     """
     yield from _loss(values, given, brokers)
     yield from _growth(values, given)
@@ -57,7 +57,10 @@ def _loss(
                     f"{key}={wanted}, but there {'is' if brokers == 1 else 'are'} {brokers} "
                     f"broker{'' if brokers == 1 else 's'}: topics cannot be created"
                 ),
-                f"set {key}={brokers}",
+                (
+                    f"start or add brokers until there are {wanted}; or, if there will never be "
+                    f"more, set {key}={brokers}"
+                ),
             )
     for directory in values.get("log.dirs", values.get("log.dir", "")).split(","):
         if directory.strip().startswith(("/tmp", "/var/tmp", "/dev/shm")):  # noqa: S108 - to warn of them

@@ -19,22 +19,38 @@ class Finding(NamedTuple):
 
 
 class Diagnosis:
-    """Findings in the order in which they were made."""
+    """Findings in the order in which they were made, but for those that come first."""
 
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
+        # What outweighs everything else, and the rest.
+        self._first: list[Finding] = []
+        self._rest: list[Finding] = []
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All findings, what outweighs the others first."""
+        return [*self._first, *self._rest]
+
+    def add(self, other: Diagnosis) -> None:
+        """Take over the findings of another diagnosis."""
+        self._first += other._first
+        self._rest += other._rest
 
     def ok(self, what: str) -> None:
         """It is as it should be."""
-        self.findings.append(Finding("ok", what))
+        self._rest.append(Finding("ok", what))
 
     def note(self, what: str, remedy: str = "") -> None:
         """It works, and is worth knowing."""
-        self.findings.append(Finding("note", what, remedy))
+        self._rest.append(Finding("note", what, remedy))
 
     def wrong(self, what: str, remedy: str) -> None:
         """It does not work, or is about to fail."""
-        self.findings.append(Finding("wrong", what, remedy))
+        self._rest.append(Finding("wrong", what, remedy))
+
+    def wrong_first(self, what: str, remedy: str) -> None:
+        """The same, of what causes or outweighs everything else: it is told first."""
+        self._first.append(Finding("wrong", what, remedy))
 
     @property
     def is_well(self) -> bool:

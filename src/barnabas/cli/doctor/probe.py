@@ -5,16 +5,26 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import threading
+import time
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.protocol_error import ProtocolError
 
-__all__ = ["Peer", "Reply", "knock", "responder"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-_TIMEOUT_S = 3.0
+__all__ = ["Knocks", "Peer", "Reply", "knock", "responder"]
+
+Address = tuple[str, int]
+
+# Of each step: connect, answer, TLS.
+_TIMEOUT_S = 1.0
+# Of a knock with all its steps. A resolver has no time-out of its own that a program can set.
+_KNOCK_S = 3.2
 _ANSWER_BYTES_MAX = 1 << 20
 _CORRELATION_ID = 0x0B1A_57
 _TLS_ALERT = b"\x15\x03"
@@ -113,6 +123,49 @@ def _speaks_tls(host: str, port: int) -> bool:
     return False
 
 
-def responder(host: str, ports: tuple[int, ...]) -> int | None:
-    """The first of `ports` at which a broker answers."""
-    return next((port for port in ports if knock(host, port).peer is Peer.KAFKA), None)
+class Knocks:
+    """Knock at several addresses at the same time, each in a thread of its own.
+
+    The threads are daemons: a name server that does not answer must not hold the process up.
+
+    Args:
+        addresses: where to knock; an address that is given twice is asked once.
+    """
+
+    def __init__(self, addresses: Iterable[Address]) -> None:
+        self._replies: dict[Address, Reply] = {}
+        self._changed = threading.Condition()
+        self.addresses = tuple(dict.fromkeys(addresses))
+        for address in self.addresses:
+            threading.Thread(target=self._knock, args=(address,), daemon=True).start()
+
+    def _knock(self, address: Address) -> None:
+        reply = knock(*address)
+        with self._changed:
+            self._replies[address] = reply
+            self._changed.notify_all()
+
+    def first_kafka(self) -> Address | None:
+        """Return the first address at which a broker answers, None when no broker does."""
+        deadline = time.monotonic() + _KNOCK_S
+        with self._changed:
+            while True:
+                for address, reply in self._replies.items():
+                    if reply.peer is Peer.KAFKA:
+                        return address
+                left = deadline - time.monotonic()
+                if len(self._replies) == len(self.addresses) or left <= 0:
+                    return None
+                self._changed.wait(left)
+
+    def reply(self, address: Address) -> Reply:
+        """Wait for the reply of one address."""
+        with self._changed:
+            self._changed.wait_for(lambda: address in self._replies, _KNOCK_S)
+            return self._replies.get(address, Reply(Peer.UNREACHABLE, "no reply in time"))
+
+
+def responder(host: str, ports: Iterable[int]) -> int | None:
+    """Return one of `ports` at which a broker answers, None when no broker does."""
+    found = Knocks((host, port) for port in ports).first_kafka()
+    return None if found is None else found[1]

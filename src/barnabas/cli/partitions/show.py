@@ -36,7 +36,7 @@ behind. ELR: replicas out of sync that have everything committed. Exit status 1 
 partition is.
 """
 # A broker that does not answer is a finding, not a reason to wait for minutes.
-DEFAULTS = {"request.timeout.ms": "3000", "default.api.timeout.ms": "15000"}
+DEFAULTS = {"request.timeout.ms": "3000"}
 _BAD = {"offline", "leader-silent", "under-min-isr"}
 _QUIET = {"not-preferred"}
 

@@ -34,6 +34,8 @@ Rates of records and lag come by the protocol, from any Kafka. What goes out, re
 purgatories, CPU and memory come from the metrics listener of each broker that --metrics names.
 Ctrl-C ends it.
 """
+# Without a leader of the quorum one of the requests is not answered: it is not waited for long.
+_DEFAULTS = {"request.timeout.ms": "3000"}
 
 
 @click.command(epilog=EXAMPLES)
@@ -75,8 +77,7 @@ def top(
         raise click.UsageError("--json goes with --once")
     if not once and not sys.stdout.isatty():
         raise click.UsageError("this is no terminal: give --once, and --json for scripts")
-    defaults = {"default.api.timeout.ms": "10000"}
-    with connected(bootstrap, properties, defaults) as client:
+    with connected(bootstrap, properties, _DEFAULTS) as client:
         sampler = Sampler(client, metrics, internal=internal, groups=groups_max)
         try:
             if once:

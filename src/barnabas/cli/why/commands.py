@@ -48,7 +48,6 @@ Exit status: 0 nothing is wrong (notes are no failure), 1 something is, 2 wrong 
 # What does not answer is a finding: it is not waited for.
 _DEFAULTS = {
     "request.timeout.ms": "3000",
-    "default.api.timeout.ms": "10000",
     "socket.connection.setup.timeout.ms": "2000",
 }
 _SUBJECTS = 6

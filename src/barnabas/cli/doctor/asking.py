@@ -1,0 +1,95 @@
+"""Asks a cluster in a thread of its own, so that no broker holds the command up."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from barnabas.cli.doctor.address import examine_cluster
+from barnabas.cli.doctor.diagnosis import Diagnosis
+from barnabas.cli.doctor.probe import Peer
+from barnabas.client.errors import ClientError
+from barnabas.client.facade import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.cli.doctor.probe import Address, Knocks
+
+__all__ = ["Asking"]
+
+
+class Asking(threading.Thread):
+    """Examines the cluster behind the first address at which a broker answers.
+
+    Args:
+        knocks: what is found at the addresses; at one of them a broker answers.
+        config: keys of the client.
+    """
+
+    def __init__(self, knocks: Knocks, config: Mapping[str, str]) -> None:
+        super().__init__(name="barnabas-doctor", daemon=True)
+        self._knocks = knocks
+        self._config = dict(config)
+        self._diagnosis = Diagnosis()
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Examine the cluster; an error of this program is kept for `finish`."""
+        try:
+            self._examine()
+        except Exception as error:  # noqa: BLE001 - raised again by `finish`
+            self._error = error
+
+    def finish(self, limit_s: float, diagnosis: Diagnosis) -> None:
+        """Wait, and add what was found; the thread is left behind if it takes too long.
+
+        Args:
+            limit_s: how long to wait.
+            diagnosis: gets the findings.
+
+        Raises:
+            Exception: what the thread ended with.
+        """
+        self.join(limit_s)
+        if self._error is not None:
+            raise self._error
+        diagnosis.add(self._diagnosis)
+        if self.is_alive():
+            diagnosis.note(
+                "not everything was looked at: brokers took too long to answer",
+                "mend what is wrong first, then ask again",
+            )
+
+    def _examine(self) -> None:
+        first = self._knocks.first_kafka()
+        assert first is not None
+        with Client(_text(first), **self._config) as client:
+            examine_cluster(client, *first, self._diagnosis)
+            self._examine_ids(client, first)
+
+    def _examine_ids(self, client: Client, first: Address) -> None:
+        """Report addresses that belong to another cluster than the first one."""
+        try:
+            known = client.describe_cluster().cluster_id
+        except ClientError:
+            return
+        for address in self._knocks.addresses:
+            if address == first or self._knocks.reply(address).peer is not Peer.KAFKA:
+                continue
+            try:
+                with Client(_text(address), **self._config) as other:
+                    found = other.describe_cluster().cluster_id
+            except ClientError:
+                continue
+            if found != known:
+                self._diagnosis.wrong(
+                    f"{_text(address)} belongs to cluster {found}, and {_text(first)} to cluster "
+                    f"{known}",
+                    "name brokers of one cluster only in bootstrap.servers",
+                )
+
+
+def _text(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,148 @@
+"""Which brokers serve, which are down or paused, and where clients are told to find them."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.doctor.probe import Knocks, Peer, Reply
+from barnabas.cli.why.reason import duration
+
+if TYPE_CHECKING:
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.cli.doctor.probe import Address
+    from barnabas.cli.quorum_state import QuorumState
+    from barnabas.client.admin.cluster_info import ClusterDescription
+    from barnabas.client.metadata_cache import NodeInfo
+
+__all__ = ["BrokerCondition", "examine_brokers", "knock_at_brokers"]
+
+# Followers of the metadata log fetch about twice a second; one silent for longer has stopped.
+_HEARD_MS_MAX = 3_000
+
+
+class BrokerCondition(NamedTuple):
+    """The brokers, by what was found."""
+
+    answering: list[NodeInfo]
+    # Registered with the cluster, and not to be reached.
+    down: list[NodeInfo]
+
+
+def knock_at_brokers(cluster: ClusterDescription) -> Knocks:
+    """Begin to knock at every broker that is registered, fenced ones included."""
+    return Knocks((node.host, node.port) for node in (*cluster.brokers, *cluster.fenced))
+
+
+def examine_brokers(
+    cluster: ClusterDescription,
+    knocks: Knocks,
+    state: QuorumState,
+    asked: Address,
+    diagnosis: Diagnosis,
+) -> BrokerCondition:
+    """Report each broker.
+
+    Args:
+        cluster: the brokers as one of them tells.
+        knocks: what is found at their addresses.
+        state: of the quorum, whose leader knows when it last heard of each broker.
+        asked: the address that the user gave.
+        diagnosis: gets the findings.
+    """
+    condition = BrokerCondition([], [])
+    for node in cluster.brokers:
+        reply = knocks.reply((node.host, node.port))
+        if reply.peer is Peer.KAFKA:
+            condition.answering.append(node)
+            _tell_answering(node, asked, diagnosis)
+        else:
+            condition.down.append(node)
+            _tell_unreached(node, reply, state, diagnosis)
+    for node in cluster.fenced:
+        reply = knocks.reply((node.host, node.port))
+        condition.down.append(node)
+        if reply.peer is Peer.KAFKA:
+            diagnosis.wrong(
+                f"broker {node.id} is fenced though it answers at {node.address}: it starts, or it "
+                f"cannot reach the controller{_since(node.id, state)}",
+                f"wait until it has caught up; else look in the log of broker {node.id} for the "
+                f"controller that it cannot reach, and check that its clock and network are well",
+            )
+        else:
+            _tell_unreached(node, reply, state, diagnosis)
+    return condition
+
+
+def _tell_answering(node: NodeInfo, asked: Address, diagnosis: Diagnosis) -> None:
+    host, port = asked
+    told = f"broker {node.id} tells clients to connect to {node.address}"
+    if _is_loopback(node.host) and not _is_loopback(host):
+        diagnosis.wrong(
+            f"{told}: every other machine would connect to itself",
+            f"set advertised.listeners=PLAINTEXT://{host}:{port} of broker {node.id}, restart it",
+        )
+    else:
+        diagnosis.ok(f"{told}, where it answers")
+
+
+def _tell_unreached(node: NodeInfo, reply: Reply, state: QuorumState, diagnosis: Diagnosis) -> None:
+    """A broker that does not answer: its address is wrong, it is paused, or it is down."""
+    if _is_heard(node.id, state) and reply.peer is not Peer.SILENT:
+        diagnosis.wrong(
+            f"broker {node.id} tells clients to connect to {node.address}, which "
+            f"{reply.peer.value} from here, while the controller hears from it",
+            f"set advertised.listeners of broker {node.id} to an address and port that clients "
+            f"reach, and restart that broker",
+        )
+        return
+    since = _since(node.id, state)
+    if reply.peer is Peer.SILENT:
+        diagnosis.wrong(
+            f"broker {node.id} does not answer at {node.address}, though its port is open: its "
+            f"process is paused or stuck{since}",
+            f"on {node.host}: continue the process (kill -CONT PID), or restart broker {node.id} "
+            f"if it stays silent",
+        )
+        return
+    diagnosis.wrong(
+        f"broker {node.id} is down: {node.address} {reply.peer.value}{since}",
+        f"start broker {node.id} on {node.host}: barnabas start SERVER.PROPERTIES; change no "
+        f"configuration for its sake",
+    )
+
+
+def _is_heard(node: int, state: QuorumState) -> bool:
+    """Whether the quorum's leader has heard from a broker just now."""
+    elapsed = _silent_ms(node, state)
+    return elapsed is not None and elapsed <= _HEARD_MS_MAX
+
+
+def _silent_ms(node: int, state: QuorumState) -> int | None:
+    """For how long a broker has not fetched the metadata log, by the leader's clock."""
+    found = state.description
+    if found is None:
+        return None
+    if node == found.leader_id:
+        return 0
+    times = {each.node_id: each.last_fetch_timestamp for each in (*found.observers, *found.voters)}
+    now, last = times.get(found.leader_id, -1), times.get(node, -1)
+    return now - last if now >= 0 and last >= 0 else None
+
+
+def _since(node: int, state: QuorumState) -> str:
+    elapsed = _silent_ms(node, state)
+    if elapsed is None:
+        return "; since when is not known"
+    at = time.strftime("%H:%M:%S", time.localtime(time.time() - elapsed / 1000))
+    return f"; last heard {duration(elapsed)} ago ({at})"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,58 @@
+"""Consumer groups that do not move on: without members, or in a rebalance that does not end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from barnabas.cli.group_lag import group_progress
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.client.facade import Client
+
+__all__ = ["examine_groups"]
+
+_GROUPS_MAX = 50
+_REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+_SECOND_LOOK_S = 1.0
+
+
+def examine_groups(client: Client, diagnosis: Diagnosis) -> None:
+    """Report groups that wait; a rebalance only when a second look finds it again."""
+    names = [group.group_id for group in client.admin.list_groups()]
+    if not names:
+        return
+    found = group_progress(client, names[:_GROUPS_MAX])
+    waiting = []
+    for name, progress in found.items():
+        if isinstance(progress, ClientError):
+            continue
+        description = progress.description
+        if description.state in _REBALANCING:
+            waiting.append(name)
+        elif not description.members and progress.lag:
+            diagnosis.note(
+                f"group {name} has no members, and {progress.lag} records wait for it",
+                f"start its consumers; or, if it is not needed any more: barnabas groups delete "
+                f"{name}",
+            )
+    if waiting:
+        time.sleep(_SECOND_LOOK_S)
+        _look_again(client, waiting, diagnosis)
+
+
+def _look_again(client: Client, names: Iterable[str], diagnosis: Diagnosis) -> None:
+    for name, progress in group_progress(client, list(names)).items():
+        if isinstance(progress, ClientError) or progress.description.state not in _REBALANCING:
+            continue
+        members = progress.description.members
+        diagnosis.wrong(
+            f"group {name} is stuck in a rebalance ({progress.description.state}) with "
+            f"{len(members)} member{'' if len(members) == 1 else 's'}: its consumers read nothing",
+            f"barnabas why --group {name} names the member that it waits for: restart that "
+            f"consumer",
+        )

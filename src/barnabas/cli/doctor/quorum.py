@@ -1,0 +1,111 @@
+"""The metadata quorum: whether it has a leader, which voters answer, and whether clocks agree."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from barnabas.cli.doctor.probe import Knocks, Peer
+from barnabas.cli.quorum_state import NO_LEADER, quorum_state
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import ClientConfigError, ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.cli.doctor.probe import Address
+    from barnabas.cli.quorum_state import QuorumState
+    from barnabas.client.facade import Client
+
+__all__ = ["examine_quorum", "tell_lost_quorum"]
+
+_VOTERS = "controller.quorum.voters"
+_SKEW_MS_MAX = 2_000
+
+
+def examine_quorum(client: Client, diagnosis: Diagnosis) -> QuorumState:
+    """Ask the quorum's leader; compare its clock with ours."""
+    before = time.time() * 1000
+    state = quorum_state(client)
+    after = time.time() * 1000
+    if state.description is None:
+        return state
+    leader = next(
+        (v for v in state.description.voters if v.node_id == state.description.leader_id), None
+    )
+    # The leader says of itself that it has caught up now: that is its clock.
+    if leader is None or leader.last_caught_up_timestamp < 0:
+        return state
+    skew = leader.last_caught_up_timestamp - (before + after) / 2
+    if abs(skew) > _SKEW_MS_MAX + (after - before) / 2:
+        direction = "ahead of" if skew > 0 else "behind"
+        diagnosis.wrong(
+            f"controller {leader.node_id}'s clock is {abs(skew) / 1000:.0f} s {direction} ours",
+            "set both clocks by NTP (timedatectl set-ntp true): timestamps of records, retention "
+            "and offsets by time are off by that",
+        )
+    else:
+        diagnosis.ok(f"the clocks differ by {abs(skew):.0f} ms at most")
+    return state
+
+
+def tell_lost_quorum(
+    client: Client, answering: Iterable[int], down: Iterable[int], diagnosis: Diagnosis
+) -> None:
+    """Report first that the quorum has no leader, and which voters do not answer.
+
+    Args:
+        client: reaches a broker that answers.
+        answering: ids of the brokers that answer.
+        down: ids of the brokers that do not.
+        diagnosis: gets the finding.
+    """
+    voters = _voters(client, answering)
+    lost: list[int] = []
+    needed = len(voters) // 2 + 1
+    if voters:
+        knocks = Knocks(voters.values())
+        lost = [node for node, at in voters.items() if knocks.reply(at).peer is not Peer.KAFKA]
+        words = f"{len(voters) - len(lost)} of {len(voters)} voters answer, {needed} are needed"
+        where = ", ".join(f"{node} ({voters[node][0]})" for node in lost)
+    else:
+        words = "its voters are not known here"
+        where = ", ".join(map(str, sorted(down)))
+    if voters and len(voters) - len(lost) >= needed:
+        remedy = "an election may be under way, ask again; else the logs of the voters say why"
+    else:
+        starting = f"start nodes {where}" if where else "start a majority of the controllers"
+        remedy = (
+            f"{starting}: on each host, barnabas start SERVER.PROPERTIES; delete none of their data"
+        )
+    diagnosis.wrong_first(f"{NO_LEADER}; {words}", remedy)
+
+
+def _voters(client: Client, answering: Iterable[int]) -> dict[int, Address]:
+    """Return where voters listen, as a broker is configured; empty if no broker tells."""
+    for node in answering:
+        resource = ConfigResource(ResourceType.BROKER, str(node))
+        try:
+            entries = client.admin.describe_configs([resource])[resource]
+        except ClientError:
+            continue
+        for entry in () if isinstance(entries, ClientError) else entries:
+            if entry.name == _VOTERS and entry.value:
+                return _parsed(entry.value)
+    return {}
+
+
+def _parsed(text: str) -> dict[int, Address]:
+    voters = {}
+    for part in text.split(","):
+        node, separator, address = part.strip().partition("@")
+        if not separator or not node.isdigit():
+            continue
+        try:
+            found = ClientConfig.parse({"bootstrap.servers": address}).bootstrap_servers
+        except ClientConfigError:
+            continue
+        voters[int(node)] = found[0]
+    return voters

@@ -1,0 +1,165 @@
+"""Partitions that lack a leader or replicas, moves that go on, and throttles that hold them up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.client.facade import Client
+    from barnabas.client.metadata_cache import PartitionInfo, TopicInfo
+
+__all__ = ["examine_moves", "examine_partitions"]
+
+_SHOWN = 5
+_OFFSETS = "__consumer_offsets"
+_MIN_ISR = "min.insync.replicas"
+_FOLLOWER_RATE = "follower.replication.throttled.rate"
+_LEADER_RATE = "leader.replication.throttled.rate"
+_UNLIMITED = 2**63 - 1
+
+
+def examine_partitions(
+    client: Client, topics: Mapping[str, TopicInfo], down: Collection[int], diagnosis: Diagnosis
+) -> None:
+    """Report leaders and replicas of all partitions.
+
+    Args:
+        client: of the cluster.
+        topics: as metadata tells them.
+        down: ids of brokers that are known to be down, the cause of what is missing.
+        diagnosis: gets the findings.
+    """
+    every = [(f"{name}-{p.partition}", p) for name, t in topics.items() for p in _of(t)]
+    offline = [name for name, p in every if p.leader < 0]
+    under = [(name, p) for name, p in every if p.leader >= 0 and len(p.isr) < len(p.replicas)]
+    if offline:
+        holders = {node for _, p in every if p.leader < 0 for node in p.replicas}
+        diagnosis.wrong(
+            f"{_count(offline)} no leader: {_some(offline)}",
+            f"start the brokers that hold them: {_ids(holders & set(down) or holders)}",
+        )
+    if under:
+        _tell_under_replicated(under, down, diagnosis)
+    _examine_min_isr(client, topics, down, diagnosis)
+    away = [
+        name
+        for name, p in every
+        if p.leader >= 0 and p.replicas and p.leader != p.replicas[0] and p.replicas[0] in p.isr
+    ]
+    if away:
+        diagnosis.note(
+            f"{len(away)} partition(s) are not led by their preferred replica: {_some(away)}",
+            "barnabas partitions elect",
+        )
+    if not offline and not under:
+        words = f"{len(every)} partitions of {len(topics)} topics"
+        diagnosis.ok(f"{words}, all with a leader and in sync")
+
+
+def _of(topic: TopicInfo) -> Iterable[PartitionInfo]:
+    return topic.partitions.values()
+
+
+def _tell_under_replicated(
+    under: list[tuple[str, PartitionInfo]], down: Collection[int], diagnosis: Diagnosis
+) -> None:
+    missing = {node for _, p in under for node in p.replicas if node not in p.isr}
+    names = [name for name, _ in under]
+    internal = any(name.startswith(f"{_OFFSETS}-") for name in names)
+    offsets = f"; {_OFFSETS} is among them, which groups commit to" if internal else ""
+    what = f"{len(under)} partition(s) lack replicas in sync: {_some(names)}{offsets}"
+    if missing <= set(down):
+        remedy = f"start {_brokers(missing)}: the replicas there then catch up by themselves"
+    else:
+        lagging = missing - set(down)
+        topic, _, partition = names[0].rpartition("-")
+        remedy = (
+            f"the replicas on {_brokers(lagging)} lag though the broker answers: barnabas why "
+            f"{topic}:{partition}"
+        )
+    diagnosis.wrong(what, remedy)
+
+
+def _examine_min_isr(
+    client: Client, topics: Mapping[str, TopicInfo], down: Collection[int], diagnosis: Diagnosis
+) -> None:
+    """Report partitions that refuse acks=all, apart those that can never take it."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    refusing: list[str] = []
+    needed: set[int] = set()
+    for resource, entries in (client.admin.describe_configs(resources) if topics else {}).items():
+        if isinstance(entries, ClientError):
+            continue
+        minimum = next((int(e.value or 1) for e in entries if e.name == _MIN_ISR), 1)
+        partitions = list(_of(topics[resource.name]))
+        replicas = min((len(p.replicas) for p in partitions), default=minimum)
+        if replicas < minimum:
+            diagnosis.wrong(
+                f"{resource.name} refuses producers with acks=all: {_MIN_ISR}={minimum} is more "
+                f"than its {replicas} replica{'' if replicas == 1 else 's'}",
+                f"barnabas configs set topic {resource.name} {_MIN_ISR}={replicas}; or give it "
+                f"more replicas (barnabas partitions reassign)",
+            )
+            continue
+        for p in partitions:
+            if p.leader >= 0 and len(p.isr) < minimum:
+                refusing.append(f"{resource.name}-{p.partition}")
+                needed |= set(p.replicas) - set(p.isr)
+    if refusing:
+        diagnosis.wrong(
+            f"{len(refusing)} partition(s) refuse producers with acks=all, fewer than "
+            f"{_MIN_ISR} replicas are in sync: {_some(refusing)}",
+            f"start {_brokers(needed & set(down))}; do not lower {_MIN_ISR}"
+            if needed & set(down)
+            else f"bring the replicas on {_brokers(needed)} back in sync; do not lower {_MIN_ISR}",
+        )
+
+
+def examine_moves(client: Client, nodes: Iterable[int], diagnosis: Diagnosis) -> None:
+    """Report reassignments that are not finished, and throttles that slow replicas down."""
+    moving = client.admin.list_reassignments()
+    if moving:
+        diagnosis.note(
+            f"{len(moving)} reassignment(s) are not finished: {_some([str(tp) for tp in moving])}",
+            "barnabas partitions reassign --status shows how far they are; --cancel goes back",
+        )
+    resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
+    for resource, entries in (
+        client.admin.describe_configs(resources) if resources else {}
+    ).items():
+        if isinstance(entries, ClientError):
+            continue
+        rates = {
+            e.name: e.value
+            for e in entries
+            if e.name in (_FOLLOWER_RATE, _LEADER_RATE) and e.value and int(e.value) < _UNLIMITED
+        }
+        for name, value in sorted(rates.items()):
+            remedy = f"barnabas configs unset broker {resource.name} {name}"
+            diagnosis.note(
+                f"broker {resource.name} is throttled: {name}={value} bytes/s",
+                f"wait for the reassignment, then {remedy}" if moving else remedy,
+            )
+
+
+def _count(names: list[str]) -> str:
+    return f"{len(names)} partition(s) have"
+
+
+def _brokers(ids: Collection[int]) -> str:
+    return f"broker{'' if len(ids) == 1 else 's'} {_ids(ids)}"
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(ids)))
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
