@@ -6,6 +6,7 @@ between calls, and a new connection per task costs more than a small task.
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from os import getpid
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from barnabas.client.facade import Client
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.client.errors import NoBrokersError
     from barnabas.client.producer.shared_producer import SharedProducer
 
 # For long reads: fewer, larger answers than Kafka's defaults, enough rows for a batch in each.
@@ -33,12 +35,36 @@ _WRITE_DEFAULTS = {
 _MIRROR_DEFAULTS = {"client.id": "barnabas-spark-progress"}
 _MIRROR_LIMITS = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
 
+# How long a query waits for its first broker.
+_REACH_MS = 10_000
+
 _Items = tuple[tuple[str, str], ...]
 
 
 def reading_client(options: Mapping[str, str]) -> Client:
     """The process's client for sources with these options."""
     return _client(getpid(), _items(_READ_DEFAULTS | dict(options)))
+
+
+def planning_client(options: Mapping[str, str]) -> Client:
+    """Return the reading client once a broker has answered.
+
+    Says on standard error after a second that no broker does, and gives up after ten, or after
+    default.api.timeout.ms if the options have it.
+
+    Raises:
+        NoBrokersError: no broker answered in time.
+    """
+    client = reading_client(options)
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    timeout_ms = int(given.get("default.api.timeout.ms", _REACH_MS))
+
+    def tell(error: NoBrokersError) -> None:
+        sys.stderr.write(f"barnabas source: {error}; waiting up to {timeout_ms / 1000:g} s\n")
+        sys.stderr.flush()
+
+    client.await_broker(timeout_ms, on_notice=tell)
+    return client
 
 
 def mirroring_client(options: Mapping[str, str]) -> Client:

@@ -29,11 +29,11 @@ class TopicReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One range per task; where the read ends is fixed here."""
-        from barnabas.spark.clients import reading_client
+        from barnabas.spark.clients import planning_client
         from barnabas.spark.planner import Planner
 
         options = self._options
-        planner = Planner(reading_client(options.client), options)
+        planner = Planner(planning_client(options.client), options)
         selected = planner.partitions()
         start = planner.starting(selected)
         end = planner.ending(selected)

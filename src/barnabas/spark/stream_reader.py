@@ -240,8 +240,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planning(self) -> Planner:
         if self._planner is None:
-            from barnabas.spark.clients import reading_client
+            from barnabas.spark.clients import planning_client
             from barnabas.spark.planner import Planner
 
-            self._planner = Planner(reading_client(self._options.client), self._options)
+            self._planner = Planner(planning_client(self._options.client), self._options)
         return self._planner

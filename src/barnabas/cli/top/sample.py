@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cli.group_lag import group_progress
+from barnabas.cli.quorum_state import NO_LEADER, quorum_state
 from barnabas.cli.top.metrics import scrape
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
@@ -81,10 +82,13 @@ class Sampler:
         """Look once.
 
         Raises:
-            ClientError: the cluster does not answer.
+            ClientError: the cluster does not answer, or its quorum has no leader.
             MetricsError: a metrics listener does not.
         """
         client = self._client
+        if quorum_state(client).is_lost:
+            # Figures of brokers without a controller are old ones, and dead brokers are not fenced.
+            raise ClientError(f"{NO_LEADER}; barnabas doctor names the voters that are down")
         cluster = client.describe_cluster()
         topics = {
             name: topic

@@ -53,7 +53,7 @@ def render(
 
     parts: list[RenderableType] = [_head(rates, interval, live=live)]
     if trouble is not None:
-        parts.append(Text(printable(trouble), style="bold red"))
+        parts.insert(0, Text(printable(trouble), style="bold red"))
     if rates is not None:
         for columns, rows in (_processes(rates), _topics(rates), _groups(rates)):
             if rows:

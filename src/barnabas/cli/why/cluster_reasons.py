@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.quorum_state import NO_LEADER
 from barnabas.cli.why.reason import Reason, note, wrong
 
 if TYPE_CHECKING:
     from barnabas.cli.why.facts import BrokerFacts
 
-__all__ = ["cluster_reasons"]
+__all__ = ["cluster_reasons", "no_controller"]
+
+
+def no_controller() -> Reason:
+    """The metadata quorum has no leader."""
+    return wrong(
+        "no-controller",
+        f"{NO_LEADER}, and no ISR changes",
+        "a majority of the metadata quorum's voters has to run: start the controllers that are "
+        "down; `barnabas doctor` names them",
+    )
 
 
 def cluster_reasons(brokers: BrokerFacts) -> list[Reason]:
     """Nothing where all is well."""
     reasons = []
     if brokers.controller is None:
-        reasons.append(
-            wrong(
-                "no-controller",
-                "there is no active controller, or it does not answer: no leader is elected, no "
-                "ISR changes, no topic is made",
-                "a majority of the metadata quorum's voters has to be there: start controllers; "
-                "their logs say whom they miss",
-            )
-        )
+        reasons.append(no_controller())
     for broker, error in sorted(brokers.silent.items()):
         reasons.append(
             wrong(

@@ -19,8 +19,9 @@ from barnabas.cli.output import (
 )
 from barnabas.cli.printable import echo
 from barnabas.cli.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
-from barnabas.cli.why.reason import is_well
+from barnabas.cli.why.reason import is_well, note
 from barnabas.cli.why.target import parse_target
+from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,10 +48,11 @@ Exit status: 0 nothing is wrong (notes are no failure), 1 something is, 2 wrong 
 """
 # What does not answer is a finding: it is not waited for.
 _DEFAULTS = {
-    "request.timeout.ms": "3000",
+    "request.timeout.ms": "2000",
     "socket.connection.setup.timeout.ms": "2000",
 }
 _SUBJECTS = 6
+_CLUSTER = "the cluster"
 _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wrong": bad}
 
 
@@ -94,14 +96,21 @@ def why(
         sys.exit(EXIT_FAILED)
     with connected(bootstrap, properties, _DEFAULTS) as client:
         inquiry = _Inquiry(client, seconds, measured)
-        if target is None:
-            inquiry.ask_all()
-        elif is_group:
-            inquiry.ask_group(target)
-        elif wanted is not None and wanted.partition is not None:
-            inquiry.ask_partition(wanted)
-        else:
-            inquiry.ask_name(target, may_be_group=not is_topic)
+        inquiry.ask_quorum()
+        try:
+            if target is None:
+                inquiry.ask_all()
+            elif is_group:
+                inquiry.ask_group(target)
+            elif wanted is not None and wanted.partition is not None:
+                inquiry.ask_partition(wanted)
+            else:
+                inquiry.ask_name(target, may_be_group=not is_topic)
+        except ClientError as error:
+            if not inquiry.answers:
+                raise
+            # What was found explains most often why the rest cannot be asked.
+            inquiry.add_unasked(error)
         answers = inquiry.answers
     well = all(is_well(reasons) for _, reasons in answers)
     if as_json:
@@ -129,11 +138,30 @@ class _Inquiry:
         self._metrics = metrics
         # What was asked about, and why it is so.
         self.answers: list[tuple[str, list[Reason]]] = []
+        self._quorum_lost = False
+
+    def ask_quorum(self) -> None:
+        """Whether the metadata quorum has a leader: without one nothing else gets better."""
+        from barnabas.cli.quorum_state import quorum_state
+        from barnabas.cli.why.cluster_reasons import no_controller
+
+        self._quorum_lost = quorum_state(self._client).is_lost
+        if self._quorum_lost:
+            self.answers.append((_CLUSTER, [no_controller()]))
+
+    def add_unasked(self, error: ClientError) -> None:
+        """Report that the questions could not be asked to their end."""
+        self.answers.append(("the rest", [note("not-asked", f"not looked at: {error}")]))
 
     def ask_all(self) -> None:
         """The brokers, every partition that is not well, and every group that waits."""
         facts = self._partitions((), None)
         self._add_partitions(facts, only_unwell=True)
+        if self._quorum_lost:
+            # Brokers that died since are not fenced: their groups would be waited for.
+            words = "groups are not looked at while the metadata quorum has no leader"
+            self.answers.append(("the rest", [note("not-asked", words)]))
+            return
         for group in self._client.admin.list_groups():
             reasons = self._group(group.group_id)
             # That nobody reads is news only where somebody asks for the group.
@@ -191,7 +219,9 @@ class _Inquiry:
         if found:
             reasons = cluster_reasons(found[0].brokers)
             if reasons:
-                self.answers.append(("the cluster", reasons))
+                # It begins with the quorum again.
+                self.answers = [each for each in self.answers if each[0] != _CLUSTER]
+                self.answers.insert(0, (_CLUSTER, reasons))
         for facts in found:
             reasons = partition_reasons(facts)
             if not only_unwell or any(reason.verdict == "wrong" for reason in reasons):
