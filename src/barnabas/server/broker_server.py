@@ -344,6 +344,11 @@ class BrokerServer:
             telemetry=telemetry,
         )
 
+    @property
+    def advertised(self) -> list[Endpoint]:
+        """What clients are told to connect to, the first listener first."""
+        return advertised_endpoints(self._config, self.bound)
+
     def _make_telemetry(self) -> ClientTelemetry | None:
         if self._config.string("barnabas.client.telemetry") == "none":
             return None
@@ -361,7 +366,7 @@ class BrokerServer:
             node_id=shared.node_id,
             cluster_id=shared.cluster_id,
             incarnation_id=self._runtime.rng.uuid(),
-            endpoints=advertised_endpoints(config, self.bound),
+            endpoints=self.advertised,
             rack=config.optional_string("broker.rack"),
             directories=[each.id for each in shared.directories.logs if each.is_online],
             heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),

@@ -49,6 +49,11 @@ class ClusterSettings(msgspec.Struct, frozen=True):
         return [role for role, has_it in having.items() if has_it]
 
     @property
+    def may_found_cluster(self) -> bool:
+        """Whether an empty directory may get a new cluster's id when none is given."""
+        return self.is_alone or self.is_standalone
+
+    @property
     def is_alone(self) -> bool:
         """Whether this process is the only controller, and a broker: it needs nobody else."""
         others = self.voters.keys() - {self.node_id}

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.config import DEFINITION as COORDINATOR_KEYS
@@ -13,6 +14,7 @@ from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.cluster_settings import ClusterSettings, cluster_settings
 from barnabas.server.config import SERVER_KEYS, request_memory
+from barnabas.server.ignored_keys import IGNORED_KEYS
 from barnabas.server.listeners import (
     advertised_controller_endpoints,
     advertised_endpoints,
@@ -83,7 +85,7 @@ class Configuration(msgspec.Struct, frozen=True):
 
 
 def read_configuration(properties: Mapping[str, str]) -> Configuration:
-    """Check and complete what was given; keys that mean nothing here are logged as warnings.
+    """Check and complete what was given; unknown keys are logged as warnings.
 
     Raises:
         ConfigError: a value that is not allowed; it names key, value and what is allowed.
@@ -93,31 +95,53 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
         given[_RENAMED.get(name, name)] = value
     parsed = BROKER_KEYS.parse(given)
     of_listeners = listener_keys(parsed)
-    for name in parsed.unknown:
-        if name not in of_listeners:
-            _log.warning("%s=%s has no effect: %s", name, given[name], _unknown(name))
+    _tell_unknown([name for name in parsed.unknown if name not in of_listeners], given)
     request_memory(parsed)
     check_connection_bounds(parsed)
     cluster = cluster_settings(parsed)
     endpoints = bound_endpoints(parsed, cluster)
     for_controller = controller_endpoints(parsed, cluster)
+    advertised_for_controller = advertised_controller_endpoints(parsed, cluster, for_controller)
     # Wrong ones are better refused now than when the ports are known.
     advertised_endpoints(parsed, endpoints)
     return Configuration(
         parsed,
         given,
-        cluster,
+        _with_own_quorum(cluster, advertised_for_controller),
         endpoints,
         for_controller,
-        advertised_controller_endpoints(parsed, cluster, for_controller),
+        advertised_for_controller,
         connection_bounds(parsed, given),
     )
+
+
+def _with_own_quorum(cluster: ClusterSettings, own: list[Endpoint]) -> ClusterSettings:
+    """Have a node whose only bootstrap server is itself begin a quorum of its own.
+
+    Kafka's file for a first start says so; Kafka wants `kafka-storage format --standalone` too.
+    """
+    addresses = {(each.host, each.port) for each in own}
+    servers = cluster.bootstrap_servers
+    if not (cluster.is_broker and cluster.is_controller and servers):
+        return cluster
+    return replace(cluster, is_standalone=True) if addresses.issuperset(servers) else cluster
+
+
+def _tell_unknown(names: list[str], given: Mapping[str, str]) -> None:
+    ignored = sorted(name for name in names if name in IGNORED_KEYS)
+    if ignored:
+        _log.info("Keys that are not needed here and are ignored: %s", ", ".join(ignored))
+    for name in names:
+        if name not in IGNORED_KEYS:
+            _log.warning("%s=%s has no effect: %s", name, given[name], _unknown(name))
 
 
 def _unknown(name: str) -> str:
     """Why a key means nothing, with the one that is perhaps meant."""
     import difflib
 
-    close = difflib.get_close_matches(name, [key.name for key in BROKER_KEYS], n=1, cutoff=0.85)
+    close = difflib.get_close_matches(
+        name, [*(key.name for key in BROKER_KEYS), *IGNORED_KEYS], n=1, cutoff=0.85
+    )
     hint = f"; did you mean {close[0]}?" if close else ""
     return f"this broker does not know the key{hint}"

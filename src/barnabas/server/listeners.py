@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.runtime.host import host_name
 from barnabas.server.endpoint import Endpoint, parse_endpoint
 from barnabas.settings.definition import ConfigError
 
@@ -121,9 +122,13 @@ def advertised_endpoints(config: ParsedConfig, bound: list[Endpoint]) -> list[En
         ConfigError: a listener that is not there, or no address that a client can connect to.
     """
     given = _given_addresses(config)
-    advertised = [given.get(endpoint.name, endpoint) for endpoint in bound]
+    advertised = []
+    for endpoint in bound:
+        told = given.get(endpoint.name, endpoint)
+        # Port 0 is the free port that was bound.
+        advertised.append(told if told.port else told._replace(port=endpoint.port))
     for endpoint in advertised:
-        _check_connectable(endpoint)
+        _check_connectable(config, endpoint)
     return advertised
 
 
@@ -142,7 +147,7 @@ def advertised_controller_endpoints(
         if place == 0 and endpoint.name not in given and cluster.node_id in cluster.voters:
             # What the voters' own list says.
             found = Endpoint(endpoint.name, *cluster.voters[cluster.node_id])
-        _check_connectable(found)
+        _check_connectable(config, found)
         advertised.append(found)
     return advertised
 
@@ -156,14 +161,29 @@ def _given_addresses(config: ParsedConfig) -> dict[str, Endpoint]:
     return given
 
 
-def _check_connectable(endpoint: Endpoint) -> None:
-    if endpoint.host in _EVERY_INTERFACE:
-        raise ConfigError(
-            "advertised.listeners",
-            str(endpoint),
-            "an address that clients can connect to; set advertised.listeners "
-            "when listening on every interface",
-        )
+def _check_connectable(config: ParsedConfig, endpoint: Endpoint) -> None:
+    """Refuse an address that stands for every interface: no client can connect to it."""
+    if endpoint.host not in _EVERY_INTERFACE:
+        return
+    host = host_name()
+    raise ConfigError(
+        "advertised.listeners",
+        str(endpoint),
+        f"an address that clients can connect to: add --set advertised.listeners="
+        f"{_with_host(config, host)} (instead of {host} any name or address by which clients "
+        f"reach this machine)",
+    )
+
+
+def _with_host(config: ParsedConfig, host: str) -> str:
+    """Return a value for advertised.listeners with an address for every listener."""
+    given = _given_addresses(config)
+    endpoints = (_endpoint("listeners", text) for text in config.strings("listeners"))
+    advertised = (given.get(each.name, each) for each in endpoints)
+    return ",".join(
+        str(each._replace(host=host) if each.host in _EVERY_INTERFACE else each)
+        for each in advertised
+    )
 
 
 def _endpoint(key: str, text: str) -> Endpoint:

@@ -52,7 +52,7 @@ class Node:
         on_failed: Callable[[BaseException], None],
     ) -> None:
         """Args:
-        on_ready: told HOST:PORT once requests are answered.
+        on_ready: told the advertised HOST:PORT once requests are answered.
         on_failed: told why the node cannot go on; the process is to end.
         """
         self._configuration = configuration
@@ -250,7 +250,10 @@ class Node:
         if self.broker is None:
             assert self.controller is not None
             assert self.controller.address is not None
-            self._begin_to_run(self.controller.address)
+            advertised = self._configuration.advertised_controller_endpoints[0]
+            # Port 0 is a free one, which is known once it is bound.
+            address = advertised.address if advertised.port else self.controller.address
+            self._begin_to_run(address)
             return
         limit_ms = shared.config.integer("initial.broker.registration.timeout.ms")
         self._registration_limit = self._runtime.timer.call_later(
@@ -290,7 +293,7 @@ class Node:
     def _on_serving(self) -> None:
         assert self.broker is not None
         self._wait_no_more()
-        self._begin_to_run(self.broker.bound[0].address)
+        self._begin_to_run(self.broker.advertised[0].address)
 
     def _begin_to_run(self, address: str) -> None:
         self.observation.state = RUNNING

@@ -234,7 +234,7 @@ class SharedServer:
             log_directories(self.config),
             self.config.optional_string("metadata.log.dir"),
             self.configuration.cluster.cluster_id,
-            may_found_cluster=self.configuration.cluster.is_alone,
+            may_found_cluster=self.configuration.cluster.may_found_cluster,
         )
         disk = self.runtime.disk
         try:

@@ -1,0 +1,52 @@
+"""Kafka's keys that cannot matter to this broker, so that they deserve no warning.
+
+They size pools of threads that it does not have, or belong to Kafka's own metrics and to parts that
+it does not serve: transactions, share groups, streams groups and tiered storage that is off.
+"""
+
+from __future__ import annotations
+
+_THREADS = frozenset({
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.alter.log.dirs.threads",
+    "queued.max.requests",
+    "remote.log.manager.thread.pool.size",
+})  # fmt: skip
+
+_METRICS = frozenset({
+    "auto.include.jmx.reporter",
+    "kafka.metrics.polling.interval.secs",
+    "kafka.metrics.reporters",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+})  # fmt: skip
+
+_NOT_SERVED = frozenset({
+    "group.coordinator.threads",
+    "offsets.load.buffer.size",
+    "share.coordinator.snapshot.update.records.per.snapshot",
+    "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.num.partitions",
+    "share.coordinator.state.topic.prune.interval.ms",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.segment.bytes",
+    "share.coordinator.threads",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    "transaction.max.timeout.ms",
+    "transaction.partition.verification.enable",
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
+    "transaction.state.log.load.buffer.size",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.num.partitions",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.segment.bytes",
+    "transaction.two.phase.commit.enable",
+    "transactional.id.expiration.ms",
+})  # fmt: skip
+
+IGNORED_KEYS = _THREADS | _METRICS | _NOT_SERVED

@@ -1,0 +1,100 @@
+"""A first start with the file that Kafka ships, and with a listener on every interface."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from barnabas.testing.free_ports import free_ports
+from barnabas.testing.server_process import BrokerStartError, ServerProcess
+
+FILE = Path(__file__).parent / "configs" / "combined-server.properties"
+WAIT_S = 60.0
+
+
+class Started(ServerProcess):
+    """`barnabas start` with words of the test."""
+
+    def __init__(self, directory: Path, *words: str) -> None:
+        super().__init__(directory, "broker.log")
+        self.words = list(words)
+        # What the ready line said.
+        self.ready = ""
+
+    def _command(self) -> list[str]:
+        return [sys.executable, "-m", "barnabas.cli.main", "start", *self.words]
+
+    def _on_ready(self, address: str, deadline: float) -> None:
+        self.ready = address
+
+
+def combined(directory: Path, *more: str) -> tuple[Path, int]:
+    """Kafka's file with free ports and an own directory, and the port for clients."""
+    client_port, controller_port = free_ports(2)
+    text = FILE.read_text().replace("9092", str(client_port)).replace("9093", str(controller_port))
+    text = text.replace("/tmp/kraft-combined-logs", str(directory / "data"))
+    path = directory / "server.properties"
+    path.write_text(text + "".join(f"{line}\n" for line in more))
+    return path, client_port
+
+
+def read_back(bootstrap: str) -> bytes | None:
+    """Write a record and read it."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce("flights", b"first")
+    assert producer.flush(WAIT_S) == 0
+    settings = {"group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    consumer.subscribe(["flights"])
+    message = consumer.poll(WAIT_S)
+    consumer.close()
+    return None if message is None else message.value()
+
+
+def test_the_file_that_kafka_ships_starts_in_one_step(tmp_path: Path) -> None:
+    path, port = combined(tmp_path)
+    with Started(tmp_path, str(path)) as broker:
+        assert broker.ready == f"localhost:{port}"
+        assert read_back(broker.ready) == b"first"
+        assert "WARNING" not in broker.log()
+        broker.restart()
+        assert read_back(broker.ready) == b"first"
+
+
+def test_keys_that_cannot_matter_are_one_line_and_misspelt_ones_a_warning_each(
+    tmp_path: Path,
+) -> None:
+    path, _ = combined(tmp_path, "num.partitons=3", "num.io.thread=3")
+    with Started(tmp_path, str(path), "--log-level", "info") as broker:
+        lines = [line for line in broker.log().splitlines() if "server.configuration" in line]
+    told, *warnings = lines
+    assert "INFO" in told
+    for key in ("num.network.threads", "num.io.threads", "transaction.state.log.min.isr"):
+        assert key in told
+    assert len(warnings) == 2
+    assert "did you mean num.partitions?" in warnings[0]
+    assert "did you mean num.io.threads?" in warnings[1]
+
+
+def test_a_listener_on_every_interface_says_the_words_with_which_it_starts(
+    tmp_path: Path,
+) -> None:
+    (port,) = free_ports(1)
+    words = ["--listen", f"0.0.0.0:{port}", "--data-dir", str(tmp_path / "data")]
+    with pytest.raises(BrokerStartError):
+        Started(tmp_path, *words).start()
+    log = (tmp_path / "broker.log").read_text()
+    found = re.search(r"add (--set) (advertised\.listeners=PLAINTEXT://(\S+))", log)
+    assert found is not None
+    with Started(tmp_path, *words, found[1], found[2]) as broker:
+        assert broker.ready == found[3]
+        assert broker.ready.endswith(f":{port}")
+        # The address that stands in the place of the machine's name here is bound too.
+        broker.stop()
+        broker.words[-1] = f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}"
+        broker.start()
+        assert read_back(broker.ready) == b"first"
