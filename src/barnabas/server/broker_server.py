@@ -291,7 +291,12 @@ class BrokerServer:
         handlers = HandlerTable(self.parts, shared.statistics)
         for endpoint in shared.configuration.endpoints:
             services = RequestServices(
-                endpoint.name, runtime.clock, shared.quotas, runtime.watch, shared.slices
+                endpoint.name,
+                runtime.clock,
+                shared.quotas,
+                runtime.watch,
+                shared.slices,
+                shared.missing_features,
             )
             dispatcher = Dispatcher(handlers, services)
             listener = Listener(

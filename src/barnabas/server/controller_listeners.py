@@ -95,7 +95,12 @@ class ControllerListeners:
         )
         for endpoint in shared.configuration.controller_endpoints:
             services = RequestServices(
-                endpoint.name, runtime.clock, shared.quotas, runtime.watch, shared.slices
+                endpoint.name,
+                runtime.clock,
+                shared.quotas,
+                runtime.watch,
+                shared.slices,
+                shared.missing_features,
             )
             listener = Listener(
                 endpoint,

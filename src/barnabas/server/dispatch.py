@@ -88,6 +88,7 @@ class Dispatcher:
         api_key, version, correlation_id, _, offset = header
         entry = self._handlers.find(api_key)
         if entry is None:
+            self._services.missing.note_api(connection, api_key)
             raise ProtocolError(f"API {api_key} is not served")
         first_version, last_version, request_cls, handle, statistics = entry
         if not first_version <= version <= last_version:
@@ -95,6 +96,7 @@ class Dispatcher:
                 response = unsupported_api_versions(first_version, last_version)
                 connection.reserve().complete(encode_response(correlation_id, response, 0))
                 return
+            self._services.missing.note_version(connection, api_key)
             raise ProtocolError(
                 f"API {api_key} is served in versions {first_version} to "
                 f"{last_version}, not {version}"

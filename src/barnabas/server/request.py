@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.loop_watch import LoopWatch
+    from barnabas.server.missing_features import MissingFeatures
     from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.server.request_statistics import ApiStatistics
     from barnabas.server.slices import SliceQueue
@@ -40,7 +41,7 @@ _log = logging.getLogger(__name__)
 class RequestServices:
     """What all requests of one listener share."""
 
-    __slots__ = ("clock", "listener_name", "quotas", "slices", "watch")
+    __slots__ = ("clock", "listener_name", "missing", "quotas", "slices", "watch")
 
     def __init__(
         self,
@@ -49,7 +50,10 @@ class RequestServices:
         quotas: ClientQuotas,
         watch: LoopWatch,
         slices: SliceQueue,
+        missing: MissingFeatures,
     ) -> None:
+        # Tells of what clients asked for in vain.
+        self.missing = missing
         self.listener_name = listener_name
         # Work that takes several turns of the loop.
         self.slices = slices
@@ -140,6 +144,10 @@ class RequestContext:
     def address(self) -> str:
         """HOST:PORT of who asks."""
         return self.connection.peer
+
+    def note_missing(self, feature: str) -> None:
+        """Tell the log that the client asked for a feature that this broker does not have."""
+        self._services.missing.note(self.connection, feature)
 
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
         """Answer; the bytes leave when all earlier requests of the connection are answered.

@@ -32,6 +32,7 @@ from barnabas.server.log_directories import (
     DirectoryPaths,
     open_data_directories,
 )
+from barnabas.server.missing_features import MissingFeatures
 from barnabas.server.node_failure import NodeFailedError, metadata_failure
 from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
@@ -103,6 +104,7 @@ class SharedServer:
             runtime.clock, runtime.timer, new_receive_buffer(), self._frame_budget()
         )
         self.statistics = RequestStatistics()
+        self.missing_features = MissingFeatures()
         self.slices = SliceQueue(runtime.clock, runtime.timer, runtime.watch)
         self.quotas = ClientQuotas(runtime.clock, self.config)
         self.connections = ConnectionQuotas(

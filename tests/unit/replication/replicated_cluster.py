@@ -42,6 +42,7 @@ from barnabas.server.configuration import read_configuration
 from barnabas.server.conversion_queue import ConversionQueue
 from barnabas.server.dispatch import Dispatcher, HandlerTable
 from barnabas.server.handlers.table import served_apis
+from barnabas.server.missing_features import MissingFeatures
 from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.server.request import RequestServices
 from barnabas.server.request_statistics import RequestStatistics
@@ -322,6 +323,7 @@ class Node:
             quotas,
             runtime.watch,
             SliceQueue(runtime.clock, runtime.timer, runtime.watch),
+            MissingFeatures(),
         )
         self.handlers = HandlerTable(parts, RequestStatistics())  # type: ignore[arg-type]
         dispatcher = Dispatcher(self.handlers, services)

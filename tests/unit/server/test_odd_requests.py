@@ -135,7 +135,12 @@ def test_an_answer_that_cannot_be_written_with_its_words_cut_either_ends_the_con
         (DELETE_TOPICS, 5, 1, None, 0),
         0,
         RequestServices(
-            "PLAINTEXT", shared.runtime.clock, shared.quotas, shared.runtime.watch, shared.slices
+            "PLAINTEXT",
+            shared.runtime.clock,
+            shared.quotas,
+            shared.runtime.watch,
+            shared.slices,
+            shared.missing_features,
         ),
         ApiStatistics(DELETE_TOPICS, "DeleteTopics", 6, DeleteTopicsResponse),
     )

@@ -56,6 +56,8 @@ class FindCoordinatorHandler:
         self, context: RequestContext, request: FindCoordinatorRequest
     ) -> Generator[None, None, FindCoordinatorResponse]:
         version = context.version
+        if request.key_type in _NOT_SERVED:
+            context.note_missing(_NOT_SERVED[request.key_type])
         keys = request.coordinator_keys if version >= _BATCHED_SINCE else [request.key]
         found = yield from gradually(
             self._find(version, request.key_type, key, context.listener_name) for key in keys

@@ -40,6 +40,7 @@ class InitProducerIdHandler:
     ) -> InitProducerIdResponse | None:
         """A new id with epoch 0, whatever id the producer had before."""
         if request.transactional_id is not None:
+            context.note_missing("transactions")
             error = (
                 ErrorCode.NOT_COORDINATOR if request.transactional_id else ErrorCode.INVALID_REQUEST
             )
