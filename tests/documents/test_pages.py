@@ -33,12 +33,8 @@ GENERATED = {
     "docs/cli.md": "tests/unit/cli/test_docs.py",
     "docs/configuration.md": "tests/unit/cli/test_docs.py",
 }
-# Pages whose blocks do not run yet.
-WAITING = {"docs/spark.md"}
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-SECTIONS = [
-    section for page in PAGES if page not in {*GENERATED, *WAITING} for section in sections_of(page)
-]
+SECTIONS = [section for page in PAGES if page not in GENERATED for section in sections_of(page)]
 BLOCKS = list(dict.fromkeys(block for section in SECTIONS for block in section.blocks))
 NOT_RUN_MAX = 12
 

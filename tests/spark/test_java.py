@@ -1,4 +1,4 @@
-"""Spark on a machine that has no Java: the one from PyPI runs it."""
+"""Sessions of `spark_session`: on a machine without Java, and with another Python on the path."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+
+from barnabas.testing.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.spark
 
@@ -40,3 +42,28 @@ def test_a_session_starts_with_no_java_on_the_path(tmp_path: Path) -> None:
     )
     assert "sum 45" in answer.stdout, answer.stderr
     assert "java 21" in answer.stdout
+
+
+SOURCE_PROGRAM = """
+from barnabas.spark.session import spark_session
+spark = spark_session("other-python", "local[1]")
+options = {"kafka.bootstrap.servers": "%s", "subscribe": "no-such-topic"}
+print(spark.read.format("barnabas").options(**options).load().columns)
+"""
+
+
+def test_the_source_is_found_where_the_python_of_the_path_does_not_have_it(
+    tmp_path: Path, broker: BrokerProcess
+) -> None:
+    """As in a virtual environment that is not activated."""
+    (tmp_path / "python3").symlink_to("/bin/false")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK_")}
+    answer = subprocess.run(
+        [sys.executable, "-c", SOURCE_PROGRAM % broker.bootstrap],
+        env=environment | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert "'timestampType'" in answer.stdout, answer.stderr
