@@ -142,8 +142,7 @@ def describe_transactions(
         echo_json(listed)
     elif known:
         columns = (
-            "transactional id", "coordinator", "producer", "epoch", "state", "timeout", "open for",
-            "partitions",
+            "transactional id", "broker", "producer", "epoch", "state", "open for", "partitions",
         )  # fmt: skip
         echo_table(columns, [_description_row(*item) for item in sorted(known.items())])
     for error in errors.values():
@@ -159,10 +158,13 @@ def _description_row(name: str, found: TransactionDescription) -> tuple[object, 
         found.producer_id,
         found.producer_epoch,
         _state(found.state),
-        f"{found.timeout_ms / 1000:g} s",
-        None if found.start_time_ms < 0 else f"{_age_ms(found.start_time_ms) / 1000:.0f} s",
+        None if found.start_time_ms < 0 else _open_for(found),
         " ".join(map(str, sorted(found.partitions))) or None,
     )
+
+
+def _open_for(found: TransactionDescription) -> str:
+    return f"{_age_ms(found.start_time_ms) / 1000:.0f} s of {found.timeout_ms / 1000:g} s"
 
 
 def _description_json(name: str, found: TransactionDescription) -> dict[str, Any]:
