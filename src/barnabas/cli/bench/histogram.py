@@ -1,4 +1,4 @@
-"""A histogram of latencies with a relative error under 1 %, in bounded memory.
+"""A histogram of latencies with a relative error under 2 %, in bounded memory.
 
 Values below 128 have a counter each; above, every power of two has 64 equal steps. That is the
 layout of HdrHistogram with two digits. The library of that name is a compiled dependency for what
