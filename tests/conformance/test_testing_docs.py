@@ -107,6 +107,12 @@ def test_options_and_overrides(run, project: Path) -> None:
     assert "num.partitions" not in said
 
 
+def test_shell(run, project: Path) -> None:
+    # The broker ends soon after the shell, with which it was told to end.
+    script = block("sh") + "kill $!\nwait $!\n"
+    assert run(project, "bash", "-e", "-c", script).endswith("one order\n")
+
+
 def test_node(run, project: Path) -> None:
     modules = node_package("kafkajs") / "node_modules"
     (project / "node_modules").symlink_to(modules)
