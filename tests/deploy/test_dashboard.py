@@ -15,7 +15,7 @@ from deploy.prometheus_server import CONFIGURATION, IS_INSTALLED, ROOT, RULES
 from waiting import eventually
 
 sys.path.insert(0, str(ROOT / "tools"))
-import grafana_dashboard  # noqa: E402
+import grafana_dashboard
 
 DASHBOARD = ROOT / "deploy/grafana/barnabas.json"
 HISTORIES = Path(__file__).parent / "rules_test.yml"
