@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +11,8 @@ import pytest
 
 from deploy.observed_cluster import Observed, observed_cluster
 from deploy.prometheus_server import CONFIGURATION, IS_INSTALLED, ROOT, RULES
+from tools.grafana_dashboard import text
 from waiting import eventually
-
-sys.path.insert(0, str(ROOT / "tools"))
-import grafana_dashboard
 
 DASHBOARD = ROOT / "deploy/grafana/barnabas.json"
 HISTORIES = Path(__file__).parent / "rules_test.yml"
@@ -87,7 +84,7 @@ def test_alerts_fire_when_the_quorum_is_lost_and_end_when_it_is_back(observed: O
 
 
 def test_the_dashboard_is_the_one_that_the_tool_writes() -> None:
-    assert DASHBOARD.read_text() == grafana_dashboard.text()
+    assert DASHBOARD.read_text() == text()
 
 
 def test_prometheus_accepts_configuration_and_rules() -> None:
