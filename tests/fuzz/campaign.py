@@ -1,7 +1,8 @@
 """`make fuzz`: minutes of hostile requests against a real broker, with a polite client beside them.
 
-The broker must live, its memory stay bounded, its log tell of no unexpected error, the polite
-client see every record once and in order, and every API be answered at the end.
+The broker must live, its memory and the turns of its event loop stay bounded, its log tell of no
+unexpected error, and the polite client see every record once and in order. Every two minutes, and
+at the end, the broker is killed and must start on what the clients have left behind.
 
     python -m fuzz.campaign --seconds 600 --frames 1000000 --seed 7
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -21,8 +23,9 @@ from typing import Any
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from fuzz.attacker import Attacker
+from fuzz.large_requests import large_requests, send
 from loop_turns import LoopTurns, long_turns_in, loop_turns
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +34,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MEMORY_MB_MAX = 400
 # CPU time that one turn of the loop may take. Reading a hostile batch at once took minutes.
 TURN_CPU_MS_MAX = 250.0
+# How often the broker is killed and started again, and which share of turns ends with an enormous
+# request.
+RESTART_S = 120.0
+LARGE_SHARE = 0.25
 # Kafka's own default, 10 minutes, would leave the polite client's group to itself meanwhile.
 SETTINGS = {"group.initial.rebalance.delay.ms": "100", "metrics.listener": "127.0.0.1:0"}
 # Topics of the pool whose records the broker has to look into.
@@ -40,6 +47,8 @@ TOPIC_CONFIGS = {
     "fuzz-2": {"compression.type": "gzip"},
     "fuzz-3": {"compression.type": "zstd", "cleanup.policy": "compact"},
     "fuzz-4": {"message.timestamp.before.max.ms": "3600000"},
+    # The topic of the enormous requests.
+    "t": {},
 }
 # What the log must not have: an error that nobody expected.
 UNEXPECTED = ("Traceback", "AssertionError", "never retrieved")
@@ -56,7 +65,11 @@ class Outcome:
     seconds: float
     frames: int
     damaged: int
+    # Requests of about 500 KB, or floods of small ones.
+    large_requests: int
     connections: int
+    # How often the broker was killed and started again.
+    restarts: int
     megabytes_sent: float
     memory_mb_before: float
     memory_mb_most: float
@@ -68,34 +81,99 @@ class Outcome:
     problems: list[str]
 
 
-def run(seconds: float, frames: int | None, seed: int, directory: Path | None = None) -> Outcome:
-    """Attack a broker of its own."""
+class Watched:
+    """A broker under attack: its memory and the turns of its event loop, over all its lives."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+        self.memory_mb = self._memory_mb()
+        self.memory_mb_most = self.memory_mb
+        self.turns = LoopTurns(0, 0, 0.0, 0.0)
+        self.restarts = 0
+
+    def look(self) -> None:
+        """Look at its memory."""
+        self.memory_mb_most = max(self.memory_mb_most, self._memory_mb())
+
+    def look_at_turns(self) -> None:
+        """Add the turns of this life of the process."""
+        if self.broker.is_running:
+            now = loop_turns(self.broker.metrics_address)
+            self.turns = LoopTurns(
+                self.turns.long_turns + now.long_turns,
+                self.turns.long_cpu_turns + now.long_cpu_turns,
+                max(self.turns.longest_ms, now.longest_ms),
+                max(self.turns.longest_cpu_ms, now.longest_cpu_ms),
+            )
+
+    def restart(self) -> None:
+        """Kill it (SIGKILL) and start it on what the attack has left behind.
+
+        Raises:
+            BrokerStartError: it does not start.
+        """
+        self.look_at_turns()
+        self.broker.kill()
+        self.broker.start()
+        self.restarts += 1
+
+    def problems(self) -> list[str]:
+        """What is wrong with it, now that all is over."""
+        found = []
+        if not self.broker.is_running:
+            found.append("the broker's process has ended")
+        if self.memory_mb_most > MEMORY_MB_MAX:
+            found.append(f"memory grew to {self.memory_mb_most:.0f} MB, over {MEMORY_MB_MAX} MB")
+        if self.turns.longest_cpu_ms > TURN_CPU_MS_MAX:
+            found.append(f"a turn of the loop took {self.turns.longest_cpu_ms:.0f} ms of CPU time")
+        return found + _unexpected(self.broker.log())
+
+    def _memory_mb(self) -> float:
+        return float(psutil.Process(self.broker.pid).memory_info().rss / 1e6)
+
+
+def run(
+    seconds: float,
+    frames: int | None,
+    seed: int,
+    directory: Path | None = None,
+    restart_s: float = RESTART_S,
+) -> Outcome:
+    """Attack a broker of its own.
+
+    Args:
+        seconds: how long.
+        frames: end when so many were sent.
+        seed: of all that is made up.
+        directory: of the broker; a temporary one if None.
+        restart_s: the broker is killed and started again each time so many seconds have passed.
+    """
     with BrokerProcess(directory, SETTINGS) as broker:
-        process = psutil.Process(broker.pid)
         _make_topics(broker.bootstrap)
-        before = process.memory_info().rss / 1e6
+        watched = Watched(broker)
         polite = _start_polite(broker.bootstrap)
         started = time.monotonic()
         attacker = Attacker(broker.bootstrap, seed)
-        most = before
+        large = LargeRequests(random.Random(seed))
         problems: list[str] = []
-        until = started + seconds
+        restart_at = started + restart_s
         try:
-            while (left := until - time.monotonic()) > 0 and not _is_enough(attacker, frames):
+            while (left := started + seconds - time.monotonic()) > 0 and not _is_enough(
+                attacker, frames
+            ):
                 attacker.run(min(left, 2.0), frames)
-                most = max(most, process.memory_info().rss / 1e6)
-        except (OSError, psutil.Error) as error:
+                large.maybe_send(broker.bootstrap)
+                watched.look()
+                if time.monotonic() >= restart_at:
+                    watched.restart()
+                    restart_at = time.monotonic() + restart_s
+            # What clients have left behind must not keep the broker from starting.
+            watched.restart()
+        except (OSError, psutil.Error, BrokerStartError) as error:
             problems.append(f"the broker is gone: {error}")
         elapsed = time.monotonic() - started
         seen = _finish_polite(polite, problems)
-        turns = loop_turns(broker.metrics_address) if broker.is_running else LoopTurns(0, 0, 0, 0)
-        if not broker.is_running:
-            problems.append("the broker's process has ended")
-        if most > MEMORY_MB_MAX:
-            problems.append(f"memory grew to {most:.0f} MB, over {MEMORY_MB_MAX} MB")
-        if turns.longest_cpu_ms > TURN_CPU_MS_MAX:
-            problems.append(f"a turn of the loop took {turns.longest_cpu_ms:.0f} ms of CPU time")
-        problems += _unexpected(broker.log())
+        watched.look_at_turns()
         tally = attacker.tally
         return Outcome(
             seed=seed,
@@ -103,16 +181,37 @@ def run(seconds: float, frames: int | None, seed: int, directory: Path | None = 
             seconds=round(elapsed, 1),
             frames=tally.frames,
             damaged=tally.damaged,
+            large_requests=large.sent,
             connections=tally.connections,
+            restarts=watched.restarts,
             megabytes_sent=round(tally.bytes_sent / 1e6, 1),
-            memory_mb_before=round(before, 1),
-            memory_mb_most=round(most, 1),
-            longest_turn_ms=round(turns.longest_ms, 1),
-            longest_turn_cpu_ms=round(turns.longest_cpu_ms, 1),
+            memory_mb_before=round(watched.memory_mb, 1),
+            memory_mb_most=round(watched.memory_mb_most, 1),
+            longest_turn_ms=round(watched.turns.longest_ms, 1),
+            longest_turn_cpu_ms=round(watched.turns.longest_cpu_ms, 1),
             long_turns=long_turns_in(broker.log()),
             polite=seen,
-            problems=problems,
+            problems=problems + watched.problems(),
         )
+
+
+class LargeRequests:
+    """Sends enormous requests now and then, and reads their answers."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._requests = list(large_requests().values())
+        self.sent = 0
+
+    def maybe_send(self, bootstrap: str) -> None:
+        """Send one, or none.
+
+        Raises:
+            OSError: the broker does not take or answer it.
+        """
+        if self._rng.random() < LARGE_SHARE:
+            send(bootstrap, self._rng.choice(self._requests))
+            self.sent += 1
 
 
 def _make_topics(bootstrap: str) -> None:
@@ -174,9 +273,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--frames", type=int, help="end when so many were sent")
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--restart-seconds", type=float, default=RESTART_S)
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    outcome = run(options.seconds, options.frames, options.seed)
+    outcome = run(options.seconds, options.frames, options.seed, restart_s=options.restart_seconds)
     print(json.dumps(asdict(outcome), indent=1))
     sys.exit(1 if outcome.problems else 0)
 
