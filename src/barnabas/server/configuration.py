@@ -14,6 +14,7 @@ from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.cluster_settings import ClusterSettings, cluster_settings
 from barnabas.server.config import SERVER_KEYS, request_memory
+from barnabas.server.endpoint import is_loopback
 from barnabas.server.ignored_keys import IGNORED_KEYS
 from barnabas.server.listeners import (
     advertised_controller_endpoints,
@@ -116,15 +117,18 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
 
 
 def _with_own_quorum(cluster: ClusterSettings, own: list[Endpoint]) -> ClusterSettings:
-    """Have a node whose only bootstrap server is itself begin a quorum of its own.
+    """Have a node whose only bootstrap server is itself, by a loopback address, begin a quorum.
 
     Kafka's file for a first start says so; Kafka wants `kafka-storage format --standalone` too.
+    With another address the node may be one of several whose disk was lost: it must not begin a
+    second cluster under the address of the first.
     """
     addresses = {(each.host, each.port) for each in own}
     servers = cluster.bootstrap_servers
     if not (cluster.is_broker and cluster.is_controller and servers):
         return cluster
-    return replace(cluster, is_standalone=True) if addresses.issuperset(servers) else cluster
+    is_own = addresses.issuperset(servers) and all(is_loopback(host) for host, _ in servers)
+    return replace(cluster, is_standalone=True) if is_own else cluster
 
 
 def _tell_unknown(names: list[str], given: Mapping[str, str]) -> None:

@@ -45,3 +45,16 @@ def parse_address(text: str) -> tuple[str, int] | None:
     if host.startswith("[") and host.endswith("]"):
         return host[1:-1], number
     return None if ":" in host else (host, number)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to the host."""
+    if host == "localhost":
+        return True
+    # Not at the top: most starts do not need it.
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -242,3 +242,28 @@ def test_limits_that_let_no_client_connect_are_refused(settings: dict[str, str])
 def test_no_address_but_some_may_connect() -> None:
     overrides = {"max.connections.per.ip.overrides": "127.0.0.1:3"}
     read_configuration({"max.connections.per.ip": "0", **overrides})
+
+
+@pytest.mark.parametrize(
+    ("host", "server", "begins"),
+    [
+        ("localhost", "localhost", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        # Others could reach it there: it may be one of several nodes, with an empty disk.
+        ("node-1.example", "node-1.example", False),
+        ("localhost", "127.0.0.1", False),
+    ],
+)
+def test_a_node_that_names_only_itself_begins_a_quorum_on_loopback_alone(
+    host: str, server: str, begins: bool
+) -> None:
+    configuration = read_configuration(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.bootstrap.servers": f"{server}:9093",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{host}:9092,CONTROLLER://{host}:9093",
+        }
+    )
+    assert configuration.cluster.may_found_cluster is begins

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.doctor.probe import Knocks, Peer, Reply
 from barnabas.cli.why.reason import duration
+from barnabas.server.endpoint import is_loopback
 
 if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis
@@ -78,7 +78,7 @@ def examine_brokers(
 def _tell_answering(node: NodeInfo, asked: Address, diagnosis: Diagnosis) -> None:
     host, port = asked
     told = f"broker {node.id} tells clients to connect to {node.address}"
-    if _is_loopback(node.host) and not _is_loopback(host):
+    if is_loopback(node.host) and not is_loopback(host):
         diagnosis.wrong(
             f"{told}: every other machine would connect to itself",
             f"set advertised.listeners=PLAINTEXT://{host}:{port} of broker {node.id}, restart it",
@@ -137,12 +137,3 @@ def _since(node: int, state: QuorumState) -> str:
         return "; since when is not known"
     at = time.strftime("%H:%M:%S", time.localtime(time.time() - elapsed / 1000))
     return f"; last heard {duration(elapsed)} ago ({at})"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
