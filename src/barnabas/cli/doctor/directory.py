@@ -31,7 +31,11 @@ _GIB = 1 << 30
 
 
 def examine_directory(
-    path: str, diagnosis: Diagnosis, *, node_id: int | None = None
+    path: str,
+    diagnosis: Diagnosis,
+    *,
+    node_id: int | None = None,
+    cluster_id: str | None = None,
 ) -> MetaProperties | None:
     """Look at a data directory; what it says of itself, if it can be read.
 
@@ -39,6 +43,7 @@ def examine_directory(
         path: the directory.
         diagnosis: gets the findings.
         node_id: the node that is to use it, if that is known.
+        cluster_id: the cluster that it is to belong to, if that is known.
     """
     if not RealDisk().is_directory(path):
         _examine_absent(path, diagnosis)
@@ -52,7 +57,7 @@ def examine_directory(
     in_use = is_locked(f"{path}/{LOCK_FILE}")
     if in_use:
         diagnosis.note(f"{path} is in use by a broker", "a second one needs a directory of its own")
-    meta = _examine_identity(path, diagnosis, node_id)
+    meta = _examine_identity(path, diagnosis, node_id, cluster_id)
     try:
         partitions = len(partition_directories(path)) if RealDisk().list(path) else 0
     except click.UsageError as error:
@@ -61,6 +66,7 @@ def examine_directory(
         partitions = 0
     if meta is not None and not in_use:
         _examine_shutdown(path, partitions, diagnosis)
+        _examine_metadata_log(path, diagnosis)
     check_space(path, *RealDisk().space(path), diagnosis)
     _examine_descriptors(partitions, diagnosis)
     return meta
@@ -83,7 +89,7 @@ def _examine_absent(path: str, diagnosis: Diagnosis) -> None:
 
 
 def _examine_identity(
-    path: str, diagnosis: Diagnosis, node_id: int | None
+    path: str, diagnosis: Diagnosis, node_id: int | None, cluster_id: str | None
 ) -> MetaProperties | None:
     try:
         meta = MetaProperties.read(RealDisk(), path)
@@ -110,6 +116,12 @@ def _examine_identity(
             f"{path} belongs to node {meta.node_id}, this is node {node_id}",
             f"set node.id={meta.node_id}, or name another directory",
         )
+    elif cluster_id is not None and meta.cluster_id != cluster_id:
+        diagnosis.wrong(
+            f"{path} belongs to cluster {meta.cluster_id}, and cluster.id={cluster_id}",
+            f"set cluster.id={meta.cluster_id}; or, if the node is to join the other cluster, give "
+            f"it another directory",
+        )
     else:
         diagnosis.ok(f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
     return meta
@@ -123,6 +135,26 @@ def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
             f"{path} was not closed cleanly: the next start recovers {partitions} partitions",
             f"nothing, or look first: barnabas log verify {path}",
         )
+
+
+def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
+    """Check the metadata log: a node does not start when it is damaged."""
+    from barnabas.cli.log.findings import Findings
+    from barnabas.cli.log.verify_partition import METADATA_TOPIC, VerifyOptions, verify_partition
+
+    options = VerifyOptions(deep=False, is_running=False, advance=lambda _count: None)
+    for partition in partition_directories(path):
+        if partition.topic != METADATA_TOPIC:
+            continue
+        findings = Findings()
+        verify_partition(partition, options, findings)
+        for finding in findings.problems[:1]:
+            diagnosis.wrong(
+                f"the metadata log is damaged, so the node does not start: {finding.path}: "
+                f"{finding.what}",
+                f"barnabas log repair {path} --apply; without --apply it says what would be lost. "
+                f"A node with other voters gets it from them: move {path} aside and start it",
+            )
 
 
 def check_space(name: str, total: int, free: int, diagnosis: Diagnosis) -> None:

@@ -152,7 +152,12 @@ def _examine_directories(configuration: Configuration, diagnosis: Diagnosis) -> 
     key = "log.dirs" if parsed["log.dirs"] is not None else "log.dir"
     clusters: dict[str, str] = {}
     for path in parsed.strings(key):
-        meta = examine_directory(path, diagnosis, node_id=configuration.node_id)
+        meta = examine_directory(
+            path,
+            diagnosis,
+            node_id=configuration.node_id,
+            cluster_id=configuration.cluster.cluster_id,
+        )
         if meta is not None:
             clusters.setdefault(meta.cluster_id, path)
     if len(clusters) > 1:

@@ -1,0 +1,93 @@
+"""`barnabas doctor` as a process of its own, and what the rows of the table need of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from typing import NamedTuple
+
+from scenario.trouble_table import BY_NAME
+from waiting import PATIENCE_S, eventually
+
+# Words of advice that loses data or hides the trouble; no row may contain them.
+HARMFUL = re.compile(
+    r"replication\.factor=|unclean|barnabas format|\brm |unregister|quorum remove|"
+    r"--ignore-formatted|wipe|topics delete"
+)
+
+
+class Finding(NamedTuple):
+    """One finding of doctor."""
+
+    verdict: str
+    what: str
+    remedy: str
+
+
+def barnabas(*words: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end."""
+    command = [*prefix, sys.executable, "-m", "barnabas.cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+def run(*words: str) -> str:
+    """Run a command that has to succeed; its standard output."""
+    done = barnabas(*words)
+    assert done.returncode == 0, (words, done.stdout, done.stderr)
+    return done.stdout
+
+
+def examine(target: object, prefix: tuple[str, ...] = ()) -> list[Finding]:
+    """Return what doctor finds; its exit status has to agree."""
+    done = barnabas("doctor", str(target), "--json", prefix=prefix)
+    assert done.returncode in (0, 1), done.stderr
+    told = json.loads(done.stdout)
+    assert told["well"] is (done.returncode == 0)
+    return [Finding(f["verdict"], f["what"], f["remedy"]) for f in told["findings"]]
+
+
+def diagnosed(name: str, target: object, prefix: tuple[str, ...] = ()) -> list[Finding]:
+    """Wait until doctor gives the diagnosis of a row; no harmful advice on the way.
+
+    Returns:
+        All findings; the first one is the row's.
+    """
+    trouble = BY_NAME[name]
+    seen: list[Finding] = []
+
+    def look() -> list[Finding]:
+        seen[:] = examine(target, prefix)
+        harmful = [each for each in seen if HARMFUL.search(each.remedy)]
+        assert not harmful, harmful
+        found = [
+            each
+            for each in seen
+            if each.verdict == trouble.verdict
+            and trouble.says in each.what
+            and trouble.remedy in each.remedy
+        ]
+        return [*found, *seen] if found else []
+
+    return eventually(look, lambda: f"{name}: {seen}", pause_s=0.5)
+
+
+def mended(name: str, target: object) -> None:
+    """Wait until doctor finds nothing wrong any more, and not what the row says."""
+    trouble = BY_NAME[name]
+    seen: list[Finding] = []
+
+    def look() -> bool:
+        seen[:] = examine(target)
+        return not any(each.verdict == "wrong" or trouble.says in each.what for each in seen)
+
+    eventually(look, lambda: f"{name}: {seen}", pause_s=0.5)
+
+
+def run_remedy(remedy: str, bootstrap: str, *more: str) -> None:
+    """Run the command that a remedy names, against a cluster."""
+    found = re.search(r"barnabas ([^;]+)", remedy)
+    assert found is not None, remedy
+    run(*shlex.split(found[1]), *more, "-b", bootstrap)

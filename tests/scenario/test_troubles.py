@@ -1,0 +1,365 @@
+"""Each row of the table of troubles: staged, diagnosed, mended."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.admin.topics import NewTopic
+from barnabas.client.facade import Client
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.cluster_process import ClusterProcess
+from conformance.raw_client import RawClient
+from scenario.patient import barnabas, diagnosed, examine, mended, run, run_remedy
+from scenario.trouble_table import TROUBLES
+from waiting import eventually
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "auto.leader.rebalance.enable": "false",
+    "replica.lag.time.max.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+# Enough that a follower at one byte per second lags.
+PAYLOAD = bytes(20_000)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess]:
+    with ClusterProcess(3, directory=tmp_path_factory.mktemp("troubles"), settings=SETTINGS) as it:
+        yield it
+
+
+@pytest.fixture
+def cluster(shared: ClusterProcess) -> Iterator[ClusterProcess]:
+    """The shared cluster, all of it running, and again afterwards."""
+    yield shared
+    for node in shared.nodes.values():
+        if node.is_running:
+            node.resume()
+        else:
+            node.start()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path / "broker")
+    yield process
+    process.close()
+
+
+def create(cluster: ClusterProcess, topic: str, brokers: str, **configs: str) -> None:
+    """Make a topic with one partition on the brokers given, the preferred leader first."""
+    with Client(cluster.bootstrap) as client:
+        new = NewTopic(topic, configs=configs, assignments={0: [int(b) for b in brokers]})
+        client.create_topics([new])
+
+
+def produce(cluster: ClusterProcess, topic: str, count: int, value: bytes = b"v") -> None:
+    with Client(cluster.bootstrap) as client:
+        producer = client.producer()
+        for _ in range(count):
+            producer.send(topic, value)
+        producer.flush()
+
+
+# On the shared cluster
+
+
+def test_dead_broker(cluster: ClusterProcess) -> None:
+    cluster.node(3).kill()
+    first, *_ = diagnosed("dead broker", cluster.bootstrap)
+    assert "last heard" in first.what
+    # The controller is the quorum's leader, which is not the broker that died.
+    found = eventually(
+        lambda: [f.what for f in examine(cluster.bootstrap) if "with 3 brokers" in f.what]
+    )
+    with Client(cluster.node(1).address) as client:
+        leader = eventually(lambda: client.admin.describe_quorum().leader_id)
+    assert leader != 3
+    assert "controller" in found[0]
+    cluster.node(3).start()
+    mended("dead broker", cluster.bootstrap)
+
+
+def test_dead_quorum(cluster: ClusterProcess) -> None:
+    for number in (2, 3):
+        cluster.node(number).kill()
+    first, *all_found = diagnosed("dead quorum", cluster.bootstrap)
+    assert all_found[0] == first
+    assert "1 of 3 voters answer, 2 are needed" in first.what
+    why = barnabas("why", "-b", cluster.bootstrap)
+    assert why.returncode == 1
+    assert "the metadata quorum has no leader" in why.stdout.splitlines()[1]
+    top = barnabas("top", "--once", "-b", cluster.bootstrap)
+    assert top.returncode == 1
+    assert "the metadata quorum has no leader" in top.stderr.splitlines()[-1]
+    for number in (2, 3):
+        cluster.node(number).launch()
+    for number in (2, 3):
+        cluster.node(number).await_ready()
+    mended("dead quorum", cluster.bootstrap)
+
+
+def test_paused_broker(cluster: ClusterProcess) -> None:
+    cluster.node(2).pause()
+    diagnosed("paused broker", cluster.bootstrap)
+    cluster.node(2).resume()
+    mended("paused broker", cluster.bootstrap)
+
+
+def test_fenced_broker(cluster: ClusterProcess) -> None:
+    cluster.node(2).pause()
+    with Client(cluster.node(1).address, request_timeout_ms=2000) as client:
+        eventually(lambda: [b for b in client.describe_cluster().fenced if b.id == 2])
+    diagnosed("fenced broker", cluster.bootstrap)
+    cluster.node(2).resume()
+    mended("fenced broker", cluster.bootstrap)
+
+
+def test_leaders_are_not_the_preferred_ones(cluster: ClusterProcess) -> None:
+    create(cluster, "led", "312")
+    cluster.node(3).kill()
+    diagnosed("dead broker", cluster.bootstrap)
+    cluster.node(3).start()
+    first, *_ = diagnosed("leaders are not the preferred ones", cluster.bootstrap)
+    run_remedy(first.remedy, cluster.bootstrap)
+    mended("leaders are not the preferred ones", cluster.bootstrap)
+
+
+def test_no_majority_for_min_insync_replicas(cluster: ClusterProcess) -> None:
+    create(cluster, "both", "13", **{"min.insync.replicas": "2"})
+    cluster.node(3).kill()
+    diagnosed("no majority for min.insync.replicas", cluster.bootstrap)
+    cluster.node(3).start()
+    mended("no majority for min.insync.replicas", cluster.bootstrap)
+
+
+def test_min_insync_replicas_above_the_replicas(cluster: ClusterProcess) -> None:
+    create(cluster, "single", "1", **{"min.insync.replicas": "2"})
+    first, *_ = diagnosed("min.insync.replicas above the replicas", cluster.bootstrap)
+    run_remedy(first.remedy, cluster.bootstrap)
+    mended("min.insync.replicas above the replicas", cluster.bootstrap)
+
+
+def commit_start(cluster: ClusterProcess, group: str, topic: str) -> None:
+    words = ("groups", "reset", group, "--topic", topic, "--to-earliest", "--execute")
+    eventually(lambda: barnabas(*words, "-b", cluster.bootstrap).returncode == 0)
+
+
+def test_consumer_offsets_lacks_replicas(cluster: ClusterProcess) -> None:
+    create(cluster, "read", "12")
+    commit_start(cluster, "reader", "read")
+    cluster.node(3).kill()
+    diagnosed("__consumer_offsets lacks replicas", cluster.bootstrap)
+    cluster.node(3).start()
+    mended("__consumer_offsets lacks replicas", cluster.bootstrap)
+    run("groups", "delete", "reader", "-b", cluster.bootstrap)
+
+
+def test_unfinished_reassignment(cluster: ClusterProcess) -> None:
+    create(cluster, "moving", "12")
+    produce(cluster, "moving", 50, PAYLOAD)
+    words = ("--replicas", "moving:0=1,3", "--throttle", "1", "--execute", "--no-wait")
+    run("partitions", "reassign", *words, "-b", cluster.bootstrap)
+    diagnosed("unfinished reassignment", cluster.bootstrap)
+    run("partitions", "reassign", "--cancel", "-b", cluster.bootstrap)
+    mended("unfinished reassignment", cluster.bootstrap)
+
+
+def test_lagging_replica(cluster: ClusterProcess) -> None:
+    rate = "follower.replication.throttled.rate"
+    run("configs", "set", "broker", "3", f"{rate}=1", "-b", cluster.bootstrap)
+    create(cluster, "slow", "13", **{"follower.replication.throttled.replicas": "*"})
+    produce(cluster, "slow", 5, PAYLOAD)
+
+    # A follower that has caught up is not throttled: what comes next exceeds its rate.
+    def lags() -> bool:
+        produce(cluster, "slow", 20, PAYLOAD)
+        return any("lack replicas in sync" in f.what for f in examine(cluster.bootstrap))
+
+    eventually(lags)
+    _, *found = diagnosed("lagging replica", cluster.bootstrap)
+    (throttled,) = {f for f in found if "broker 3 is throttled" in f.what}
+    run_remedy(throttled.remedy, cluster.bootstrap)
+    mended("lagging replica", cluster.bootstrap)
+
+
+def test_group_without_members_with_lag(cluster: ClusterProcess) -> None:
+    create(cluster, "unread", "12")
+    produce(cluster, "unread", 10)
+    commit_start(cluster, "idle", "unread")
+    first, *_ = diagnosed("group without members, with lag", cluster.bootstrap)
+    run_remedy(first.remedy.partition(": ")[2], cluster.bootstrap)
+    mended("group without members, with lag", cluster.bootstrap)
+
+
+def test_group_stuck_in_a_rebalance(cluster: ClusterProcess) -> None:
+    with Client(cluster.bootstrap) as client:
+        coordinator = eventually(lambda: client.admin.coordinators(["stuck"])["stuck"])
+    assert isinstance(coordinator, int), coordinator
+    raw = RawClient(cluster.node(coordinator).address)
+    asked = JoinGroupRequest(
+        group_id="stuck",
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=300_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0")],
+    )
+    joined = raw.ask(asked, 3)
+    assert joined.error_code == 0
+    diagnosed("group stuck in a rebalance", cluster.bootstrap)
+    raw.ask(LeaveGroupRequest(group_id="stuck", member_id=joined.member_id), 2)
+    raw.close()
+    mended("group stuck in a rebalance", cluster.bootstrap)
+
+
+# Addresses
+
+
+def test_wrong_bootstrap_port() -> None:
+    with socket.socket() as taken:
+        # No other program can listen there meanwhile.
+        taken.bind(("127.0.0.1", 0))
+        diagnosed("wrong bootstrap port", f"127.0.0.1:{taken.getsockname()[1]}")
+
+
+def test_no_broker_at_the_port() -> None:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), http.server.BaseHTTPRequestHandler
+    ) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        diagnosed("no broker at the port", f"127.0.0.1:{server.server_address[1]}")
+        server.shutdown()
+        thread.join()
+
+
+def test_brokers_of_two_clusters(broker: BrokerProcess, tmp_path: Path) -> None:
+    broker.start()
+    with BrokerProcess(tmp_path / "other") as other:
+        both = f"{broker.bootstrap},{other.bootstrap}"
+        diagnosed("brokers of two clusters in bootstrap.servers", both)
+        mended("brokers of two clusters in bootstrap.servers", broker.bootstrap)
+
+
+# One broker
+
+
+def test_wrong_advertised_address(broker: BrokerProcess) -> None:
+    address = broker.bootstrap
+    broker.settings["advertised.listeners"] = "PLAINTEXT://127.0.0.1:1"
+    broker.start()
+    diagnosed("wrong advertised address", address)
+    broker.stop()
+    broker.settings.clear()
+    host, _, port = address.rpartition(":")
+    broker.host, broker.port = host, int(port)
+    broker.start()
+    mended("wrong advertised address", address)
+
+
+def test_wrong_cluster_id(broker: BrokerProcess, tmp_path: Path) -> None:
+    broker.start()
+    broker.stop()
+    meta = (broker.data_directory / "meta.properties").read_text()
+    (cluster_id,) = [line[11:] for line in meta.splitlines() if line.startswith("cluster.id=")]
+    file = tmp_path / "server.properties"
+    fixed = f"node.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={broker.data_directory}\n"
+    file.write_text(f"{fixed}cluster.id=xtzWWN4bTjitpL3kfd9s5g\n")
+    first, *_ = diagnosed("wrong cluster id", file)
+    assert f"set cluster.id={cluster_id};" in first.remedy
+    file.write_text(f"{fixed}cluster.id={cluster_id}\n")
+    # The file's directory is named right: this is not said any more.
+    assert not any(f.verdict == "wrong" for f in examine(file))
+
+
+def test_damaged_metadata_log(broker: BrokerProcess) -> None:
+    broker.start()
+    for number in range(20):
+        run("topics", "create", f"t{number}", "-b", broker.bootstrap)
+    broker.stop()
+    (log,) = (broker.data_directory / "__cluster_metadata-0").glob("*.log")
+    damaged = bytearray(log.read_bytes())
+    for place in range(len(damaged) // 2, len(damaged) // 2 + 200):
+        damaged[place] ^= 0x55
+    log.write_bytes(damaged)
+    first, *_ = diagnosed("damaged metadata log", broker.data_directory)
+    words = first.remedy.partition(";")[0].split()
+    assert words == ["barnabas", "log", "repair", str(broker.data_directory), "--apply"]
+    run(*words[1:])
+    mended("damaged metadata log", broker.data_directory)
+    broker.start()
+    mended("damaged metadata log", broker.bootstrap)
+
+
+def test_clock_off_by_hours(
+    broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = (
+        "import time",
+        "now, now_ns = time.time, time.time_ns",
+        "time.time = lambda: now() + 7200",
+        "time.time_ns = lambda: now_ns() + 7200 * 10**9",
+    )
+    (tmp_path / "sitecustomize.py").write_text("\n".join(lines))
+    with monkeypatch.context() as context:
+        context.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+        broker.start()
+    diagnosed("clock off by hours", broker.bootstrap)
+    broker.stop()
+    broker.start()
+    mended("clock off by hours", broker.bootstrap)
+
+
+def test_full_disk(broker: BrokerProcess) -> None:
+    broker.directory.mkdir(parents=True)
+    broker.data_directory.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(broker.data_directory)]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a file system of its own is not allowed here")
+    try:
+        broker.start()
+        (broker.data_directory / "filler").write_bytes(bytes(40 << 20))
+        diagnosed("full disk", broker.bootstrap)
+    finally:
+        broker.close()
+        subprocess.run(["umount", str(broker.data_directory)], check=True)
+
+
+def test_offline_directory(broker: BrokerProcess, tmp_path: Path) -> None:
+    second = tmp_path / "second"
+    broker.settings["log.dirs"] = f"{broker.data_directory},{second}"
+    broker.start()
+    second.rename(tmp_path / "lost")
+    second.write_text("")
+    for number in range(4):
+        barnabas("topics", "create", f"t{number}", "-b", broker.bootstrap, "--timeout", "2")
+    diagnosed("offline directory", broker.bootstrap)
+    broker.kill()
+    second.unlink()
+    (tmp_path / "lost").rename(second)
+    broker.start()
+    mended("offline directory", broker.bootstrap)
+
+
+def test_file_descriptors_near_the_limit(broker: BrokerProcess) -> None:
+    broker.start()
+    limited = ("sh", "-c", 'ulimit -Hn 900; exec "$@"', "sh")
+    diagnosed("file descriptors near the limit", broker.data_directory, limited)
+    mended("file descriptors near the limit", broker.data_directory)
+
+
+def test_every_row_is_staged_here() -> None:
+    staged = Path(__file__).read_text()
+    assert [t.name for t in TROUBLES if f'diagnosed("{t.name}"' not in staged] == []
