@@ -115,11 +115,11 @@ LINES = [
         "ms",
         (
             Query(
-                f'max by (request) ({_TIME}{{@, quantile="0.99", request=~"Produce|FetchConsumer|Metadata|OffsetCommit"}})',
+                f'max by (request) ({_TIME}{{@, quantile="0.99", request=~"Produce|Metadata|OffsetCommit"}})',
                 "{{request}}",
             ),
         ),
-        text="Since each node's start. A fetch waits for data, for up to fetch.max.wait.ms.",
+        text="Since each node's start. Fetches are left out: they wait for data.",
     ),
     Panel(
         "Requests",

@@ -7,6 +7,7 @@ matplotlib. Three brokers run under load meanwhile; one is killed and started ag
 from __future__ import annotations
 
 import json
+import math
 import sys
 import tempfile
 import time
@@ -24,7 +25,9 @@ from deploy.prometheus_server import ROOT
 
 _BEFORE_S, _DEAD_S, _AFTER_S = 45, 15, 30
 _INK, _PAPER, _PANEL = "#ccccdc", "#111217", "#181b1f"
-_LEGENDS_MAX = 8
+_LEGENDS_MAX = 6
+_LINES_MAX = 40
+_ROOM_FOR_NAMES = 1.5
 
 
 def draw(observed: Observed, start: float, end: float, file: Path) -> None:
@@ -74,12 +77,17 @@ def _draw_number(axes: Axes, panel: dict[str, Any], series: Sequence[Any]) -> No
 
 
 def _draw_lines(axes: Axes, unit: str, series: Sequence[Any], start: float) -> None:
-    for name, values in series[:40]:
-        times = [float(at) - start for at, _ in values]
-        axes.plot(times, [float(value) for _, value in values], linewidth=1.1, label=name)
+    highest = 0.0
+    for name, values in series[:_LINES_MAX]:
+        # A second without a value breaks the line.
+        found = {round(float(at) - start): float(value) for at, value in values}
+        times = range(min(found), max(found) + 1)
+        heights = [found.get(at, math.nan) for at in times]
+        axes.plot(times, heights, linewidth=1.1, label=name)
+        highest = max([highest, *found.values()])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _with_unit(value, unit)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} s"))
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, highest * _ROOM_FOR_NAMES or 1)
     axes.tick_params(colors=_INK)
     axes.grid(color="#2c3235", linewidth=0.5)
     if series:
@@ -92,7 +100,7 @@ def _draw_lines(axes: Axes, unit: str, series: Sequence[Any], start: float) -> N
 
 def _with_unit(value: float, unit: str) -> str:
     if unit == "percentunit":
-        return f"{value:.0%}"
+        return f"{value * 100:.3g} %"
     steps = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
     scale, letter = next((each for each in steps if value >= each[0]), (1.0, ""))
     shown = f"{value / scale:.3g}{letter}"

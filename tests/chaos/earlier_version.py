@@ -1,0 +1,49 @@
+"""An earlier version of Barnabas out of the history of this repository, as nodes of a cluster."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+from barnabas.testing.node_process import NodeProcess
+
+ROOT = Path(__file__).parents[2]
+# Of 2026-11-21: before dynamic voters, consumer protocol state and the hostile requests were done.
+COMMIT = "db85ee8"
+
+
+def is_in_history(commit: str = COMMIT) -> bool:
+    """Whether the commit is here; it is not in a shallow clone or a copy without history."""
+    words = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
+    return subprocess.run(words, check=False, cwd=ROOT, capture_output=True).returncode == 0
+
+
+def extract(directory: Path, commit: str = COMMIT) -> Path:
+    """Write that version's sources below `directory`; returns what PYTHONPATH needs."""
+    words = ["git", "archive", commit, "src"]
+    packed = subprocess.run(words, check=True, cwd=ROOT, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(directory, filter="data")
+    return directory / "src"
+
+
+class UpgradedNode(NodeProcess):
+    """A node that runs the sources in `sources`, or this version's when that is None."""
+
+    sources: Path | None = None
+
+    def running_from(self) -> str:
+        """The directory of the package that the running process has loaded."""
+        mapped = Path(f"/proc/{self.pid}/environ").read_bytes().decode().split("\0")
+        found = [each.removeprefix("PYTHONPATH=") for each in mapped if "PYTHONPATH=" in each]
+        return found[0] if found else ""
+
+    def _command(self) -> list[str]:
+        # Options that an earlier version does not know are left out.
+        words = [sys.executable, "-m", "barnabas.cli.main", "start", str(self.properties_file)]
+        words += ["--set", f"cluster.id={self.options.cluster_id}"]
+        place = ["-u", "PYTHONPATH"] if self.sources is None else [f"PYTHONPATH={self.sources}"]
+        return ["env", *place, *words]
