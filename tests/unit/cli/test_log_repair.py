@@ -164,3 +164,22 @@ def test_a_directory_in_use_is_refused(data: Path) -> None:
         assert done.exit_code == 1
         assert "stop its broker first" in done.output
     lock.release()
+
+
+@pytest.mark.parametrize(("suffix", "entry_bytes"), [(".index", 8), (".timeindex", 12)])
+def test_a_damaged_index_is_set_aside_and_made_anew(
+    data: Path, suffix: str, entry_bytes: int
+) -> None:
+    path = segments(data)[0].with_suffix(suffix)
+    before = path.read_bytes()
+    # The highest bit of the first entry's last number.
+    flip(path, (entry_bytes - 4) * 8 + 7)
+    assert CliRunner().invoke(command, ["verify", str(data)]).exit_code == 1
+    assert run(data).exit_code == 1
+    assert path.exists(), "a dry run changes nothing"
+    repaired(data)
+    assert not path.exists()
+    assert Path(f"{path}.damaged").exists()
+    assert numbers(data) == ALL
+    assert path.read_bytes() == before
+    assert CliRunner().invoke(command, ["verify", str(data)]).exit_code == 0

@@ -67,9 +67,10 @@ Examples:
 For a broker that has no other replicas to copy from, and is stopped. Without --apply nothing is
 changed: it says what would be done, and which offsets are lost. A flipped bit is turned back where
 the checksum tells which one it is; a batch that cannot be saved is replaced by an empty one with
-its offsets, so that all behind it stays; a torn end is cut off. The metadata log is cut where it is
-damaged. Replaced files stay beside, with the suffix .damaged. Exit status: 0 nothing to repair, or
-all is repaired; 1 there is something to repair, or the directory is in use; 2 wrong usage.
+its offsets, so that all behind it stays; a torn end is cut off. Damaged indexes are set aside: the
+next start makes them anew. The metadata log is cut where it is damaged. Replaced files stay beside,
+with the suffix .damaged. Exit status: 0 nothing to repair, or all is repaired; 1 there is something
+to repair, or the directory is in use; 2 wrong usage.
 """
 
 

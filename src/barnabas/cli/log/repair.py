@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.cli.log.findings import Findings
 from barnabas.cli.log.mended_segment import Following, first_header, mended_pieces
 from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import ReadOnlyFile
@@ -155,6 +156,7 @@ class _Repair:
                 pieces = list(_joined(mended_pieces(file, order, following, may_skip=may_skip)))
                 damaged = [piece for piece in pieces if piece.content is not None]
                 if not damaged:
+                    self._check_indexes(partition, base)
                     continue
                 for piece in damaged:
                     self._steps.append(_step_of(path, piece, order.next_offset))
@@ -163,6 +165,18 @@ class _Repair:
                 self._write_mended(path, file, pieces)
             for suffix in _INDEXES:
                 self._move(offset_file(partition.path, base, suffix))
+
+    def _check_indexes(self, partition: PartitionDirectory, base: int) -> None:
+        """Set the damaged indexes of an intact segment aside."""
+        from barnabas.cli.log.verify_segment import SegmentCheck
+
+        findings = Findings()
+        SegmentCheck(partition.path, base, findings).run(
+            is_last=False, is_running=False, deep=False, advance=lambda _: None
+        )
+        for finding in findings.problems:
+            if finding.path.endswith(_INDEXES) and self._disk.exists(finding.path):
+                self._set_aside(finding.path, finding.what, _ANEW)
 
     def _following(self, partition: PartitionDirectory, bases: list[int]) -> Following:
         if not bases:
