@@ -159,7 +159,10 @@ def test_a_disk_is_replaced(cluster: ClusterProcess) -> None:
 
 
 def test_a_cluster_is_restored_from_its_backup(cluster: ClusterProcess) -> None:
-    shell(cluster, "barnabas consume orders --group billing --from beginning --max-records 40 > /dev/null")
+    shell(
+        cluster,
+        "barnabas consume orders --group billing --from beginning --max-records 40 > /dev/null",
+    )
     before = shell(cluster, "barnabas groups describe billing --json")
     play(cluster, cluster.brokers, commands("Backup and restore"))
     shell(cluster, "barnabas produce orders", "1000\n")

@@ -10,6 +10,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,17 +22,10 @@ GONE = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 LAST_RECORDS_SECONDS = 90
 
 
-def main(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(LAST_RECORDS_SECONDS)
-    errors: list[str] = []
-
-    def on_error(error: KafkaError) -> None:
-        if error.code() not in GONE:
-            errors.append(str(error))
-
-    acknowledged: list[int] = []
-    slowest = 0.0
+def clients(
+    bootstrap: str, topic: str, on_error: Callable[[KafkaError], None]
+) -> tuple[Producer, Consumer]:
+    """An idempotent producer, and a consumer that is alone in its group."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -50,6 +44,21 @@ def main(bootstrap: str, topic: str) -> None:
         },
         error_cb=on_error,
     )
+    return producer, consumer
+
+
+def main(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(LAST_RECORDS_SECONDS)
+    errors: list[str] = []
+
+    def on_error(error: KafkaError) -> None:
+        if error.code() not in GONE:
+            errors.append(str(error))
+
+    acknowledged: list[int] = []
+    slowest = 0.0
+    producer, consumer = clients(bootstrap, topic, on_error)
     consumer.subscribe([topic])
     stopping = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), stopping.set()), daemon=True).start()

@@ -14,6 +14,9 @@ from barnabas.cli.output import duration_ms, key_values, moment_ms
 SCRIPT = """
 import sys
 from barnabas.cli.output import connected
+from barnabas.client.facade import Client
+# There is no broker, and none is needed for what a command writes.
+Client.await_broker = lambda *_args, **_options: None
 with connected("127.0.0.1:1", ()):
     sys.stdin.read()
     sys.stdout.write("x" * {size})
