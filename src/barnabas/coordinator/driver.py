@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition import Partition
     from barnabas.replication.results import ProduceResult
     from barnabas.runtime.clock import Clock
+    from barnabas.runtime.executor import Executor
     from barnabas.runtime.timer import Timer
     from barnabas.waiting.timing_wheel import TimingWheel
 
@@ -64,6 +65,8 @@ class DriverParts(msgspec.Struct, frozen=True):
     clock: Clock
     timer: Timer
     wheel: TimingWheel
+    # Decompresses large batches while a partition is loaded.
+    executor: Executor
     # How long a write may wait for its commit.
     write_timeout_ms: int = 5_000
     # Compression of the state's records (record.compression).
@@ -172,7 +175,11 @@ class CoordinatorDriver(Generic[S]):
         )
         running.shard = self._make_shard(running.timers)
         running.loader = Loader(
-            found.log, running.shard, self._parts.timer, partial(self._on_loaded, running)
+            found.log,
+            running.shard,
+            self._parts.timer,
+            self._parts.executor,
+            partial(self._on_loaded, running),
         )
         self._running[partition] = running
         running.loader.start()

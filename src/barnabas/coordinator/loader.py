@@ -2,36 +2,43 @@
 
 A client can write to the partition (Apache Kafka lets a client with the id `__admin_client`), and a
 disk can damage it. So the loader trusts no record: it skips one that cannot be read, logs and
-counts it, and loads the rest.
+counts it, and loads the rest. A batch that may be large is decompressed off the event loop.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.record.batch import NO_PRODUCER_ID, batches, check_crc
+from barnabas.record.compression import NONE, decompressed_bytes_max
 from barnabas.record.control import ControlType
 from barnabas.record.errors import CorruptBatchError
-from barnabas.record.reader import iter_records_of
+from barnabas.record.reader import decoded_records, records_payload
 from barnabas.storage.errors import CorruptRecordError, StorageError, TooManyOpenFilesError
 from barnabas.storage.producer_state import read_end_marker
 from barnabas.storage.read_result import FetchIsolation
+from barnabas.waiting.off_loop import OffLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from barnabas.coordinator.shard import Shard
     from barnabas.record.batch import BatchHeader
+    from barnabas.runtime.executor import Executor
     from barnabas.runtime.timer import Timer
     from barnabas.storage.log import Log
+    from barnabas.waiting.off_loop import Steps
 
 _log = logging.getLogger(__name__)
 
 # Bytes of one read, and records of one slice: a thousand committed offsets take some milliseconds.
 _READ_BYTES = 1 << 16
 _SLICE_RECORDS = 1_000
+# What is decompressed on the loop, which takes a few milliseconds.
+_ON_LOOP_BYTES_MAX = 1 << 20
 # Skipped records that get a log line of their own; the others are only counted.
 _LOGGED_SKIPS_MAX = 10
 # Until a slice is read again for which no file could be opened.
@@ -43,9 +50,11 @@ class Loader:
 
     __slots__ = (
         "_cancelled",
+        "_executor",
         "_log",
         "_offset",
         "_on_done",
+        "_replayed",
         "_shard",
         "_slices",
         "_timer",
@@ -53,8 +62,16 @@ class Loader:
     )
 
     def __init__(
-        self, log: Log, shard: Shard, timer: Timer, on_done: Callable[[bool], None]
+        self,
+        log: Log,
+        shard: Shard,
+        timer: Timer,
+        executor: Executor,
+        on_done: Callable[[bool], None],
     ) -> None:
+        self._executor = executor
+        # Records that were replayed so far.
+        self._replayed = 0
         self._log = log
         self._shard = shard
         self._timer = timer
@@ -75,11 +92,17 @@ class Loader:
         """Stop: this broker no longer leads the partition in this epoch."""
         self._cancelled = True
 
-    def _slice(self) -> None:
+    def _slice(self, answer: object = None, failure: BaseException | None = None) -> None:
+        """Run the steps up to the end of a slice.
+
+        Args:
+            answer: what the call off the loop has returned that the last slice asked for.
+            failure: what it has raised.
+        """
         if self._cancelled:
             return
         try:
-            next(self._slices)
+            asked = self._slices.send(answer) if failure is None else self._slices.throw(failure)
         except StopIteration:
             self._report_skips()
             self._on_done(True)
@@ -95,11 +118,13 @@ class Loader:
             _log.exception("Cannot load a coordinator partition: %s", self._where())
             self._on_done(False)
         else:
-            self._timer.call_soon(self._slice)
+            if asked is None:
+                self._timer.call_soon(self._slice)
+            else:
+                self._executor.submit(asked.work, self._slice)
 
-    def _replay(self) -> Iterator[None]:
+    def _replay(self) -> Steps:
         """Replay the whole log; yields where the loop may do other work."""
-        replayed = 0
         while self._offset < self._log.log_end_offset:
             before = self._offset
             content = self._read()
@@ -107,22 +132,19 @@ class Loader:
                 # The first batch that is read may end before the offset.
                 if header.next_offset <= self._offset:
                     continue
-                for _ in self._replay_batch(content, position, header):
-                    replayed += 1
-                    if replayed % _SLICE_RECORDS == 0:
-                        yield
+                yield from self._replay_batch(content, position, header)
                 self._offset = header.next_offset
             if self._offset == before:
                 return
-            yield
+            yield None
 
     def _read(self) -> bytes:
         result = self._log.read(self._offset, _READ_BYTES, FetchIsolation.LOG_END, True)
         records = result.records
         return records if isinstance(records, bytes) else records.read()
 
-    def _replay_batch(self, content: bytes, position: int, header: BatchHeader) -> Iterator[None]:
-        """Replay one batch; yields after each record."""
+    def _replay_batch(self, content: bytes, position: int, header: BatchHeader) -> Steps:
+        """Replay one batch; yields after each thousandth record."""
         try:
             if not check_crc(content, position, header):
                 raise CorruptBatchError("the CRC of the batch is wrong")
@@ -130,14 +152,21 @@ class Loader:
                 self._replay_end_marker(memoryview(content)[position:], header)
                 return
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+            payload: memoryview
+            if _may_be_large(header):
+                payload = yield OffLoop(partial(records_payload, content, position, header))
+            else:
+                payload = records_payload(content, position, header)
             # One after the other: a compressed batch may hold any number of them.
-            for record in iter_records_of(content, position, header):
+            for record in decoded_records(payload, header):
                 if record.offset >= self._offset and record.key is not None:
                     try:
                         self._shard.replay(record.offset, record.key, record.value, producer_id)
                     except ProtocolError as error:
                         self._skip(record.offset, error)
-                yield
+                self._replayed += 1
+                if self._replayed % _SLICE_RECORDS == 0:
+                    yield None
         except (CorruptBatchError, CorruptRecordError) as error:
             self._skip(header.base_offset, error)
 
@@ -167,3 +196,10 @@ class Loader:
 
     def _where(self) -> str:
         return f"partition={self._log.topic_partition} offset={self._offset}"
+
+
+def _may_be_large(header: BatchHeader) -> bool:
+    """Return whether a batch may decompress to more than the loop should do in one turn."""
+    if header.compression == NONE:
+        return False
+    return decompressed_bytes_max(header.compression, header.size) > _ON_LOOP_BYTES_MAX

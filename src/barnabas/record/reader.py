@@ -162,7 +162,7 @@ def iter_records_of(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
     """The same, one record after the other."""
-    return _decoded(records_payload(buffer, position, header, max_bytes), header)
+    return decoded_records(records_payload(buffer, position, header, max_bytes), header)
 
 
 def first_record(
@@ -174,12 +174,17 @@ def first_record(
         CorruptBatchError: no record, or a malformed one. The CRC is not checked here.
     """
     payload = records_payload(buffer, position, header, max_bytes)
-    for record in _decoded(payload, header):
+    for record in decoded_records(payload, header):
         return record
     raise CorruptBatchError("the batch has no record")
 
 
-def _decoded(payload: memoryview, header: BatchHeader) -> Iterator[Record]:
+def decoded_records(payload: memoryview, header: BatchHeader) -> Iterator[Record]:
+    """The records of a batch, from what `records_payload` has returned.
+
+    Raises:
+        CorruptBatchError: anything malformed.
+    """
     timestamp_type = header.timestamp_type
     append_time = header.max_timestamp if header.has_log_append_time else None
     base_offset, base_timestamp = header.base_offset, header.base_timestamp

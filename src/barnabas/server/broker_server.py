@@ -246,6 +246,7 @@ class BrokerServer:
                 self.logs.trusted_clock,
                 runtime.timer,
                 shared.wheel,
+                runtime.executor,
                 group_config.offsets_commit_timeout_ms,
                 group_config.offsets_topic_compression_codec,
             ),

@@ -74,7 +74,11 @@ class CoordinatorWorld:
     def new_coordinator(self) -> GroupCoordinator:
         runtime = self.replicas.runtime
         parts = DriverParts(
-            self.replicas.manager, runtime.clock, runtime.timer, self.replicas.wheel
+            self.replicas.manager,
+            runtime.clock,
+            runtime.timer,
+            self.replicas.wheel,
+            runtime.executor,
         )
         return GroupCoordinator(self.config, parts, Topics(self.replicas), runtime.rng)
 

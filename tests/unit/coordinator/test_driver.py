@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from barnabas.coordinator.driver import ShardState
 from barnabas.coordinator.loader import Loader
 from barnabas.protocol.errors import ErrorCode
@@ -68,8 +70,9 @@ def test_an_unexpected_error_while_loading_is_told_to_the_driver(caplog) -> None
     world.load()
     world.commit()
     outcomes: list[bool] = []
-    timer = world.replicas.runtime.timer
-    Loader(world.log, RaisingShard(), timer, outcomes.append).start()  # type: ignore[arg-type]
+    runtime = world.replicas.runtime
+    shard: Any = RaisingShard()
+    Loader(world.log, shard, runtime.timer, runtime.executor, outcomes.append).start()
     world.replicas.world.run_for(50)
     assert outcomes == [False]
     assert "RuntimeError: not foreseen" in caplog.text

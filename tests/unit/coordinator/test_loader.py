@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from barnabas.coordinator.driver import ShardState
+from barnabas.coordinator.loader import Loader
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -12,6 +15,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.record.builder import BatchBuilder
+from barnabas.record.compression import GZIP
 from barnabas.record.control import ControlType
 from steps import finish
 from unit.coordinator.coordinator_world import CoordinatorWorld
@@ -26,6 +30,11 @@ from unit.coordinator.state_records import (
     member,
     offset_record,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.runtime.executor import Executor
 
 
 @pytest.fixture
@@ -190,6 +199,46 @@ def test_a_large_batch_is_replayed_in_several_turns(world: MembersWorld) -> None
     assert world.replicas.world.run_until(is_loaded)
     assert len(turns) >= 5
     assert world.committed()[1] == 4_999
+
+
+class CountingExecutor:
+    """Notes the calls that are made off the loop, and makes them in a later turn."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.calls = 0
+
+    def submit(self, work: Callable[[], Any], on_done: Callable[..., None]) -> None:
+        self.calls += 1
+        self.executor.submit(work, on_done)
+
+
+@pytest.mark.parametrize(("value_bytes", "calls"), [(100, 0), (20_000_000, 1)])
+def test_a_batch_that_may_be_large_is_decompressed_off_the_loop(
+    world: MembersWorld, value_bytes: int, calls: int
+) -> None:
+    builder = BatchBuilder(compression=GZIP)
+    builder.append(1, *offset_record(5))
+    builder.append(1, b"\x7f\xff", bytes(value_bytes))
+    append(world, builder)
+    runtime = world.replicas.runtime
+    executor = CountingExecutor(runtime.executor)
+    shard: Any = Replayed()
+    outcomes: list[bool] = []
+    Loader(world.log, shard, runtime.timer, executor, outcomes.append).start()
+    world.run_for(50)
+    assert (outcomes, executor.calls) == ([True], calls)
+    assert [len(value) for value in shard.values][-1] == value_bytes
+
+
+class Replayed:
+    """A shard that keeps the values of its records."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def replay(self, _offset: int, _key: bytes, value: bytes, _producer_id: int) -> None:
+        self.values.append(value)
 
 
 # Transactions.

@@ -12,6 +12,7 @@ from barnabas.record.compression import GZIP, NONE, ZSTD
 from barnabas.record.decoded_columns import decode_record_set
 from barnabas.record.down_conversion import down_convert
 from barnabas.record.legacy import messages
+from barnabas.runtime.executor import InlineExecutor
 from unit.storage.cleaner_fixtures import CleanerBench, all_batches
 from unit.storage.storage_fixtures import content, read
 
@@ -89,7 +90,7 @@ def test_a_coordinator_loads_them() -> None:
 
     bench = cleaned(NONE)
     shard, outcomes = Replayed(), []
-    Loader(bench.log, shard, bench.due, outcomes.append).start()
+    Loader(bench.log, shard, bench.due, InlineExecutor(), outcomes.append).start()
     while bench.due.step():
         pass
     assert (shard.records, outcomes) == (EXPECTED, [True])
