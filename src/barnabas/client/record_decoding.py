@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.record.batch import CONTROL_FLAG, MAGIC_V2, BatchHeader, read_header
-from barnabas.record.columns import batch_records, iter_records
+from barnabas.record.columns import batch_records, iter_records, record_slices, uncompressed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ConsumerRecord",
     "decode_record_set",
+    "iter_record_set",
+    "iter_span_records",
     "read_records",
     "span_records",
     "visible_batches",
@@ -102,6 +104,38 @@ def span_records(data: bytes, span: BatchSpan) -> Sequence[CompiledRecord]:
     if span.magic == MAGIC_V2:
         return batch_records(data, span.start, read_header(data, span.start))
     return list(iter_records(memoryview(data)[span.start : span.end]))
+
+
+def iter_span_records(data: bytes, span: BatchSpan) -> Iterator[CompiledRecord]:
+    """Yield the records of one batch: few of them are in memory at a time, whatever their number.
+
+    Raises:
+        CorruptBatchError: malformed bytes, perhaps after some records.
+    """
+    if span.magic != MAGIC_V2:
+        yield from iter_records(memoryview(data)[span.start : span.end])
+        return
+    header = read_header(data, span.start)
+    for part in record_slices(uncompressed(data, span.start, header), header):
+        yield from part
+
+
+def iter_record_set(records: RecordSet) -> Iterator[ConsumerRecord]:
+    """Yield the records of a set, as `decode_record_set` does, with few in memory at a time."""
+    topic, partition = records.topic, records.partition
+    for span in visible_batches(records):
+        for r in iter_span_records(records.data, span):
+            if records.first_offset <= r.offset < records.end_offset:
+                yield ConsumerRecord(
+                    topic,
+                    partition,
+                    r.offset,
+                    r.timestamp,
+                    r.timestamp_type,
+                    r.key,
+                    r.value,
+                    r.headers,
+                )
 
 
 def _is_abort(data: bytes, position: int, header: BatchHeader) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import RangeStalledError
 from barnabas.client.fetcher import Fetcher, FetchFailure, RecordSet
-from barnabas.client.record_decoding import ConsumerRecord, decode_record_set
+from barnabas.client.record_decoding import ConsumerRecord, decode_record_set, iter_record_set
 from barnabas.client.topic_lookup import TopicLookup
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.with_block import WithBlock
@@ -141,7 +141,7 @@ class RecordStream(WithBlock):
     def records(self) -> Iterator[ConsumerRecord]:
         """Records, one by one, until every partition is at its end."""
         for item in self.sets():
-            yield from decode_record_set(item)
+            yield from iter_record_set(item)
 
     def poll_records(self, timeout_ms: float) -> list[ConsumerRecord]:
         """The records of the next record set; empty if none came in time."""

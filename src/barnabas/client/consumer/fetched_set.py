@@ -1,28 +1,34 @@
 """Fetched bytes of a partition as they are handed out: cut by batch headers, decoded when touched.
 
 How many records a batch holds its header tells, so a poll of some records decodes nothing. A batch
-that is handed out in parts is decoded once.
+that is handed out in parts is decoded once; one with very many records is decoded part by part,
+because a small batch may hold millions of them.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import CorruptRecordsError
-from barnabas.client.record_decoding import span_records, visible_batches
+from barnabas.client.record_decoding import iter_span_records, span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.record.batch import read_header
+from barnabas.record.batch import MAGIC_V2, read_header
 from barnabas.record.columns import append_columns, uncompressed
 from barnabas.record.errors import CorruptBatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.client.fetcher import RecordSet
     from barnabas.client.record_scan import BatchSpan
     from barnabas.record.compiled import CompiledRecord
 
 __all__ = ["FetchedBatch", "FetchedSet", "Piece"]
+
+
+# Batches with more records are decoded part by part. The records of such a batch take some 2 MB.
+DECODED_RECORDS_MAX = 10_000
 
 
 class Origin(NamedTuple):
@@ -36,7 +42,18 @@ class Origin(NamedTuple):
 class FetchedBatch:
     """One batch of a record set, without what lies before or behind the bounds of that."""
 
-    __slots__ = ("_end", "_first", "_is_whole", "_origin", "_records", "data", "span")
+    __slots__ = (
+        "_count",
+        "_end",
+        "_first",
+        "_is_whole",
+        "_origin",
+        "_read",
+        "_records",
+        "_unread",
+        "data",
+        "span",
+    )
 
     def __init__(self, data: bytes, span: BatchSpan, first: int, end: int, origin: Origin) -> None:
         # The whole record set; the batch lies at `span.start`.
@@ -50,6 +67,12 @@ class FetchedBatch:
         # Whether all of its records are meant, and their number is known.
         self._is_whole = inside and span.record_count >= 0
         self._records: Sequence[CompiledRecord] | None = None
+        # Number of records, where it had to be counted.
+        self._count: int | None = None
+        # Of a batch that is decoded part by part: the records that come next, and how many came
+        # before them.
+        self._unread: Iterator[CompiledRecord] | None = None
+        self._read = 0
 
     @property
     def first_offset(self) -> int:
@@ -59,7 +82,17 @@ class FetchedBatch:
     @property
     def count(self) -> int:
         """Number of records; decodes only where the header does not tell."""
-        return self.span.record_count if self._is_whole else len(self.records)
+        if self._is_whole:
+            return self.span.record_count
+        if not self._is_large:
+            return len(self.records)
+        if self._count is None:
+            self._count = sum(1 for _ in self._iterate())
+        return self._count
+
+    @property
+    def _is_large(self) -> bool:
+        return self.span.magic == MAGIC_V2 and self.span.record_count > DECODED_RECORDS_MAX
 
     @property
     def is_decoded(self) -> bool:
@@ -76,6 +109,29 @@ class FetchedBatch:
         if self._records is None:
             self._records = self.decode()
         return self._records
+
+    def part(self, start: int, stop: int) -> Sequence[CompiledRecord]:
+        """The records from index `start` to `stop`, which is exclusive.
+
+        Raises:
+            CorruptRecordsError: malformed bytes.
+        """
+        if self._records is not None or not self._is_large:
+            return self.records[start:stop]
+        if self._unread is None or self._read > start:
+            self._unread, self._read = self._iterate(), 0
+        found = list(islice(self._unread, start - self._read, stop - self._read))
+        self._read = stop
+        return found
+
+    def _iterate(self) -> Iterator[CompiledRecord]:
+        try:
+            for record in iter_span_records(self.data, self.span):
+                if self._is_whole or self._first <= record.offset < self._end:
+                    yield record
+        except CorruptBatchError as error:
+            self._unread = None
+            raise self.corrupt(error) from error
 
     def decode(self) -> Sequence[CompiledRecord]:
         """The records, decoded anew: for who takes them all, and keeps what he wants of them.
@@ -109,7 +165,7 @@ class FetchedBatch:
                 return span.next_offset
             if span.next_offset - span.base_offset == span.record_count:
                 return span.base_offset + index
-        return self.records[index - 1].offset + 1
+        return self.part(index - 1, index)[0].offset + 1
 
 
 class Piece(NamedTuple):
@@ -124,7 +180,7 @@ class Piece(NamedTuple):
         """The records, decoded."""
         if self.start == 0 and self.stop == self.batch.count:
             return self.batch.decode()
-        return self.batch.records[self.start : self.stop]
+        return self.batch.part(self.start, self.stop)
 
     def append_to(
         self, offsets: list[int], keys: list[bytes | None], values: list[bytes | None]

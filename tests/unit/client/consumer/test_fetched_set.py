@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from barnabas.client.consumer.fetched_set import FetchedSet
+import tracemalloc
+
+import pytest
+
+from barnabas.client.consumer.fetched_set import DECODED_RECORDS_MAX, FetchedSet
 from barnabas.client.fetcher import RecordSet
+from barnabas.client.record_decoding import decode_record_set, iter_record_set
 from barnabas.client.record_scan import scan_records
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import ZSTD
@@ -142,3 +147,43 @@ def test_a_header_whose_name_is_not_utf_8_keeps_nothing_from_being_read() -> Non
     for piece in found.take(2):
         piece.append_to(*columns)
     assert columns == ([0, 1], [b"k0", b"k1"], [b"v0", b"v1"])
+
+
+MANY = 20 * DECODED_RECORDS_MAX
+
+
+@pytest.mark.parametrize("first", [0, 1_000])
+def test_a_batch_of_very_many_records_is_decoded_part_by_part(first: int) -> None:
+    found = fetched(batch(0, MANY, compression=ZSTD), first)
+    tracemalloc.start()
+    seen = [offsets(found, 500)[0] for _ in range(4)]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert seen == [first + each for each in (0, 500, 1000, 1500)]
+    # All of the records take more than 20 MB.
+    assert most < 8_000_000
+    found.give_back(700)
+    assert offsets(found, 2) == [first + 1300, first + 1301]
+    pieces = found.take(MANY)
+    assert [len(each.records) for each in pieces] == [MANY - first - 1302]
+    assert (found.position, found.is_taken) == (MANY, True)
+
+
+def test_a_part_of_a_large_batch_may_be_read_again() -> None:
+    found = fetched(batch(0, MANY))
+    pieces = [*found.take(10), *found.take(10)]
+    for _ in range(2):
+        for piece, start in zip(pieces, (0, 10), strict=True):
+            assert [each.offset for each in piece.records] == list(range(start, start + 10))
+
+
+def test_a_record_set_is_iterated_with_few_records_in_memory() -> None:
+    records = fetched(batch(0, MANY, compression=ZSTD), 5).record_set
+    tracemalloc.start()
+    read = iter_record_set(records)
+    assert [next(read).offset for _ in range(3)] == [5, 6, 7]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8_000_000
+    small = fetched(batch(0, 3) + batch(3, 4, compression=ZSTD), 1).record_set
+    assert list(iter_record_set(small)) == decode_record_set(small)
