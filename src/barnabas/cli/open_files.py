@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-import resource
+
+from barnabas.runtime import system_calls
 
 _log = logging.getLogger(__name__)
 
@@ -11,16 +12,16 @@ _log = logging.getLogger(__name__)
 FEW = 4096
 
 
-def raise_open_files_limit() -> int:
-    """Take all that the hard limit allows; warns when that is little. Returns what there is now."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (ValueError, OSError) as error:
-            _log.debug("The limit of open files stays at %d: %s", soft, error)
-    if soft != resource.RLIM_INFINITY and soft < FEW:
+def raise_open_files_limit() -> int | None:
+    """Take all that the system gives; warn when that is little.
+
+    Returns:
+        How many files may be open now; None for no limit.
+    """
+    soft, reason = system_calls.raise_open_files_limit()
+    if reason is not None:
+        _log.debug("The hard limit of open files cannot be taken: %s", reason)
+    if soft is not None and soft < FEW:
         _log.warning(
             "At most %d files and connections can be open at once; raise the limit "
             "(ulimit -Hn, or LimitNOFILE= of the service) for more partitions or clients",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.offload import Throttle
+from barnabas.runtime.system_calls import die_with_parent
 
 if TYPE_CHECKING:
     from barnabas.runtime.offload import OffloadTask
@@ -27,8 +28,6 @@ MESSAGE, DONE, FAILED = "message", "done", "failed"
 
 _MS_PER_S = 1000.0
 _NICENESS = 10
-_PR_SET_PDEATHSIG = 1
-_SIGKILL = 9
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 
@@ -53,11 +52,8 @@ def main(parent: int) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent dies: two must not write one log."""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    """See that this process ends when its parent dies: two must not write one log."""
+    die_with_parent()
     _check_parent(parent)
 
 

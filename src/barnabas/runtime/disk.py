@@ -7,10 +7,10 @@ Paths are plain strings. Every failure is an `OSError`.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import struct
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from barnabas.runtime import system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,8 +28,6 @@ _RESERVE_PATH = "/dev/null"
 _T = TypeVar("_T")
 # A tuple, since a union written in place is built anew at each look.
 _IN_MEMORY = (bytes, bytearray, memoryview)
-# struct flock: type, whence, start, length, pid; whole file, pid must be 0 for these locks.
-_WRITE_LOCK = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 def is_out_of_descriptors(error: object) -> bool:
@@ -248,7 +246,7 @@ class RealFile:
 
     def sync(self) -> None:
         """Flush data and length to the device."""
-        os.fdatasync(self._descriptor)
+        system_calls.sync_data(self._descriptor)
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -264,7 +262,7 @@ class RealFile:
 
     def _append_vector(self, buffers: Sequence[Bytes]) -> None:
         expected = sum(map(len, buffers))
-        written = os.pwritev(self._descriptor, buffers, self._size)
+        written = system_calls.write_vector(self._descriptor, buffers, self._size)
         self._size += written
         if written < expected:
             self.write_at(memoryview(b"".join(buffers))[written:], self._size)
@@ -383,7 +381,7 @@ class RealDisk:
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
             if sync:
-                os.fdatasync(descriptor)
+                system_calls.sync_data(descriptor)
         finally:
             os.close(descriptor)
         os.replace(temporary, path)  # noqa: PTH105 - paths are strings here
@@ -439,13 +437,12 @@ class RealDisk:
         self._reserve.run(lambda: _sync_directory(path))
 
     def write_back(self, path: str) -> None:
-        """Call syncfs; no error of it counts."""
-        import ctypes  # for the end of a process only
+        """Call syncfs, or sync where there is none; no error of it counts."""
 
         def sync() -> None:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                ctypes.CDLL(None).syncfs(descriptor)
+                system_calls.sync_file_system(descriptor)
             finally:
                 os.close(descriptor)
 
@@ -459,7 +456,7 @@ class RealDisk:
         """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WRITE_LOCK)
+            system_calls.lock(descriptor)
         except OSError as error:
             os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):

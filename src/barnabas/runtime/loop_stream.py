@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.runtime.disk import FileSlice
+from barnabas.runtime.system_calls import HAS_SENDFILE, send_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -232,7 +233,7 @@ class LoopStream(asyncio.BufferedProtocol):
                 self._send_gathered()
 
     def _send_slice(self, head: FileSlice) -> None:
-        sent = os.sendfile(self._fd, head.file.fileno(), head.position, head.length)
+        sent = send_file(self._fd, head.file.fileno(), head.position, head.length)
         if sent == 0:
             raise TruncatedSliceError(errno.EIO, "file cut while it was sent", head.file.path)
         self._queued_bytes -= sent
@@ -342,7 +343,8 @@ def copy_slice(chunk: Sliceable) -> bytes:
 
 def _worth_sendfile(chunk: Chunk) -> bool:
     return (
-        isinstance(chunk, FileSlice)
+        HAS_SENDFILE
+        and isinstance(chunk, FileSlice)
         and chunk.length >= SENDFILE_MIN_BYTES
         and chunk.file.fileno() >= 0
     )

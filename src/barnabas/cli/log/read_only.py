@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 from typing import Self
 
-__all__ = ["ReadOnlyFile", "is_locked"]
+from barnabas.runtime import system_calls
 
-# struct flock: type, whence, start, length, pid.
-_FLOCK = struct.Struct("hhqqi")
+__all__ = ["ReadOnlyFile", "is_locked"]
 
 
 class ReadOnlyFile:
@@ -43,8 +40,6 @@ def is_locked(path: str) -> bool:
     except OSError:
         return False
     try:
-        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted)
-        return bool(_FLOCK.unpack(answer[: _FLOCK.size])[0] != fcntl.F_UNLCK)
+        return system_calls.is_locked(descriptor)
     finally:
         os.close(descriptor)

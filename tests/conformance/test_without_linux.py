@@ -1,0 +1,89 @@
+"""A broker whose process has none of the system calls that only Linux has.
+
+It shows that each has something that takes its place; it does not show that macOS has the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.server_process import BrokerStartError
+from conformance.test_first_start import read_back
+from waiting import eventually
+
+ABSENT = Path(__file__).parent / "absent"
+
+
+@pytest.fixture
+def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Processes that are started from now on lack the calls, and write their ids here."""
+    path = tmp_path / "processes"
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ABSENT), *filter(None, sys.path)]))
+    monkeypatch.setenv("ABSENT_NOTE", str(path))
+    return path
+
+
+def test_a_broker_serves_recovers_and_locks_its_directory(tmp_path: Path, note: Path) -> None:
+    broker = BrokerProcess(tmp_path / "broker", {"log.flush.interval.messages": "1"})
+    with broker:
+        assert str(broker.pid) in note.read_text().split()
+        assert read_back(broker.bootstrap) == b"first"
+        second = BrokerProcess(tmp_path / "second")
+        second.data_directory = broker.data_directory
+        with pytest.raises(BrokerStartError):
+            second.start()
+        assert "is used by another process" in second.log()
+        broker.kill()
+        broker.start()
+        assert read_back(broker.bootstrap) == b"first"
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log()
+
+
+def test_large_fetches_and_compaction_work(tmp_path: Path, note: Path) -> None:
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    settings = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "100"}
+    with BrokerProcess(tmp_path / "broker", settings) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        configs = {
+            "cleanup.policy": "compact",
+            "segment.bytes": "1048576",
+            "min.cleanable.dirty.ratio": "0.01",
+        }
+        made = admin.create_topics([NewTopic("t", 1, 1, config=configs)])
+        made["t"].result(60)
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(80):
+            producer.produce("t", os.urandom(50_000), key=str(number % 4))
+        assert producer.flush(60) == 0
+        eventually(lambda: "cleaned" in broker.log() or _was_compacted(broker))
+        own = set(note.read_text().split()) - {str(broker.pid)}
+        assert own, "compaction runs in a child, which lacks the calls too"
+        reading = {"group.id": "g", "auto.offset.reset": "earliest", "enable.partition.eof": True}
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, **reading})
+        consumer.subscribe(["t"])
+        sizes = []
+        while (message := consumer.poll(60)) is not None and message.error() is None:
+            sizes.append(len(message.value()))
+        consumer.close()
+        assert sizes
+        assert set(sizes) == {50_000}
+
+
+def _was_compacted(broker: BrokerProcess) -> bool:
+    segments = list((broker.data_directory / "t-0").glob("*.log"))
+    return sum(each.stat().st_size for each in segments) < 3_000_000
+
+
+def test_a_cluster_replicates(tmp_path: Path, note: Path) -> None:
+    with ClusterProcess(3, 0, tmp_path / "cluster") as cluster:
+        assert read_back(cluster.bootstrap) == b"first"
+        assert len(note.read_text().split()) >= 3
