@@ -163,6 +163,12 @@ class Node:
         if not cluster.is_alone:
             self._join_cluster()
 
+    def abandon(self) -> None:
+        """Close what `start` had opened when it raised; then `stop` is not called."""
+        if self._shared is not None:
+            self._shared.quorum.shutdown()
+            self._shared.close()
+
     def stop(self, on_stopped: Callable[[], None]) -> None:
         """Stop serving, close every log, leave the mark of a clean stop, then call back."""
         if self._shared is None:

@@ -127,8 +127,13 @@ class BrokerOnLoop:
                     "log.dirs": str(self.directory),
                 }
             )
-            self._node = Node(configuration, self._runtime, self._on_ready, self._on_failed)
-            self._node.start()
+            node = Node(configuration, self._runtime, self._on_ready, self._on_failed)
+            try:
+                node.start()
+            except BaseException:
+                node.abandon()
+                raise
+            self._node = node
             address = await asyncio.wait_for(self._ready, _TIMEOUT_S)
         except BaseException:
             await self.stop()
@@ -141,14 +146,10 @@ class BrokerOnLoop:
         if runtime is None or timer is None:
             return
         self._node = self._runtime = self._timer = None
-        stopped = asyncio.Event()
-        if node is not None and hasattr(node, "observation"):
+        if node is not None:
+            stopped = asyncio.Event()
             node.stop(stopped.set)
             await asyncio.wait_for(stopped.wait(), _TIMEOUT_S)
-        elif node is not None and hasattr(node, "shared"):
-            # Its start ended half way: an address could not be bound.
-            node.shared.quorum.shutdown()
-            node.shared.close()
         timer.close()
         # Connections and listeners are closed by the loop within some turns.
         for _ in range(3):
