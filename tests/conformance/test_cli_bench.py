@@ -92,11 +92,11 @@ def test_latency_is_measured_from_end_to_end(shell: Shell, pace: tuple[str, ...]
 
 
 @contextmanager
-def started(shell: Shell, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A load of a topic as a process, once its first record is there; it is ended at the end."""
+def started(shell: Shell, kind: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A load of a topic as a process, once some records are there; it is ended at the end."""
     shell.ok("topics", "create", shell.topic, "-p", "1")
     process = subprocess.Popen(
-        shell.command("bench", "produce", "-t", shell.topic, *words, "--json"),
+        shell.command("bench", kind, "-t", shell.topic, *words, "--json"),
         env=shell.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -105,7 +105,7 @@ def started(shell: Shell, *words: str) -> Iterator[subprocess.Popen[str]]:
     try:
         with Client(shell.environment["BARNABAS_BOOTSTRAP"]) as client:
             tp = (shell.topic, 0)
-            eventually(lambda: client.list_offsets({tp: "latest"})[tp].offset > 0)
+            eventually(lambda: client.list_offsets({tp: "latest"})[tp].offset > 20)
         yield process
     finally:
         process.kill()
@@ -116,7 +116,7 @@ def test_a_broker_that_stops_shows_in_the_latencies_of_all_that_was_due(
     shell: Shell, broker: Broker
 ) -> None:
     """With coordinated omission few records would be late; here all are that were due meanwhile."""
-    with started(shell, "-n", "1000", "--rate", "100") as process:
+    with started(shell, "produce", "-n", "1000", "--rate", "100") as process:
         os.kill(broker.pid, signal.SIGSTOP)
         try:
             with pytest.raises(subprocess.TimeoutExpired):
@@ -132,11 +132,21 @@ def test_a_broker_that_stops_shows_in_the_latencies_of_all_that_was_due(
     assert found["latency_ms"]["p95"] > 500
 
 
-def test_an_interrupted_run_tells_what_it_measured(shell: Shell) -> None:
-    with started(shell, "--seconds", "600", "--rate", "50") as process:
-        process.send_signal(signal.SIGINT)
+@pytest.mark.parametrize(
+    ("kind", "number", "status"),
+    [
+        ("produce", signal.SIGINT, 130),
+        ("produce", signal.SIGTERM, 143),
+        ("latency", signal.SIGINT, 130),
+    ],
+)
+def test_an_interrupted_run_tells_what_it_measured(
+    shell: Shell, kind: str, number: signal.Signals, status: int
+) -> None:
+    with started(shell, kind, "--seconds", "600", "--rate", "50") as process:
+        process.send_signal(number)
         out, errors = process.communicate(timeout=SECONDS)
-    assert process.returncode == 130, errors
+    assert process.returncode == status, errors
     assert json.loads(out)["records"] > 0
     assert "Traceback" not in errors
 

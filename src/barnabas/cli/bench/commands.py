@@ -23,6 +23,7 @@ from barnabas.cli.output import (
     warning,
 )
 from barnabas.cli.printable import echo
+from barnabas.cli.termination import termination_as_interrupt
 from barnabas.cli.topic_names import topic_arguments
 from barnabas.client.errors import AdminResultsError, ClientError
 from barnabas.protocol.errors import ErrorCode
@@ -185,7 +186,11 @@ def bench_produce(
     load, name = _load(given), _one_topic(topics)
     defaults = {"compression.type": given["compression"], "acks": given["acks"]}
     settings = (*properties, *given_settings(_SETTINGS))
-    with connected(bootstrap, settings, defaults) as client, _topic(client, name, given) as topic:
+    with (
+        termination_as_interrupt(),
+        connected(bootstrap, settings, defaults) as client,
+        _topic(client, name, given) as topic,
+    ):
         with displayed(f"produce to {topic}", visible=not quiet) as show:
             found = Measurement(show)
             interrupt = run_produce(client.producer(), topic, load, found)
@@ -225,7 +230,7 @@ def bench_consume(
 
     topic = _one_topic(topics)
     assert topic is not None, "required"
-    with connected(bootstrap, properties) as client:
+    with termination_as_interrupt(), connected(bootstrap, properties) as client:
         with displayed(f"consume {topic}", visible=not quiet) as show:
             found = Measurement(show)
             interrupt = run_consume(

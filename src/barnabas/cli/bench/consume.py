@@ -5,12 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.record.errors import CorruptBatchError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.cli.bench.measurement import Measurement
     from barnabas.client.facade import Client
+    from barnabas.client.fetcher import RecordSet
+    from barnabas.record.compiled import CompiledRecord
 
 __all__ = ["run_consume"]
 
@@ -34,6 +40,9 @@ def run_consume(
 
     Returns:
         What interrupted the reading.
+
+    Raises:
+        CorruptRecordsError: records that cannot be decoded.
     """
     numbers = client.partitions_for([topic])[topic]
     partitions = [TopicPartition(topic, number) for number in numbers]
@@ -50,7 +59,7 @@ def run_consume(
                 now = time.perf_counter()
                 measurement.maybe_end_interval()
                 if found is not None:
-                    records = read_records(found)
+                    records = _decoded(found)
                     if records_max is not None:
                         records = records[: records_max - measurement.records]
                     size = sum(len(each.key or b"") + len(each.value or b"") for each in records)
@@ -67,3 +76,11 @@ def run_consume(
     finally:
         measurement.end()
     return None
+
+
+def _decoded(found: RecordSet) -> Sequence[CompiledRecord]:
+    try:
+        return read_records(found)
+    except CorruptBatchError as error:
+        tp = TopicPartition(found.topic, found.partition)
+        raise CorruptRecordsError(tp, found.first_offset, str(error), found.end_offset) from error

@@ -147,6 +147,8 @@ async def _run(run: _Run, config: dict[str, Any], idle_s: float) -> None:
             for task in done:
                 task.result()
         finally:
+            # Records that are given up from here on are no failures of the broker.
+            run.waiting.clear()
             for task in (sending, receiving):
                 task.cancel()
                 with suppress(asyncio.CancelledError, Exception):
