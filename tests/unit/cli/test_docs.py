@@ -13,7 +13,11 @@ import pytest
 from barnabas.cli.group import group
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = [("configuration.md", "document_configs"), ("cli.md", "document_commands")]
+DOCUMENTS = [
+    ("configuration.md", "document_configs"),
+    ("cli.md", "document_commands"),
+    ("troubles.md", "document_troubles"),
+]
 
 
 @pytest.mark.parametrize(("name", "tool"), DOCUMENTS)

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from barnabas.cli.doctor import probe
 from barnabas.cli.doctor.address import examine_cluster
 from barnabas.cli.doctor.commands import doctor
-from barnabas.cli.doctor.diagnosis import Diagnosis
+from barnabas.cli.doctor.diagnosis import Diagnosis, Finding
 from barnabas.cli.doctor.directory import check_space
 from barnabas.client.admin.cluster_info import ClusterDescription, Versions
 from barnabas.client.admin.configs import ConfigEntry
@@ -46,7 +46,8 @@ class ToldCluster:
     """A client whose cluster says what the test wants."""
 
     def __init__(self, node: NodeInfo) -> None:
-        self.brokers = (node,)
+        self.brokers: tuple[NodeInfo, ...] = (node,)
+        self.fenced: tuple[NodeInfo, ...] = ()
         self.ahead_ms = 0.0
         self.partitions: dict[int, PartitionInfo] = {}
         self.apis = {**SERVED, int(ApiKey.LIST_OFFSETS): (1, 5)}
@@ -62,7 +63,7 @@ class ToldCluster:
         )
 
     def describe_cluster(self) -> ClusterDescription:
-        return ClusterDescription("c", 1, self.brokers)
+        return ClusterDescription("c", 1, self.brokers, self.fenced)
 
     def describe_topics(self) -> dict[str, TopicInfo]:
         return {"t": TopicInfo("t", bytes(16), False, self.partitions)}
@@ -112,14 +113,19 @@ def versions_only() -> Iterator[NodeInfo]:
         thread.join(5)
 
 
-def wrong(change: Any = lambda _cluster: None) -> list[tuple[str, str]]:
-    """What is wrong with a cluster that was changed so, and the remedies."""
+def examined(change: Any = lambda _cluster: None) -> list[Finding]:
+    """What is found in a cluster that was changed so."""
     with versions_only() as node:
         cluster: Any = ToldCluster(node)
         change(cluster)
         diagnosis = Diagnosis()
         examine_cluster(cluster, node.host, node.port, diagnosis)
-    return [(f.what, f.remedy) for f in diagnosis.findings if f.verdict == "wrong"]
+    return diagnosis.findings
+
+
+def wrong(change: Any = lambda _cluster: None) -> list[tuple[str, str]]:
+    """What is wrong with a cluster that was changed so, and the remedies."""
+    return [(f.what, f.remedy) for f in examined(change) if f.verdict == "wrong"]
 
 
 def test_nothing_is_wrong_with_a_cluster_that_is_well() -> None:
@@ -134,6 +140,30 @@ def test_a_clock_that_is_off() -> None:
     # A second or two more or less when the answer is slow.
     assert re.fullmatch(r"controller 1's clock is [89]\d s behind ours", what)
     assert "NTP" in remedy
+
+
+def test_a_fenced_broker_that_answers_cannot_reach_the_controller() -> None:
+    def change(cluster: ToldCluster) -> None:
+        cluster.brokers, cluster.fenced = (), cluster.brokers
+
+    ((what, remedy),) = wrong(change)
+    assert "is fenced though it answers" in what
+    assert "cannot reach" in remedy
+
+
+def test_a_broker_that_is_down_counts_as_one_of_the_cluster() -> None:
+    def change(cluster: ToldCluster) -> None:
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            cluster.fenced = (NodeInfo(2, "127.0.0.1", closed.getsockname()[1]),)
+        factor = "offsets.topic.replication.factor"
+        cluster.configs = [ConfigEntry(factor, "2", "static broker", False, True, False)]
+
+    ((what, remedy),) = wrong(change)
+    assert what.startswith("broker 2 is down: ")
+    assert remedy.startswith("start broker 2 on 127.0.0.1: barnabas start SERVER.PROPERTIES")
+    # Two brokers belong to the cluster: its factor of 2 is right.
+    assert not [f for f in examined(change) if "replication.factor" in f.what + f.remedy]
 
 
 def test_partitions_without_a_leader_or_a_replica() -> None:
