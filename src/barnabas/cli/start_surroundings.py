@@ -69,9 +69,10 @@ class StartSurroundings:
             disk = RealDisk()
             disk.write_atomically(disk.absolute(path), f"{address}\n".encode(), sync=False)
         if self._watch is not None:
-            from barnabas.runtime.parent_watch import ask_for_signal
+            from barnabas.runtime.parent_watch import WAKING_SIGNAL
+            from barnabas.runtime.system_calls import request_parent_death_signal
 
-            ask_for_signal()
+            request_parent_death_signal(WAKING_SIGNAL)
             # The parent may have ended before.
             self._watch.look()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import struct
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.offload import Throttle
-from barnabas.runtime.system_calls import die_with_parent
+from barnabas.runtime.system_calls import request_parent_death_signal
 
 if TYPE_CHECKING:
     from barnabas.runtime.offload import OffloadTask
@@ -53,7 +54,7 @@ def main(parent: int) -> None:
 
 def _die_with(parent: int) -> None:
     """See that this process ends when its parent dies: two must not write one log."""
-    die_with_parent()
+    request_parent_death_signal(signal.SIGKILL)
     _check_parent(parent)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,12 +18,11 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.timer import Timer
 
-__all__ = ["WAKING_SIGNAL", "ParentWatch", "ask_for_signal"]
+__all__ = ["WAKING_SIGNAL", "ParentWatch"]
 
 # What the kernel sends when the parent ends.
 WAKING_SIGNAL = signal.SIGCONT
 _LOOK_MS = 500.0
-_PR_SET_PDEATHSIG = 1
 
 
 class ParentWatch:
@@ -69,17 +67,3 @@ class ParentWatch:
             # It runs as another user.
             return False
         return False
-
-
-def ask_for_signal() -> bool:
-    """Ask the kernel for SIGCONT at the parent's end; return whether the kernel can do that.
-
-    Importing ctypes takes 3 ms: call it when the server is ready.
-    """
-    if sys.platform != "linux":
-        return False
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    done: int = libc.prctl(_PR_SET_PDEATHSIG, int(WAKING_SIGNAL), 0, 0, 0)
-    return done == 0

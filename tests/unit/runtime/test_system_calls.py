@@ -8,6 +8,7 @@ import fcntl
 import importlib.util
 import os
 import resource
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,9 +122,9 @@ def test_a_process_knows_whether_the_kernel_ends_it_with_its_parent(
             return 0 if words[:2] == (1, 9) else -1
 
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Library())
-    assert load().die_with_parent()
+    assert load().request_parent_death_signal(signal.SIGKILL)
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
-    assert not load().die_with_parent()
+    assert not load().request_parent_death_signal(signal.SIGKILL)
 
 
 def test_an_infinite_limit_that_is_refused_is_taken_as_far_as_it_goes(
