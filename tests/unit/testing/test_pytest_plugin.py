@@ -54,7 +54,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     return run_module
 
 
-def test_a_run_that_uses_no_fixture_imports_three_small_modules(run) -> None:
+def test_a_run_that_uses_no_fixture_imports_four_small_modules(run) -> None:
     result = run(
         """
         import sys
@@ -65,7 +65,7 @@ def test_a_run_that_uses_no_fixture_imports_three_small_modules(run) -> None:
     )
     result.assert_outcomes(passed=1)
     [line] = re.findall(r"imported (.+)", result.stdout.str())
-    assert line.split() == ["barnabas", "barnabas.testing", NAME]
+    assert line.split() == ["barnabas", "barnabas.testing", NAME, "barnabas.version"]
 
 
 def test_topics_are_fresh_and_the_broker_is_one(run, temporary: Path) -> None:

@@ -1,0 +1,50 @@
+"""The end of another process is seen, once, whether it is the parent or not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.runtime.parent_watch import ParentWatch
+from barnabas.runtime.stepper import LoopStepper
+
+# For what hangs.
+LIMIT_MS = 60_000
+
+
+@pytest.fixture
+def stepper() -> Iterator[LoopStepper]:
+    made = LoopStepper()
+    yield made
+    made.close()
+
+
+def test_the_end_of_a_process_is_told_once(stepper: LoopStepper) -> None:
+    ended: list[str] = []
+    with subprocess.Popen(["sleep", "600"]) as process:
+        watch = ParentWatch(stepper.runtime.timer, process.pid, lambda: ended.append("ended"))
+        watch.start()
+        assert not watch.has_ended
+        process.kill()
+    assert stepper.run_until(lambda: watch.has_ended, LIMIT_MS)
+    watch.look()
+    assert ended == ["ended"]
+
+
+def test_a_process_that_is_gone_already_is_told_at_once(stepper: LoopStepper) -> None:
+    with subprocess.Popen(["true"]) as process:
+        pass
+    ended: list[str] = []
+    ParentWatch(stepper.runtime.timer, process.pid, lambda: ended.append("ended")).start()
+    assert ended == ["ended"]
+
+
+def test_a_parent_that_lives_is_not_told(stepper: LoopStepper) -> None:
+    ended: list[str] = []
+    watch = ParentWatch(stepper.runtime.timer, os.getppid(), lambda: ended.append("ended"))
+    for _ in range(3):
+        watch.look()
+    assert not ended
