@@ -16,7 +16,12 @@ from waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "3",
+    # Until a broker that is cut off leaves the in-sync replicas.
+    "replica.lag.time.max.ms": "2000",
+}
 # A limit for what hangs.
 TIMEOUT_S = 90.0
 
