@@ -28,6 +28,8 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "replica.lag.time.max.ms": "3000",
     "group.initial.rebalance.delay.ms": "0",
+    # A throttle holds after the first fetch: it must not bring everything.
+    "replica.fetch.max.bytes": "40000",
 }
 # Enough that a follower at one byte per second lags.
 PAYLOAD = bytes(20_000)

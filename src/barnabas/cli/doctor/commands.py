@@ -34,7 +34,8 @@ Examples:
   barnabas doctor server.properties --json
 
 \b
-Exit status: 0 nothing is wrong, 1 something is, 2 wrong usage. Notes are no failure.
+Exit status: 0 nothing is wrong, 1 something is, 2 wrong usage. Notes are no failure. Ends within
+five seconds: what does not answer by then is reported. docs/troubles.md has a table of troubles.
 """
 
 _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wrong": bad}
@@ -45,7 +46,7 @@ _CLIENT_DEFAULTS = {
     "socket.connection.setup.timeout.ms": "1000",
 }
 # Seconds for all that is asked over the network; what is not looked at by then is reported.
-_LIMIT_S = 4.2
+_LIMIT_S = 4.0
 
 
 @click.command(epilog=EXAMPLES)
