@@ -93,7 +93,7 @@ TROUBLES = (
     ),
     Trouble(
         "lagging replica",
-        "a follower is throttled to one byte per second",
+        "a follower that comes back is throttled to one byte per second",
         "lack replicas in sync",
         "lag though the broker answers: barnabas why slow:0",
         "barnabas configs unset broker 3 follower.replication.throttled.rate",

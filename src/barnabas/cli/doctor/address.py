@@ -91,10 +91,10 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     count = len(cluster.brokers) + len(cluster.fenced)
     words = f"cluster {cluster.cluster_id} with {count} broker{'' if count == 1 else 's'}"
     diagnosis.ok(f"{words}, {leader}")
+    if state.is_lost:
+        tell_lost_quorum(client, cluster, knocks, diagnosis)
     found = examine_brokers(cluster, knocks, state, (host, port), diagnosis)
     down = {node.id for node in found.down}
-    if state.is_lost:
-        tell_lost_quorum(client, [node.id for node in found.answering], down, diagnosis)
 
     def partitions() -> None:
         examine_partitions(client, client.describe_topics(), down, diagnosis)

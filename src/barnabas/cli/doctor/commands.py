@@ -110,7 +110,7 @@ def _examine_addresses(target: str, properties: Sequence[str], diagnosis: Diagno
     # What the client logs, this command says in its own words.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
     deadline = time.monotonic() + _LIMIT_S
-    knocks = Knocks(addresses)
+    knocks = Knocks(addresses, is_thorough=True)
     asking = None
     if knocks.first_kafka() is not None:
         asking = Asking(knocks, config)

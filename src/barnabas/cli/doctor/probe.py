@@ -52,8 +52,14 @@ class Reply(NamedTuple):
     detail: str = ""
 
 
-def knock(host: str, port: int) -> Reply:
-    """Connect and ask for the API versions, the question that every broker answers to all."""
+def knock(host: str, port: int, *, is_thorough: bool = True) -> Reply:
+    """Connect and ask for the API versions, the question that every broker answers to all.
+
+    Args:
+        host: name or address.
+        port: of the listener.
+        is_thorough: find out what else listens there when it is silent or closes.
+    """
     try:
         connection = socket.create_connection((host, port), _TIMEOUT_S)
     except socket.gaierror as error:
@@ -64,8 +70,11 @@ def knock(host: str, port: int) -> Reply:
         return Reply(Peer.UNREACHABLE, str(error))
     with connection:
         reply = _ask(connection)
-    if reply.peer in (Peer.CLOSES, Peer.SILENT) and _speaks_tls(host, port):
-        return Reply(Peer.TLS)
+    if reply.peer in (Peer.CLOSES, Peer.SILENT) and is_thorough:
+        if _speaks_tls(host, port):
+            return Reply(Peer.TLS)
+        if reply.peer is Peer.SILENT and _speaks_http(host, port):
+            return Reply(Peer.HTTP)
     return reply
 
 
@@ -123,6 +132,17 @@ def _speaks_tls(host: str, port: int) -> bool:
     return False
 
 
+def _speaks_http(host: str, port: int) -> bool:
+    """Whether a web server answers: some wait for the end of a line before they refuse."""
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((host, port), _TIMEOUT_S) as plain,
+    ):
+        plain.sendall(b"HEAD / HTTP/1.0\r\n\r\n")
+        return plain.recv(4).startswith(b"HTTP")
+    return False
+
+
 class Knocks:
     """Knock at several addresses at the same time, each in a thread of its own.
 
@@ -130,9 +150,11 @@ class Knocks:
 
     Args:
         addresses: where to knock; an address that is given twice is asked once.
+        is_thorough: find out what listens where no broker answers; takes longer.
     """
 
-    def __init__(self, addresses: Iterable[Address]) -> None:
+    def __init__(self, addresses: Iterable[Address], *, is_thorough: bool = False) -> None:
+        self._is_thorough = is_thorough
         self._replies: dict[Address, Reply] = {}
         self._changed = threading.Condition()
         self.addresses = tuple(dict.fromkeys(addresses))
@@ -140,7 +162,7 @@ class Knocks:
             threading.Thread(target=self._knock, args=(address,), daemon=True).start()
 
     def _knock(self, address: Address) -> None:
-        reply = knock(*address)
+        reply = knock(*address, is_thorough=self._is_thorough)
         with self._changed:
             self._replies[address] = reply
             self._changed.notify_all()

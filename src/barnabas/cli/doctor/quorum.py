@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address
     from barnabas.cli.quorum_state import QuorumState
+    from barnabas.client.admin.cluster_info import ClusterDescription
     from barnabas.client.facade import Client
 
 __all__ = ["examine_quorum", "tell_lost_quorum"]
@@ -52,27 +53,31 @@ def examine_quorum(client: Client, diagnosis: Diagnosis) -> QuorumState:
 
 
 def tell_lost_quorum(
-    client: Client, answering: Iterable[int], down: Iterable[int], diagnosis: Diagnosis
+    client: Client, cluster: ClusterDescription, knocks: Knocks, diagnosis: Diagnosis
 ) -> None:
     """Report first that the quorum has no leader, and which voters do not answer.
 
     Args:
         client: reaches a broker that answers.
-        answering: ids of the brokers that answer.
-        down: ids of the brokers that do not.
+        cluster: the brokers as that one tells.
+        knocks: what is found at their addresses.
         diagnosis: gets the finding.
     """
-    voters = _voters(client, answering)
+    found = {
+        node.id: knocks.reply((node.host, node.port)).peer
+        for node in (*cluster.brokers, *cluster.fenced)
+    }
+    voters = _voters(client, [node for node, peer in found.items() if peer is Peer.KAFKA])
     lost: list[int] = []
     needed = len(voters) // 2 + 1
     if voters:
-        knocks = Knocks(voters.values())
-        lost = [node for node, at in voters.items() if knocks.reply(at).peer is not Peer.KAFKA]
+        answers = Knocks(voters.values())
+        lost = [node for node, at in voters.items() if answers.reply(at).peer is not Peer.KAFKA]
         words = f"{len(voters) - len(lost)} of {len(voters)} voters answer, {needed} are needed"
         where = ", ".join(f"{node} ({voters[node][0]})" for node in lost)
     else:
         words = "its voters are not known here"
-        where = ", ".join(map(str, sorted(down)))
+        where = ", ".join(str(n) for n, peer in sorted(found.items()) if peer is not Peer.KAFKA)
     if voters and len(voters) - len(lost) >= needed:
         remedy = "an election may be under way, ask again; else the logs of the voters say why"
     else:
