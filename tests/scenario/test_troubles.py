@@ -356,7 +356,7 @@ def test_offline_directory(tmp_path: Path) -> None:
 
 def test_file_descriptors_near_the_limit(broker: BrokerProcess) -> None:
     broker.start()
-    limited = ("sh", "-c", 'ulimit -Hn 900; exec "$@"', "sh")
+    limited = ("sh", "-c", 'ulimit -n 900 && exec "$@"', "sh")
     diagnosed("file descriptors near the limit", broker.data_directory, limited)
     mended("file descriptors near the limit", broker.data_directory)
 

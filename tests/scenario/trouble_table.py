@@ -178,7 +178,7 @@ TROUBLES = (
     ),
     Trouble(
         "file descriptors near the limit",
-        "ulimit -Hn 900",
+        "ulimit -n 900 for doctor, as for the broker's service",
         "900 open files are allowed",
         "raise the limit: LimitNOFILE= of the service, or ulimit -Hn",
         "the limit is raised",

@@ -148,7 +148,9 @@ def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
             continue
         findings = Findings()
         verify_partition(partition, options, findings)
-        for finding in findings.problems[:1]:
+        # Indexes and checkpoints are made anew from the segments at the next start.
+        in_segments = [each for each in findings.problems if each.path.endswith(".log")]
+        for finding in in_segments[:1]:
             diagnosis.wrong(
                 f"the metadata log is damaged, so the node does not start: {finding.path}: "
                 f"{finding.what}",
