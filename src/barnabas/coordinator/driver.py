@@ -311,14 +311,15 @@ class CoordinatorDriver(Generic[S]):
         self._write(running, result, on_done)
 
     def batch_bytes_max(self, partition: int) -> int:
-        """Return how large a batch of the partition's state may be; 0 if it is not led here.
+        """Return how large a batch of the partition's state may be.
 
-        Compressed batches have no limit that could be told from their records.
+        There is no limit for compressed batches, because the size of their records does not tell
+        theirs. There is none for a partition that is not on this broker: the write says so.
         """
         if self._parts.compression:
             return sys.maxsize
         found = self._parts.log.partition(TopicPartition(self.topic, partition))
-        return 0 if isinstance(found, ErrorCode) else found.log.config.max_message_bytes
+        return sys.maxsize if isinstance(found, ErrorCode) else found.log.config.max_message_bytes
 
     def _on_timer(
         self, running: _Running[S], operation: Callable[[], CoordinatorResult[None]]

@@ -13,6 +13,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.partition_record import PartitionRecord
 from barnabas.record.batch import set_crc
 from steps import finish
 from unit.coordinator.coordinator_world import OFFSETS_ID, CoordinatorWorld
@@ -38,6 +39,26 @@ def test_a_broker_that_does_not_lead_sends_its_askers_elsewhere() -> None:
     world = CoordinatorWorld()
     assert world.commit() == ErrorCode.NOT_COORDINATOR
     assert world.committed()[0] == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_commit_to_a_partition_that_is_not_here_is_not_called_too_large() -> None:
+    """Clients retry NOT_COORDINATOR; INVALID_COMMIT_OFFSET_SIZE ends them."""
+    world = CoordinatorWorld()
+    elsewhere = PartitionRecord(
+        partition_id=1,
+        topic_id=OFFSETS_ID,
+        replicas=[2],
+        isr=[2],
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=2,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[],
+    )
+    world.replicas.replay(elsewhere)
+    group = next(f"g{n}" for n in range(50) if world.coordinator.partition_for(f"g{n}") == 1)
+    assert world.commit(group=group) == ErrorCode.NOT_COORDINATOR
 
 
 def test_a_damaged_control_batch_does_not_keep_the_state_from_being_loaded() -> None:
