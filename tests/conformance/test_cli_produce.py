@@ -91,7 +91,7 @@ def test_numbers_are_written_as_kcat_reads_them(both: Both) -> None:
 
 
 def test_what_kcat_prints_as_json_can_be_sent_again(both: Both) -> None:
-    both.shell.ok("produce", both.ours, "-K", ":", "-t", "1000", stdin="k:v\n")
+    both.shell.ok("produce", both.ours, "-K", ":", "--timestamp", "1000", stdin="k:v\n")
     line = json.loads(both.shown(both.ours, "-J"))
     assert (line["ts"], line["key"], line["payload"]) == (1000, "k", "v")
     again = json.dumps({**line, "value": line["payload"], "timestamp": line["ts"]})
