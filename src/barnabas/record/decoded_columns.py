@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Decompressed bytes that are decoded in one go.
 _CHUNK_BYTES = 64 << 20
+# Records that are decoded in one go, or a few more: a small batch may hold millions.
+DECODED_RECORDS_MAX = 500_000
 # After so many records a run is looked for, and so many are compared at once at most.
 _RUN_PROBE = 64
 _RUN_MAX = 1024
@@ -90,17 +92,17 @@ def decode_record_set(
             in_place.append(Region(position + HEADER_SIZE, position + header.size, header))
             continue
         if in_place:
-            yield _decode(data, in_place)
+            yield from _decode(data, in_place)
             in_place = []
         pending.append((records_payload(data, position, header), header))
         pending_bytes += len(pending[-1][0])
         if pending_bytes >= _CHUNK_BYTES:
-            yield _decode_joined(pending)
+            yield from _decode_joined(pending)
             pending, pending_bytes = [], 0
     if in_place:
-        yield _decode(data, in_place)
+        yield from _decode(data, in_place)
     if pending:
-        yield _decode_joined(pending)
+        yield from _decode_joined(pending)
 
 
 def upgraded(data: bytes) -> bytes:
@@ -142,7 +144,7 @@ def _is_abort(data: bytes, position: int, header: BatchHeader) -> bool:
     return any(parse_control_key(mark.key) is ControlType.ABORT for mark in marks)
 
 
-def _decode_joined(parts: list[tuple[memoryview, BatchHeader]]) -> DecodedRecords:
+def _decode_joined(parts: list[tuple[memoryview, BatchHeader]]) -> Iterator[DecodedRecords]:
     regions, position = [], 0
     for payload, header in parts:
         regions.append(Region(position, position + len(payload), header))
@@ -150,8 +152,14 @@ def _decode_joined(parts: list[tuple[memoryview, BatchHeader]]) -> DecodedRecord
     return _decode(b"".join(payload for payload, _ in parts), regions)
 
 
-def record_starts(buffer: bytes, start: int, end: int) -> list[int]:
+def record_starts(buffer: bytes, start: int, end: int, limit: int) -> tuple[list[int], int]:
     """Where each record between `start` and `end` begins: its length, a varint.
+
+    Args:
+        limit: stop after so many records, or some more.
+
+    Returns:
+        The positions, and the position behind the last of these records.
 
     Raises:
         CorruptBatchError: the records do not end at `end`.
@@ -160,7 +168,7 @@ def record_starts(buffer: bytes, start: int, end: int) -> list[int]:
     append = starts.append
     position = start
     try:
-        while position < end:
+        while position < end and len(starts) < limit:
             for _ in range(_RUN_PROBE):
                 append(position)
                 size = buffer[position]
@@ -179,9 +187,9 @@ def record_starts(buffer: bytes, start: int, end: int) -> list[int]:
                 position = _skip_run(buffer, starts, position, end)
     except IndexError:
         raise CorruptBatchError("record is cut off") from None
-    if position != end:
+    if position > end:
         raise CorruptBatchError(f"records end at {position}, their batch at {end}")
-    return starts
+    return starts, position
 
 
 def _skip_run(buffer: bytes, starts: list[int], position: int, end: int) -> int:
@@ -212,19 +220,39 @@ def _varint_width(buffer: bytes, position: int) -> int:
     return width
 
 
-def _decode(buffer: bytes, regions: list[Region]) -> DecodedRecords:
+def _decode(buffer: bytes, regions: list[Region]) -> Iterator[DecodedRecords]:
+    """Decode the records of all regions, DECODED_RECORDS_MAX or some more at a time."""
     starts: list[int] = []
+    # Regions to which the starts belong, and how many belong to each.
+    parts: list[Region] = []
     counts: list[int] = []
     for region in regions:
-        found = record_starts(buffer, region.start, region.end)
-        if len(found) != region.header.record_count:
+        position, count = region.start, 0
+        while position < region.end:
+            limit = DECODED_RECORDS_MAX - len(starts)
+            found, position = record_starts(buffer, position, region.end, limit)
+            starts += found
+            parts.append(region)
+            counts.append(len(found))
+            count += len(found)
+            if count > region.header.record_count:
+                break
+            if len(starts) >= DECODED_RECORDS_MAX:
+                yield _decode_starts(buffer, starts, parts, counts)
+                starts, parts, counts = [], [], []
+        if count != region.header.record_count:
             raise CorruptBatchError(
-                f"batch holds {len(found)} records, its header says {region.header.record_count}"
+                f"batch holds {count} records, its header says {region.header.record_count}"
             )
-        starts += found
-        counts.append(len(found))
+    if starts:
+        yield _decode_starts(buffer, starts, parts, counts)
+
+
+def _decode_starts(
+    buffer: bytes, starts: list[int], parts: list[Region], counts: list[int]
+) -> DecodedRecords:
     try:
-        return _columns(buffer, np.array(starts, np.int64), regions, counts)
+        return _columns(buffer, np.array(starts, np.int64), parts, counts)
     except IndexError:
         raise CorruptBatchError("record is cut off") from None
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.record import decoded_columns
 from barnabas.record.builder import BatchBuilder
+from barnabas.record.compression import NONE, ZSTD
 from barnabas.record.control import ControlType, encode_control_key
 from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
 from barnabas.record.down_conversion import down_convert
@@ -133,3 +135,36 @@ def test_a_changed_byte_raises_nothing_else(position: int, byte: int, compressio
         for part in decode_record_set(bytes(raw)):
             assert ((part.key_starts >= 0) & (part.header_starts <= len(part.buffer))).all()
             rows_of(part)
+
+
+@pytest.mark.parametrize("compression", [NONE, ZSTD])
+def test_batches_of_very_many_records_are_decoded_in_parts(
+    compression: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoded_columns, "DECODED_RECORDS_MAX", 1_000)
+    data = b""
+    for base_offset, count in ((0, 5_500), (5_500, 3), (5_503, 2_000)):
+        builder = BatchBuilder(base_offset=base_offset, compression=compression)
+        for number in range(count):
+            builder.append(number, None, bytes(number % 7))
+        data += bytes(builder.build())
+    parts = list(decode_record_set(data))
+    # A run of records of one size may come on top.
+    assert max(len(part.offsets) for part in parts) <= 1_000 + 1_024 + 64
+    assert len(parts) >= 4
+    assert [offset for part in parts for offset in part.offsets] == list(range(7_503))
+    assert [size for part in parts for size in part.value_sizes][:8] == [0, 1, 2, 3, 4, 5, 6, 0]
+
+
+def test_a_wrong_count_is_found_in_a_batch_that_is_decoded_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decoded_columns, "DECODED_RECORDS_MAX", 1_000)
+    builder = BatchBuilder()
+    for _ in range(5_000):
+        builder.append(0, None, b"v")
+    data = builder.build()
+    for claimed in (4_999, 5_001, 10):
+        data[57:61] = claimed.to_bytes(4, "big")
+        with pytest.raises(CorruptBatchError, match="its header says"):
+            list(decode_record_set(bytes(data)))
