@@ -25,7 +25,13 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from barnabas.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -87,6 +93,17 @@ def large_requests() -> dict[str, LargeRequest]:
             DeleteTopicsRequest(topic_names=names[:20_000], timeout_ms=_TIMEOUT_MS), 5
         ),
         "topics that are only checked": LargeRequest(_checked_topics(names[:3_000]), 5),
+        "more topics than one request may create": LargeRequest(_checked_topics(names[:30_000]), 5),
+        "users without credentials": LargeRequest(
+            DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names]), 0
+        ),
+        "a member with many protocols": LargeRequest(_join(names), 3),
+        "many members that leave": LargeRequest(
+            LeaveGroupRequest(
+                group_id="g", members=[MemberIdentity(member_id=name) for name in names]
+            ),
+            4,
+        ),
     }
 
 
@@ -151,6 +168,17 @@ def _moves() -> AlterReplicaLogDirsRequest:
     topic = AlterReplicaLogDirTopic(name="t", partitions=list(range(100_000)))
     directory = AlterReplicaLogDir(path="/nowhere", topics=[topic])
     return AlterReplicaLogDirsRequest(dirs=[directory])
+
+
+def _join(names: list[str]) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name=name, metadata=b"") for name in names],
+    )
 
 
 def _checked_topics(names: list[str]) -> CreateTopicsRequest:
