@@ -25,6 +25,7 @@ import uvloop
 
 from barnabas.testing.free_ports import HOST
 from barnabas.testing.node_process import CLIENT_LISTENER, Address
+from barnabas.testing.socket_inode import socket_inode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,7 +37,6 @@ _UNKNOWN = -1
 HELD_BYTES_MAX = 4 * 1024 * 1024
 # A limit for what hangs.
 CALL_TIMEOUT_S = 90.0
-_ESTABLISHED_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 @dataclass
@@ -198,7 +198,7 @@ class Relays:
     def _source(self, transport: asyncio.Transport) -> int | None:
         """Return the node that opened the connection; None if its process is not found."""
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        inode = _inode_of(peer[1], own[1])
+        inode = socket_inode(HOST, peer[1], own[1])
         if inode is None:
             return None
         for node, pid in self.pids().items():
@@ -347,18 +347,6 @@ class _Pair:
             if end is not None and end.transport is not None:
                 end.pair = None
                 end.transport.abort()
-
-
-def _inode_of(local_port: int, remote_port: int) -> str | None:
-    """The inode of a socket of this machine, by its ports."""
-    local, remote = f":{local_port:04X}", f":{remote_port:04X}"
-    for table in _ESTABLISHED_TABLES:
-        with contextlib.suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                words = line.split()
-                if words[1].endswith(local) and words[2].endswith(remote):
-                    return words[9]
-    return None
 
 
 def _has_socket(pid: int, inode: str) -> bool:
