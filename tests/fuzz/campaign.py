@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # decompresses to the limit of 128 MiB.
 MEMORY_MB_MAX = 400
 # CPU time that one turn of the loop may take. Reading a hostile batch at once took minutes.
-TURN_CPU_MS_MAX = 250.0
+TURN_CPU_MS_MAX = 100.0
 # How often the broker is killed and started again, and which share of turns ends with an enormous
 # request.
 RESTART_S = 120.0
