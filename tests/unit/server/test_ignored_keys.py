@@ -11,7 +11,7 @@ from barnabas.server.ignored_keys import IGNORED_KEYS
 
 OWN = {
     "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
-    "advertised.listeners": "PLAINTEXT://here:9092,CONTROLLER://here:9093",
+    "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
 }
 BOOTSTRAP = "controller.quorum.bootstrap.servers"
 
@@ -30,7 +30,7 @@ def test_ignored_keys_are_told_together(caplog: pytest.LogCaptureFixture) -> Non
 
 @pytest.mark.parametrize(
     ("servers", "is_standalone"),
-    [("here:9093", True), ("here:9093,there:9093", False), ("there:9093", False)],
+    [("localhost:9093", True), ("localhost:9093,there:9093", False), ("there:9093", False)],
 )
 def test_a_node_that_is_its_only_bootstrap_server_begins_a_quorum(
     servers: str, is_standalone: bool
@@ -41,5 +41,5 @@ def test_a_node_that_is_its_only_bootstrap_server_begins_a_quorum(
 
 
 def test_a_controller_without_a_broker_does_not_begin_a_quorum_unasked() -> None:
-    keys = {"process.roles": "controller", "listeners": "CONTROLLER://here:9093"}
-    assert not read_configuration({**keys, BOOTSTRAP: "here:9093"}).cluster.is_standalone
+    keys = {"process.roles": "controller", "listeners": "CONTROLLER://localhost:9093"}
+    assert not read_configuration({**keys, BOOTSTRAP: "localhost:9093"}).cluster.is_standalone
