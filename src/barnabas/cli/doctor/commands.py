@@ -46,7 +46,7 @@ _CLIENT_DEFAULTS = {
     "socket.connection.setup.timeout.ms": "1000",
 }
 # Seconds for all that is asked over the network; what is not looked at by then is reported.
-_LIMIT_S = 4.0
+_LIMIT_S = 3.6
 
 
 @click.command(epilog=EXAMPLES)

@@ -49,8 +49,11 @@ class Diagnosis:
         self._rest.append(Finding("wrong", what, remedy))
 
     def wrong_first(self, what: str, remedy: str) -> None:
-        """The same, of what causes or outweighs everything else: it is told first."""
-        self._first.append(Finding("wrong", what, remedy))
+        """The same, of what causes or outweighs everything else: it is told first.
+
+        A second call replaces what the first one said, by something more exact.
+        """
+        self._first = [Finding("wrong", what, remedy)]
 
     @property
     def is_well(self) -> bool:

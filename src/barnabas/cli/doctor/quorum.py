@@ -63,6 +63,10 @@ def tell_lost_quorum(
         knocks: what is found at their addresses.
         diagnosis: gets the finding.
     """
+    # Told at once, in case that the voters take too long.
+    diagnosis.wrong_first(
+        NO_LEADER, "start a majority of the controllers; delete none of their data"
+    )
     found = {
         node.id: knocks.reply((node.host, node.port)).peer
         for node in (*cluster.brokers, *cluster.fenced)
