@@ -15,13 +15,14 @@ ROOT = Path(__file__).parents[2]
 COMMIT = "db85ee8"
 
 
-def is_in_history(commit: str = COMMIT) -> bool:
-    """Whether the commit is here; it is not in a shallow clone or a copy without history."""
-    words = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
-    return subprocess.run(words, check=False, cwd=ROOT, capture_output=True).returncode == 0
+def earliest_commit() -> str:
+    """Return `COMMIT`; in a shallow clone, which does not have it, the present one."""
+    words = ["git", "cat-file", "-e", f"{COMMIT}^{{commit}}"]
+    has_it = subprocess.run(words, check=False, cwd=ROOT, capture_output=True).returncode == 0
+    return COMMIT if has_it else "HEAD"
 
 
-def extract(directory: Path, commit: str = COMMIT) -> Path:
+def extract(directory: Path, commit: str) -> Path:
     """Write that version's sources below `directory`; returns what PYTHONPATH needs."""
     words = ["git", "archive", commit, "src"]
     packed = subprocess.run(words, check=True, cwd=ROOT, capture_output=True).stdout
