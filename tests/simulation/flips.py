@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_records import (
@@ -36,7 +36,12 @@ from barnabas.record.reader import read_batches
 from barnabas.server.configuration import read_configuration
 from barnabas.server.node import Node
 from barnabas.server.node_failure import NodeFailedError
-from barnabas.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from barnabas.storage.checkpoint import (
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    CheckpointError,
+    OffsetCheckpoint,
+)
 from barnabas.storage.errors import StorageError
 from simulation.power_loss_model import ViolationError
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
@@ -49,6 +54,9 @@ BATCHES_MAX = 14
 TOPICS = ("first", "second", "third")
 METADATA = "__cluster_metadata-0"
 EARLIEST, LATEST = -2, -1
+# The broker notes commits of metadata once a second; damage above the note, after a kill, looks
+# like the torn end of a log.
+NOTED_MS = 1000
 # What may be wrong without the loss of a record: the broker makes it anew.
 DAMAGES = ("flip", "flip", "flip", "flip", "truncate", "empty", "remove")
 
@@ -73,6 +81,8 @@ class FlipWalk:
         self.values: dict[str, dict[int, bytes]] = {}
         self.starts: dict[str, int] = {}
         self.numbers = iter(range(1 << 30))
+        # Whether the broker has had the time to note how far its metadata is committed.
+        self.is_metadata_noted = False
         self.counts: Counter[str] = Counter()
 
     def run(self) -> Counter[str]:
@@ -84,7 +94,9 @@ class FlipWalk:
         for _ in range(ROUNDS):
             for name in TOPICS:
                 self.fill(name)
-            self.broker.world.run_for(self.rng.choice([10, 2000]))
+            wait_ms = self.rng.choice([10, 2000])
+            self.broker.world.run_for(wait_ms)
+            self.is_metadata_noted = wait_ms > NOTED_MS
             self.damage_and_check()
         return self.counts
 
@@ -136,7 +148,12 @@ class FlipWalk:
             noted = {}
         told = sum(broker.node.shared.doors.damage.counts.values())
         self.counts["told"] += bool(told)
+        may_forget = METADATA in what and not was_clean and not self.is_metadata_noted
         for name in TOPICS:
+            if may_forget and told and self.is_unknown(name):
+                self.counts["topics forgotten, told"] += 1
+                self.give_up(name)
+                continue
             self.check(name, what, is_told=bool(told), noted=noted.get(name) if noted else None)
 
     def noted(self) -> dict[str, int]:
@@ -144,7 +161,11 @@ class FlipWalk:
         disk = self.broker.host.disk
         found = dict.fromkeys(TOPICS, 0)
         for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
-            offsets: dict[TopicPartition, int] = OffsetCheckpoint(disk, "/data", name).read()
+            try:
+                offsets: dict[TopicPartition, int] = OffsetCheckpoint(disk, "/data", name).read()
+            except CheckpointError:
+                # Damaged in the round before, and not written anew yet.
+                continue
             for partition, offset in offsets.items():
                 if partition.topic in found:
                     found[partition.topic] = max(found[partition.topic], offset)
@@ -257,16 +278,21 @@ class FlipWalk:
         self.broker.make_topic(name)
         self.values[name], self.starts[name] = {}, 0
 
-    def offset(self, name: str, timestamp: int) -> int | None:
-        """The log's beginning or end; None where the partition is offline."""
+    def is_unknown(self, name: str) -> bool:
+        """Return whether the broker has no such topic."""
+        return self.ask_offset(name, LATEST).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def ask_offset(self, name: str, timestamp: int) -> Any:
+        """Return the partition's part of the response to ListOffsets."""
         partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         topic = ListOffsetsTopic(name=name, partitions=[partition])
+        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        return self.broker.ask(request, 5).topics[0].partitions[0]
+
+    def offset(self, name: str, timestamp: int) -> int | None:
+        """The log's beginning or end; None where the partition is offline."""
         for _ in range(100):
-            answer = (
-                self.broker.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 5)
-                .topics[0]
-                .partitions[0]
-            )
+            answer = self.ask_offset(name, timestamp)
             if answer.error_code == 0:
                 return int(answer.offset)
             if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
