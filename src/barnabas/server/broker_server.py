@@ -35,7 +35,6 @@ from barnabas.server.node_failure import (
 from barnabas.server.parts import ServerParts
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.registration import Leaving, Registrant, Registration
-from barnabas.server.request import RequestServices
 from barnabas.server.topic_configs import TopicConfigs
 from barnabas.storage.clean_shutdown import previous_broker_epoch
 from barnabas.storage.config import storage_config
@@ -291,14 +290,7 @@ class BrokerServer:
         shared, runtime = self._shared, self._runtime
         handlers = HandlerTable(self.parts, shared.statistics)
         for endpoint in shared.configuration.endpoints:
-            services = RequestServices(
-                endpoint.name,
-                runtime.clock,
-                shared.quotas,
-                runtime.watch,
-                shared.slices,
-                shared.missing_features,
-            )
+            services = shared.request_services(endpoint.name)
             dispatcher = Dispatcher(handlers, services)
             listener = Listener(
                 endpoint,

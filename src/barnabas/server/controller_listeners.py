@@ -12,7 +12,6 @@ from barnabas.server.listener import Listener
 from barnabas.server.parts import ControllerListenerParts
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 from barnabas.server.quotas.rate_quota import quota_windows
-from barnabas.server.request import RequestServices
 
 if TYPE_CHECKING:
     from barnabas.controller.controller import Controller
@@ -94,14 +93,7 @@ class ControllerListeners:
             runtime.clock, shared.configuration.connections, quota_windows(shared.config)
         )
         for endpoint in shared.configuration.controller_endpoints:
-            services = RequestServices(
-                endpoint.name,
-                runtime.clock,
-                shared.quotas,
-                runtime.watch,
-                shared.slices,
-                shared.missing_features,
-            )
+            services = shared.request_services(endpoint.name)
             listener = Listener(
                 endpoint,
                 shared.config,

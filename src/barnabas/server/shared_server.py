@@ -38,6 +38,7 @@ from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 from barnabas.server.quotas.quota_follower import QuotaFollower
 from barnabas.server.quotas.rate_quota import quota_windows
+from barnabas.server.request import RequestServices
 from barnabas.server.request_statistics import RequestStatistics
 from barnabas.server.slices import SliceQueue
 from barnabas.storage.doors import LogDoors
@@ -216,6 +217,17 @@ class SharedServer:
         config = self._raft_config
         endpoints = tuple((name, Address(*at)) for name, at in config.advertised.items())
         return VoterSet([Voter(config.key, endpoints)])
+
+    def request_services(self, listener_name: str) -> RequestServices:
+        """Return what the requests of one listener need."""
+        return RequestServices(
+            listener_name,
+            self.runtime.clock,
+            self.quotas,
+            self.runtime.watch,
+            self.slices,
+            self.missing_features,
+        )
 
     def _frame_budget(self) -> FrameBudget | None:
         bytes_max = request_memory(self.config)
