@@ -286,7 +286,7 @@ class Segment:
         position = self._recent.get(offset)
         if position is not None:
             try:
-                return self._scan(position, offset, offset, may_skip)
+                return self._scan(position, offset, offset, may_skip, is_base=True)
             except _AstrayError:
                 # Changed in the file since it was appended: the way there says what is wrong.
                 self._recent.clear()
@@ -304,11 +304,16 @@ class Segment:
                 self.on_damaged_index(self.path(INDEX_SUFFIX), astray[0])
             return place
 
-    def _scan(self, position: int, noted: int, offset: int, may_skip: bool) -> BatchPlace | None:
+    def _scan(
+        self, position: int, noted: int, offset: int, may_skip: bool, is_base: bool = False
+    ) -> BatchPlace | None:
         """`locate`, from a position on.
 
         Args:
-            noted: the offset that the index has for that position.
+            position: where a batch begins.
+            noted: the offset that is known of that batch. The index has its last one, or that of a
+                batch behind it which was appended in the same call (Kafka's).
+            is_base: whether `noted` is its base offset instead.
 
         Raises:
             _AstrayError: no batch of that offset begins at the position.
@@ -318,8 +323,10 @@ class Segment:
         try:
             for at, header in whole_headers(self.file, position, self.size):
                 base_offset = header.base_offset
-                if at == first and first and not self.base_offset <= base_offset <= noted:
-                    raise _AstrayError
+                if at == first and first:
+                    known = base_offset if is_base else header.last_offset
+                    if base_offset < self.base_offset or known > noted:
+                        raise _AstrayError
                 is_known = at != first or not first
                 if base_offset != next_offset and is_known:
                     self._check_jump(at, next_offset, base_offset, may_skip)

@@ -14,6 +14,7 @@ from unit.storage.storage_fixtures import (
     LEADER_EPOCH,
     Bench,
     all_records,
+    batch,
     content,
     read,
 )
@@ -104,6 +105,27 @@ def read_one(bench: Bench, offset: int, refused: set[int]) -> list[tuple[int, by
         refused.add(offset)
         return []
     return [(each.offset, each.value) for _, found in read_batches(served) for each in found]
+
+
+@pytest.mark.parametrize("interval", [0, 300])
+def test_a_batch_of_many_records_with_a_wrong_base_offset_is_not_found_by_the_index(
+    interval: int,
+) -> None:
+    """The index leads right to the batch: what it knows of its last offset tells."""
+    for bit in range(64):
+        bench = Bench(LogConfig(index_interval_bytes=interval))
+        for number in range(4):
+            bench.append(batch([b"%d-%d" % (number, each) + bytes(50) for each in range(5)]))
+        bench.log.update_high_watermark(20)
+        whole = values(bench)
+        size = bench.log.size // 4
+        bench.log.close()
+        flip(bench, f"{FIRST}.log", 2 * size * 8 + bit)
+        bench.open(clean_shutdown=True, recovery_point=20, high_watermark=20)
+        refused: set[int] = set()
+        seen = [found for at in range(20) for found in read_one(bench, at, refused)]
+        assert [found for found in seen if found not in whole] == [], bit
+        assert bench.doors.damage.counts, bit
 
 
 def test_flipped_bits_of_a_body_end_the_log_there_after_a_kill() -> None:
