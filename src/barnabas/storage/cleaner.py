@@ -1,9 +1,9 @@
-"""Compacting the logs of a broker (Kafka's LogCleaner; KIP-58, KIP-354, KIP-534).
+"""Compaction of the logs of a broker (Kafka's LogCleaner; KIP-58, KIP-354, KIP-534).
 
-The log with the largest dirty part is compacted first; the work leaves the loop through
-`runtime.offload`, and what it has written is put in place here, a group of segments at a time.
-Logs that are compacted have their old segments deleted here too, between two passes. Whatever cuts,
-moves or deletes a log calls its cleaning off before.
+The log with the highest dirty ratio is compacted first. The work runs off the loop through
+`runtime.offload`; the cleaner swaps the written segments in, a group of segments at a time. It also
+deletes old segments of compacted logs between two passes. Code that truncates, moves or deletes a
+log first aborts its cleaning.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Logs looked at per turn of the loop.
+# Logs examined per turn of the loop.
 _SLICE = 32
-# Reading and writing share the io buffer, and a batch rarely fills a smaller one.
+# Reading and writing share the I/O buffer; below the minimum, few batches would fit.
 _BUFFERS = 2
 _BUFFER_BYTES_MIN = 4096
 
 
 class CleanableLogs(Protocol):
-    """The logs, as far as the cleaner knows them."""
+    """The part of LogManager that the cleaner uses."""
 
     @property
     def logs(self) -> dict[TopicPartition, Log]:
@@ -63,27 +63,27 @@ class CleanableLogs(Protocol):
         ...
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """The data directory in which a partition's log lies."""
+        """Return the data directory of a partition's log."""
         ...
 
 
 class Pass(msgspec.Struct):
-    """A log that is being compacted."""
+    """One compaction of one log."""
 
     partition: TopicPartition
     log: Log
     to_clean: LogToClean
-    # Of the log, when it began.
+    # `Log.cut_count` at the start of the pass.
     cut_count: int
     started_ms: float = 0.0
     work: Cancellable | None = None
-    # Told by the work.
+    # Reported by the offloaded task.
     built: MapBuilt | None = None
     stats: CleaningStats | None = None
 
 
 class CleanerStatistics(msgspec.Struct):
-    """What was done so far."""
+    """Totals since startup, and values of the last scan and the last pass."""
 
     passes: int = 0
     segments_replaced: int = 0
@@ -91,19 +91,19 @@ class CleanerStatistics(msgspec.Struct):
     records_kept: int = 0
     bytes_read: int = 0
     bytes_kept: int = 0
-    # Of the last scan: Kafka's max-dirty-percent, as a part of 1, and max-compaction-delay.
+    # Of the last scan: Kafka's max-dirty-percent as a fraction, and max-compaction-delay.
     dirty_ratio_max: float = 0.0
     compaction_delay_ms_max: int = 0
-    # When that began, of the monotonic clock.
+    # Start of the last scan (monotonic clock).
     last_run_ms: float = 0.0
-    # Of the last pass: how full the map was, which part of what it read was kept, how long it took.
+    # Of the last pass: fill ratio of the offset map, fraction of bytes kept, and duration.
     map_utilization: float = 0.0
     kept_ratio: float = 0.0
     duration_ms: float = 0.0
 
 
 class LogCleaner:
-    """Begins with `start`; until then, and after `stop`, nothing is compacted."""
+    """Compacts logs between `start` and `stop`."""
 
     def __init__(self, logs: CleanableLogs, config: CleanerConfig, doors: LogDoors) -> None:
         self._logs = logs
@@ -114,11 +114,11 @@ class LogCleaner:
         )
         self.checkpoints = CleanerCheckpoints(doors.executor, doors.on_disk_failure)
         self.statistics = CleanerStatistics()
-        # Logs that are being compacted.
+        # Logs being compacted.
         self._passes: dict[TopicPartition, Pass] = {}
-        # How many want a partition left alone.
+        # Number of pause requests per partition.
         self._paused: dict[TopicPartition, int] = {}
-        # Logs whose compaction failed: not tried again before the next start.
+        # Logs whose compaction failed; they are not retried before the next restart.
         self.uncleanable: set[TopicPartition] = set()
         self._is_running = False
         self._is_scanning = False
@@ -127,12 +127,12 @@ class LogCleaner:
     # -- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look for work, now and ever again."""
+        """Scan for logs to compact, now and regularly."""
         self._is_running = True
         self._schedule(0)
 
     def stop(self) -> None:
-        """Call everything off; what was half made is removed."""
+        """Abort all cleaning and remove unfinished files."""
         self._is_running = False
         if self._timer is not None:
             self._timer.cancel()
@@ -140,7 +140,7 @@ class LogCleaner:
             self.abort_cleaning(partition)
 
     def take_broker_config(self, broker: ParsedConfig) -> None:
-        """The broker's configuration has changed; it holds from the next pass on."""
+        """Apply the broker's changed configuration from the next pass on."""
         try:
             self._config = cleaner_config(broker)
         except ConfigError as error:
@@ -151,16 +151,16 @@ class LogCleaner:
 
     @property
     def in_progress(self) -> list[TopicPartition]:
-        """The logs that are being compacted."""
+        """Partitions whose logs are being compacted."""
         return list(self._passes)
 
     @property
     def idle_ms(self) -> float:
-        """How long ago it looked for work."""
+        """Time since the last scan began, in ms."""
         return self._doors.clock.monotonic_ms() - self.statistics.last_run_ms
 
     def uncleanable_in(self, directory: LogDirectory) -> list[int]:
-        """Bytes that were never compacted, of each log of a directory whose compaction failed."""
+        """Return the uncompacted bytes of each uncleanable log in the directory."""
         found = []
         now_ms = self._doors.expiry_clock.wall_ms()
         for partition in self.uncleanable:
@@ -174,9 +174,9 @@ class LogCleaner:
     # -- what others do to a log -------------------------------------------------------------
 
     def abort_cleaning(self, partition: TopicPartition) -> None:
-        """Call the cleaning of a log off, if it is under way; returns when nothing runs any more.
+        """Abort the cleaning of a log, if it runs; on return, its task has stopped.
 
-        Segments that were put in place already stay.
+        Segments that were already swapped in stay.
         """
         cleaning = self._passes.pop(partition, None)
         if cleaning is None:
@@ -187,30 +187,33 @@ class LogCleaner:
         self._look_again()
 
     def abort_and_pause_cleaning(self, partition: TopicPartition) -> None:
-        """Call it off, and leave the log alone until `resume_cleaning`; calls are counted."""
+        """Abort cleaning, and prevent it until `resume_cleaning`; pause requests are counted."""
         self._paused[partition] = self._paused.get(partition, 0) + 1
         self.abort_cleaning(partition)
 
     def resume_cleaning(self, partition: TopicPartition) -> None:
-        """Undo one `abort_and_pause_cleaning`."""
+        """Release one pause of `abort_and_pause_cleaning`."""
         count = self._paused.pop(partition) - 1
         if count:
             self._paused[partition] = count
 
     def before_cut(self, partition: TopicPartition, offset: int) -> None:
-        """A log is going to be cut at `offset`; within the active segment that disturbs nobody."""
+        """Abort the cleaning of a log that will be truncated below its active segment.
+
+        Cleaning never reads the active segment, so truncation there does not disturb it.
+        """
         log = self._logs.logs.get(partition)
         if log is not None and offset < log.segments.active.base_offset:
             self.abort_cleaning(partition)
 
     def on_cut(self, partition: TopicPartition) -> None:
-        """A log was cut: what comes anew was never compacted."""
+        """Lower the cleaner checkpoint after a truncation: new records were never compacted."""
         directory, log = self._logs.directory_of(partition), self._logs.logs.get(partition)
         if directory is not None and log is not None:
             self.checkpoints.lower(directory, partition, log.segments.active.base_offset)
 
     def on_gone(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """A log was deleted, or its directory is offline."""
+        """Forget a log that was deleted or whose directory is offline."""
         self.abort_cleaning(partition)
         self.uncleanable.discard(partition)
         if directory.is_online:
@@ -224,7 +227,7 @@ class LogCleaner:
         self._timer = self._doors.timer.call_later(delay_ms, self._scan)
 
     def _scan(self) -> None:
-        """Look at all logs, a few per turn; begin with the dirtiest, if any is worth it."""
+        """Examine all logs, a few per turn, then start with those of the highest dirty ratio."""
         self._is_scanning = True
         self.statistics.last_run_ms = self._doors.clock.monotonic_ms()
         self.statistics.dirty_ratio_max = 0.0
@@ -247,7 +250,7 @@ class LogCleaner:
         look()
 
     def _look_at(self, partition: TopicPartition) -> Iterator[Pass]:
-        """The log, if it may be compacted and is worth it; its old segments are deleted."""
+        """Yield a pass if the log can and should be compacted; also delete its old segments."""
         log, directory = self._logs.logs.get(partition), self._logs.directory_of(partition)
         if log is None or directory is None or not self._is_free(partition):
             return
@@ -262,11 +265,11 @@ class LogCleaner:
                 self.checkpoints.put(directory, partition, offsets.first_dirty_offset)
             to_clean = log_to_clean(log, offsets, now_ms)
         except KafkaStorageError:
-            # Its directory went offline, which was told already.
+            # The failure of the directory has already been reported.
             return
         except (StorageError, OSError) as error:
             if is_out_of_descriptors(error):
-                # Looked at again after the back-off.
+                # The log is examined again after the backoff.
                 self._doors.on_descriptor_shortage()
                 return
             self._mark_uncleanable(partition, error)
@@ -285,7 +288,7 @@ class LogCleaner:
         )
 
     def _begin_with(self, found: list[Pass]) -> None:
-        """Begin with the dirtiest ones, as many as may run; else look again after the back-off."""
+        """Start passes with the highest dirty ratio, up to the limit; schedule the next scan."""
         room = self._config.log_cleaner_threads - len(self._passes)
         found.sort(key=lambda each: each.to_clean.cleanable_ratio, reverse=True)
         for cleaning in found[: max(0, room)]:
@@ -354,7 +357,7 @@ class LogCleaner:
             self.abort_cleaning(cleaning.partition)
             return
         if not is_done:
-            # The log has changed under the work, and what was written is of no use.
+            # The log has changed during the pass, so the written segments are invalid.
             _log.warning("Compaction of %s is given up: the log has changed", cleaning.partition)
             self.abort_cleaning(cleaning.partition)
             return
@@ -368,9 +371,9 @@ class LogCleaner:
         self._on_written(cleaning)
 
     def _on_written(self, cleaning: Pass) -> None:
-        """All segments are in place, but for the names of their files perhaps."""
+        """Finish a pass after all segments are swapped in and their files are renamed."""
         if self._passes.get(cleaning.partition) is not cleaning:
-            # Called off meanwhile.
+            # The pass was aborted.
             return
         if cleaning.log.is_swapping:
             self._doors.timer.call_soon(lambda: self._on_written(cleaning))
@@ -379,7 +382,7 @@ class LogCleaner:
         assert built is not None
         assert stats is not None
         self._count(built, stats, cleaning.started_ms)
-        # The new names must be as durable as the checkpoint that tells of them.
+        # The new names must be as durable as the checkpoint that depends on them.
         disk, directory = self._doors.disk, cleaning.log.directory
         self._doors.executor.submit(
             lambda: disk.sync_directory(directory),
@@ -388,7 +391,7 @@ class LogCleaner:
 
     def _on_synced(self, cleaning: Pass, end_offset: int, error: BaseException | None) -> None:
         if self._passes.get(cleaning.partition) is not cleaning:
-            # Called off meanwhile.
+            # The pass was aborted.
             return
         if error is not None:
             self._on_failed(cleaning, error)
@@ -404,7 +407,7 @@ class LogCleaner:
         self._look_again()
 
     def _look_again(self) -> None:
-        """Without a pause: as long as there is work, there is no back-off."""
+        """Scan again without backoff, as long as there is work."""
         if self._is_running and not self._is_scanning:
             self._schedule(0)
 
@@ -417,7 +420,7 @@ class LogCleaner:
             return
         self._remove_half_made(cleaning.log)
         if isinstance(error, OffloadError) or is_short:
-            # Nothing is wrong with the log: tried again after the back-off.
+            # The log itself is intact, so it is retried after the backoff.
             _log.warning("Compaction of %s was interrupted: %s", cleaning.partition, error)
             return
         self._mark_uncleanable(cleaning.partition, error)
@@ -436,7 +439,7 @@ class LogCleaner:
                 if name.endswith(CLEANED_FILE_SUFFIX):
                     disk.remove(f"{directory}/{name}")
         except OSError as error:
-            # They are removed when the log is opened again, too.
+            # Opening the log removes them as well.
             _log.warning("Files of a compaction stay behind in %s: %s", directory, error)
 
     def _count(self, built: MapBuilt, stats: CleaningStats, started_ms: float) -> None:
@@ -455,7 +458,7 @@ class LogCleaner:
 
 
 def _sources(log: Log, end_offset: int) -> tuple[SourceSegment, ...]:
-    """The segments below `end_offset`."""
+    """Return the segments below `end_offset`."""
     segments = [segment for segment in log.segments if segment.base_offset < end_offset]
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     return tuple(

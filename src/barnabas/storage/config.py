@@ -1,4 +1,4 @@
-"""A log's configuration: Kafka's topic configs, and the broker keys that give their defaults."""
+"""Configuration of a log: Kafka's topic configs, and the broker keys with their defaults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 CLEANUP_POLICY = "cleanup.policy"
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 INT_MAX = 0x7FFF_FFFF
-# The largest array of Java: Kafka's default, and its way to say "no limit".
+# Java's largest array size; Kafka's default, which means "no limit".
 DECOMPRESSED_BYTES_MAX = INT_MAX - 8
 DOUBLE_MAX = 1.7976931348623157e308
 HOUR_MS = 3_600_000
@@ -47,7 +47,7 @@ DAY_MS = 24 * HOUR_MS
 _POLICIES = ("compact", "delete")
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMESTAMP_TYPES = one_of("CreateTime", "LogAppendTime")
-# A segment of less than 1 MiB is refused to users (KIP-1030).
+# Users cannot set a segment size below 1 MiB (KIP-1030).
 _SEGMENT_BYTES = between(1 << 20, INT_MAX)
 
 _GZIP_LEVELS = satisfying(
@@ -60,7 +60,7 @@ _LOG_RETENTION = satisfying(
 
 
 def _are_replicas(value: ConfigValue) -> bool:
-    """`*` or `none`, or partition and broker of each replica (KIP-73); an empty one is none."""
+    """Return whether the value is `*`, `none`, or a list of PARTITION:BROKER (KIP-73)."""
     if not isinstance(value, list):
         return False
     pairs = [each.split(":") for each in value if each]
@@ -78,10 +78,10 @@ _STRING, _LIST, _DOUBLE = ConfigType.STRING, ConfigType.LIST, ConfigType.DOUBLE
 
 
 class LogConfig(msgspec.Struct, frozen=True):
-    """The topic configs that a log obeys, with Kafka's defaults; times in ms."""
+    """The topic configs that affect a log, with Kafka's defaults; times in ms."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
-    # "producer": batches are kept as they come; else the one in which all are stored.
+    # "producer" keeps each batch's compression; another value recompresses all batches.
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
@@ -94,7 +94,7 @@ class LogConfig(msgspec.Struct, frozen=True):
     max_compaction_lag_ms: int = LONG_MAX
     max_decompressed_message_bytes: int = DECOMPRESSED_BYTES_MAX
     max_message_bytes: int = 1_048_588
-    # Whether old consumers are served by conversion; Kafka had it up to 3.9.
+    # Whether old consumers get converted records; Kafka removed this key after 3.9.
     message_downconversion_enable: bool = True
     message_timestamp_after_max_ms: int = HOUR_MS
     message_timestamp_before_max_ms: int = LONG_MAX
@@ -111,14 +111,14 @@ class LogConfig(msgspec.Struct, frozen=True):
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
     unclean_leader_election_enable: bool = False
-    # Age at which a segment is rolled: in a compacted topic no more than its records may stay as
-    # they are. Worked out once, since each append asks.
+    # Age at which a segment is rolled. For a compacted topic, at most max.compaction.lag.ms,
+    # because the active segment is never compacted. Computed once, because each append reads it.
     segment_ms_max: int = 0
-    # Whether producers' batches are stored as they came, with nobody looking into them. Worked out
-    # once, for the same reason.
+    # Whether producers' batches are stored unchanged and without inspection of their records.
+    # Computed once, because each append reads it.
     keeps_batches: bool = False
-    # How far ahead the largest timestamp of a header may lie without a look at the records. A later
-    # one would keep its segment from being deleted by age.
+    # Maximum lead of a header's largest timestamp for which the records are not inspected. A later
+    # timestamp would keep its segment from being deleted by age.
     message_timestamp_unread_ms: int = HOUR_MS
 
     def __post_init__(self) -> None:
@@ -137,17 +137,17 @@ class LogConfig(msgspec.Struct, frozen=True):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether every record needs a key."""
+        """Whether the log is compacted, so that every record needs a key."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:
-        """Whether segments go by age and size."""
+        """Whether segments are deleted by age and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def has_log_append_time(self) -> bool:
-        """Whether the broker's time replaces the producer's."""
+        """Whether the broker's timestamp replaces the producer's."""
         return self.message_timestamp_type == "LogAppendTime"
 
 
@@ -155,11 +155,11 @@ class CleanerConfig(msgspec.Struct, frozen=True):
     """The broker keys of the log cleaner."""
 
     log_cleaner_enable: bool = True
-    # Logs that are compacted at the same time, each by a process of its own.
+    # Maximum number of logs compacted concurrently, each in its own process.
     log_cleaner_threads: int = 1
-    # Read and written together, by all of them.
+    # Limit of reads and writes together, across all threads.
     log_cleaner_io_max_bytes_per_second: float = DOUBLE_MAX
-    # These two are shared by all of them.
+    # Shared by all threads.
     log_cleaner_dedupe_buffer_size: int = 128 << 20
     log_cleaner_io_buffer_size: int = 512 << 10
     log_cleaner_io_buffer_load_factor: float = 0.9
@@ -167,19 +167,19 @@ class CleanerConfig(msgspec.Struct, frozen=True):
 
 
 class StorageConfig(msgspec.Struct, frozen=True):
-    """The broker keys of the log manager; the rest of them are defaults of topics."""
+    """The broker keys of the log manager; the other broker keys are topic defaults."""
 
     log_retention_check_interval_ms: int = 5 * MINUTE_MS
     log_flush_scheduler_interval_ms: int = LONG_MAX
     log_flush_offset_checkpoint_interval_ms: int = MINUTE_MS
     log_flush_start_offset_checkpoint_interval_ms: int = MINUTE_MS
     log_initial_task_delay_ms: int = 30_000
-    # How long a jump of the wall clock is not believed (Kafka has no such key).
+    # How long a jump of the wall clock is ignored; not a Kafka key.
     barnabas_retention_hold_ms: int = RETENTION_HOLD_MS
     producer_id_expiration_ms: int = DAY_MS
     producer_id_expiration_check_interval_ms: int = 10 * MINUTE_MS
     cleaner: CleanerConfig = msgspec.field(default_factory=CleanerConfig)
-    # Of topics that set nothing themselves.
+    # Configuration of topics that set no config of their own.
     log_defaults: LogConfig = msgspec.field(default_factory=LogConfig)
 
 
@@ -191,7 +191,7 @@ def _topic_key(
     limits: Range | None = None,
     synonyms: tuple[Synonym, ...] = (),
 ) -> ConfigKey:
-    # Kafka takes what is in a list twice for once, where a list may not have it twice.
+    # Kafka removes duplicates in this list instead of rejecting them.
     distinct = name == CLEANUP_POLICY
     return ConfigKey(name, kind, default, doc, limits, DynamicMode.CLUSTER_WIDE, synonyms, distinct)
 
@@ -204,7 +204,7 @@ _NOT_NEGATIVE = at_least(0)
 _POSITIVE = at_least(1)
 _FROM_MINUS_ONE = at_least(-1)
 
-# Keys of a topic; each names the broker keys that give its default, the most specific first.
+# Topic keys. Each names the broker keys that supply its default, the most specific first.
 TOPIC_CONFIGS = ConfigDefinition(
     [
         _topic_key(CLEANUP_POLICY, _LIST, ["delete"],
@@ -311,16 +311,16 @@ def _dynamic_key(
 
 
 def _default_of(name: str, topic_key: ConfigKey) -> ConfigKey:
-    """The broker key that is the default of a topic key, with the same range."""
+    """Return the broker key that supplies the default of a topic key, with the same range."""
     doc = f"Default of the topic's {topic_key.name}."
     mode = DynamicMode.CLUSTER_WIDE
-    # A topic's list may say a word twice; the broker's may not.
+    # A topic's list may contain duplicates; the broker's list may not.
     limits = each_once_of(*_POLICIES) if topic_key.distinct else topic_key.range
     return ConfigKey(name, topic_key.type, topic_key.default, doc, limits, mode)
 
 
 def _defaults_of_topics() -> list[ConfigKey]:
-    """A broker key for each topic key that has exactly one synonym."""
+    """Return a broker key for each topic key that has exactly one synonym."""
     return [
         _default_of(key.synonyms[0].name, key) for key in TOPIC_CONFIGS if len(key.synonyms) == 1
     ]
@@ -328,7 +328,7 @@ def _defaults_of_topics() -> list[ConfigKey]:
 
 CLEANER_THREADS = "log.cleaner.threads"
 CLEANER_MEMORY = "log.cleaner.dedupe.buffer.size"
-# Those of the cleaner that may change while it runs.
+# Cleaner keys that can change at runtime.
 CLEANER_KEYS = (
     CLEANER_THREADS,
     "log.cleaner.io.max.bytes.per.second",
@@ -338,7 +338,7 @@ CLEANER_KEYS = (
     "log.cleaner.backoff.ms",
 )
 
-# Keys of the broker that belong to storage; server/config.py joins them with the others.
+# Broker keys of the storage package; server/config.py combines them with the others.
 BROKER_CONFIGS = ConfigDefinition(
     [
         *_defaults_of_topics(),
@@ -395,7 +395,7 @@ BROKER_CONFIGS = ConfigDefinition(
 
 
 def topic_defaults(broker: ParsedConfig) -> dict[str, ConfigValue]:
-    """The default of each topic key, as the broker's keys give it."""
+    """Return the default of each topic key, from the broker configuration."""
     defaults: dict[str, ConfigValue] = {}
     for key in TOPIC_CONFIGS:
         for synonym in key.synonyms:
@@ -411,14 +411,14 @@ def topic_defaults(broker: ParsedConfig) -> dict[str, ConfigValue]:
 def log_config(
     properties: Mapping[str, str | None], defaults: Mapping[str, ConfigValue] | None = None
 ) -> LogConfig:
-    """The configuration of a topic's logs.
+    """Return the configuration of a topic's logs.
 
     Args:
-        properties: what the topic sets itself; keys that logs do not know are left alone.
+        properties: the topic's own configs; keys that logs do not use are ignored.
         defaults: from `topic_defaults`.
 
     Raises:
-        ConfigError: a value not allowed.
+        ConfigError: a value is not allowed.
     """
     parsed = TOPIC_CONFIGS.parse(properties, defaults)
     built = parsed.build(LogConfig)
@@ -426,10 +426,10 @@ def log_config(
 
 
 def cleaner_config(broker: ParsedConfig) -> CleanerConfig:
-    """The log cleaner's part of the broker's configuration.
+    """Return the log cleaner's part of the broker configuration.
 
     Raises:
-        ConfigError: less than 1 MiB of memory for the keys of each log that is compacted.
+        ConfigError: at most 1 MiB of key memory per cleaner thread.
     """
     config = broker.build(CleanerConfig)
     check_cleaner_memory(config.log_cleaner_dedupe_buffer_size, config.log_cleaner_threads)
@@ -437,10 +437,10 @@ def cleaner_config(broker: ParsedConfig) -> CleanerConfig:
 
 
 def check_cleaner_memory(size: int, threads: int) -> None:
-    """Whether the memory for keys is enough for so many logs at once.
+    """Check that the key memory suffices for the number of cleaner threads.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: it is too small.
     """
     if size <= threads << 20:
         words = f"more than 1 MiB for each of {CLEANER_THREADS}"
@@ -448,7 +448,7 @@ def check_cleaner_memory(size: int, threads: int) -> None:
 
 
 def storage_config(broker: ParsedConfig) -> StorageConfig:
-    """The log manager's part of the broker's configuration."""
+    """Return the log manager's part of the broker configuration."""
     built = broker.build(StorageConfig)
     return replace(
         built,

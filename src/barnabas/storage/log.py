@@ -1,8 +1,9 @@
-"""One partition's log (Kafka's UnifiedLog): the only place where offsets are assigned.
+"""Log of one partition (Kafka's UnifiedLog), the only place where offsets are assigned.
 
-Bytes come in by call and are written in one go; offset and leader epoch are patched in place, both
-lie outside the CRC. Reading is inherited from `ReadableLog`. Every failure of the disk is told once
-to `LogDoors.on_disk_failure` and raised as KafkaStorageError; after it the log takes nothing more.
+An append writes its batches with one system call. The base offset and the leader epoch are patched
+in place; both lie outside the CRC. `ReadableLog` implements reading. Each disk failure is reported
+once to `LogDoors.on_disk_failure` and raised as KafkaStorageError. After a failure the log rejects
+appends.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CLIENT = AppendOrigin.CLIENT
-# No leader epoch is above it.
+# The largest leader epoch, that is, no limit.
 EPOCH_MAX = 0x7FFF_FFFF
 
 
@@ -76,20 +77,20 @@ class Log(ReadableLog):
     ) -> None:
         super().__init__(directory, config, doors, opening, loaded)
         self._flusher = Flusher(self, doors)
-        # How often the log was cut since it was opened.
+        # Number of truncations since the log was opened.
         self.cut_count = 0
         self.last_flush_ms = doors.clock.monotonic_ms()
-        # Whether anything was written since it was opened; if not, closing needs no sync.
+        # Whether the log was written to since it was opened. If not, closing needs no sync.
         self._is_changed = not opening.clean_shutdown
         self._is_closed = False
         self._unsynced = UnsyncedFiles()
 
     @classmethod
     def open(cls, directory: str, config: LogConfig, doors: LogDoors, opening: LogOpening) -> Log:
-        """Open or make the log in `directory`, recovering it if it was not closed cleanly.
+        """Open or create the log in `directory`; recover it after an unclean shutdown.
 
         Raises:
-            KafkaStorageError: the disk failed, or holds something that is no log.
+            KafkaStorageError: the disk failed, or the directory does not contain a valid log.
         """
         try:
             loader = LogLoader(directory, config, doors, opening)
@@ -100,7 +101,7 @@ class Log(ReadableLog):
     # -- configuration -----------------------------------------------------------------------
 
     def update_config(self, config: LogConfig) -> None:
-        """The topic's configuration has changed."""
+        """Apply a changed topic configuration."""
         self.config = config
         self._local.config = config
         self._local.may_skip = self._local.may_skip or config.is_compacted
@@ -110,20 +111,20 @@ class Log(ReadableLog):
     def append_as_leader(
         self, records: LeaderRecords, leader_epoch: int, origin: AppendOrigin, now_ms: int
     ) -> AppendInfo:
-        """Validate batches, give them offsets and `leader_epoch`, write them once.
+        """Validate batches, assign offsets and `leader_epoch` to them, and write them once.
 
         Args:
             records: whole batches in a writable buffer; they are patched in place.
-            leader_epoch: of this broker's leadership.
-            origin: how much is checked; RAFT batches must have their offsets already.
+            leader_epoch: the epoch of this broker's leadership.
+            origin: decides how much is validated; RAFT batches must already have offsets.
             now_ms: wall clock.
 
         Returns:
-            What was appended; for a duplicate where it was appended before.
+            What was appended; for a duplicate, the offsets of the first append.
 
         Raises:
-            StorageError: one of its kinds, with the code for the peer; nothing was written.
-            InspectionNeededError: a client's records must be looked into first.
+            StorageError: a subclass with the error code for the client; nothing was written.
+            InspectionNeededError: the caller must inspect the client's records first.
         """
         if self._guard.has_failed or self._is_closed:
             raise KafkaStorageError(f"{self.directory} is offline")
@@ -152,14 +153,14 @@ class Log(ReadableLog):
     def append_as_follower(
         self, records: memoryview | bytes, leader_epoch_max: int = EPOCH_MAX
     ) -> AppendInfo:
-        """Write the leader's bytes as they are; CRCs are checked, offsets must continue the log.
+        """Write the leader's batches unchanged, after checking CRCs and offsets.
 
-        Offsets may skip ahead (the leader's log may be compacted), never back. A batch whose end is
-        cut off, or of a later epoch than `leader_epoch_max`, is left out with all behind it.
+        Offsets may skip ahead (the leader's log may be compacted) but must not go back. The append
+        stops before a truncated batch and before a batch with an epoch above `leader_epoch_max`.
 
         Raises:
-            UnexpectedAppendOffsetError: the bytes begin below the log end.
-            CorruptRecordError: damaged batches or markers, or offsets that do not grow.
+            UnexpectedAppendOffsetError: the first offset is below the log end offset.
+            CorruptRecordError: batches or markers are damaged, or offsets do not increase.
             InvalidTxnStateError: a batch does not belong to its producer's open transaction.
         """
         if self._guard.has_failed or self._is_closed:
@@ -191,14 +192,14 @@ class Log(ReadableLog):
         now_ms: int,
         epochs: list[tuple[int, int]],
     ) -> None:
-        """Write the bytes to the active segment, rolling first if it is time.
+        """Write the batches to the active segment; roll the segment first if necessary.
 
-        `epochs` (of each batch, with its offset) are written to their file first: if that fails,
-        the append has changed nothing.
+        `epochs` has the leader epoch and the offset of each batch. They are written to their file
+        first: if that write fails, the append has changed nothing.
 
         Raises:
             TooManyOpenFilesError: nothing was written, and the log has not changed.
-            KafkaStorageError: the disk has failed, and perhaps a part was written.
+            KafkaStorageError: the disk failed; a part of the batches may have been written.
         """
         info.size = len(records)
         try:
@@ -219,36 +220,36 @@ class Log(ReadableLog):
         self.log_end_offset = self._local.log_end_offset = info.last_offset + 1
 
     def _commit_producers(self, changes: list[Change]) -> None:
-        """Take over what was staged of the producers, since their batches are in the file."""
+        """Apply the staged producer changes, now that their batches are in the file."""
         aborted_ones = self.producer_state.commit_all(changes, self.log_end_offset)
         if aborted_ones:
-            # The memory is complete: now the file that may fail.
+            # Memory is updated first, because writing the file may fail.
             with self._guard.of_change:
                 for aborted in aborted_ones:
                     self._local.segments.add_aborted(aborted)
 
     def _roll_for(self, info: AppendInfo, now_ms: int) -> Segment:
-        """Begin a new segment for an append; returns the segment to append to."""
+        """Roll for an append, and return the segment to append to."""
         segment = self._local.segments.active
         try:
             self._roll(now_ms)
         except OSError as error:
             if not is_out_of_descriptors(error) or segment.must_roll(info.size, info.last_offset):
                 raise
-            # A segment that is larger, or older, than configured is better than a refused append.
+            # A segment that is too large or too old is better than a rejected append.
             self._doors.on_descriptor_shortage()
             return segment
         if self._guard.has_failed:
-            # The sync that a roll begins has failed.
+            # The sync that the roll started has failed.
             raise KafkaStorageError(f"{self.directory} is offline")
         return self._local.segments.active
 
     # -- watermarks --------------------------------------------------------------------------
 
     def update_high_watermark(self, offset: int) -> bool:
-        """Set the high watermark, held within [log start, log end]; returns whether it moved.
+        """Set the high watermark within [log start, log end]; return whether it moved.
 
-        It may go back: only a leader keeps it from that, and asks before.
+        It may move back: a leader that must not move it back checks this before the call.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             offset = min(max(offset, self.log_start_offset), self.log_end_offset)
@@ -259,10 +260,13 @@ class Log(ReadableLog):
         return True
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
-        """Forget what lies below `offset`, for `reason`; returns whether the start moved.
+        """Raise the log start offset to `offset`; return whether it moved.
+
+        Args:
+            reason: why records are deleted, for the error message.
 
         Raises:
-            OffsetOutOfRangeError: `offset` lies above the high watermark.
+            OffsetOutOfRangeError: `offset` is above the high watermark.
         """
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(
@@ -278,11 +282,11 @@ class Log(ReadableLog):
     # -- cutting -----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop all from `offset` on; returns whether there was anything.
+        """Truncate the log to `offset`; return whether batches were removed.
 
-        A batch that holds `offset` goes as a whole. Indexes, leader epochs, producers, high
-        watermark and recovery point follow. The epoch of a leadership that appended nothing goes
-        in any case: the present leader may not know it.
+        A batch that contains `offset` is removed whole. Indexes, leader epochs, producer state,
+        high watermark and recovery point are adjusted. The epoch of a leadership without appends is
+        always removed, because the current leader may not know it.
         """
         assert offset >= 0, offset
         if offset >= self.log_end_offset:
@@ -296,7 +300,7 @@ class Log(ReadableLog):
             self._local.finish_swap()
             self._is_changed = True
             self.cut_count += 1
-            # The whole segment that is cut: the next sync and the next recovery must include it.
+            # The next sync and the next recovery must include the whole truncated segment.
             segment = self._local.segments.floor(offset) or self._local.segments[0]
             self.recovery_point = min(self.recovery_point, segment.base_offset)
             self.producer_state.remove_snapshots_above(offset)
@@ -309,17 +313,17 @@ class Log(ReadableLog):
         return True
 
     def cut_damage(self, path: str) -> None:
-        """Drop the damaged segment with its file at `path`, and all behind it."""
+        """Remove the damaged segment with its file at `path`, and everything after it."""
         base_offset = offset_of(path.rpartition("/")[2], LOG_SUFFIX)
         assert base_offset is not None, path
         if base_offset <= max(self._local.segments[0].base_offset, self.log_start_offset):
             self.truncate_fully_and_start_at(max(base_offset, self.log_start_offset))
         else:
-            # With the last batch before it, whose segment is cut where it is intact.
+            # Truncation also removes the last batch of the previous, intact segment.
             self.truncate_to(base_offset - 1)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the log is empty and begins at `offset`."""
+        """Remove all records; the empty log starts at `offset`."""
         assert offset >= 0, offset
         self._is_changed = True
         self.cut_count += 1
@@ -353,13 +357,13 @@ class Log(ReadableLog):
     # -- segments ----------------------------------------------------------------------------
 
     def roll(self) -> None:
-        """Begin a new segment at the log end, unless the active one is empty."""
+        """Roll to a new segment at the log end, unless the active segment is empty."""
         if self._local.segments.active.size:
             with self._guard:
                 self._roll(self._doors.clock.wall_ms())
 
     def _roll(self, now_ms: int) -> None:
-        # The state at the new segment's start: recovery of that segment begins with it.
+        # Recovery of the new segment starts from the producer state at its base offset.
         self.producer_state.map_end_offset = self.log_end_offset
         self.producer_state.take_snapshot()
         self._local.roll(now_ms, roll_jitter(self.config, self._doors.rng))
@@ -369,7 +373,7 @@ class Log(ReadableLog):
         self._flusher.flush(lambda _: None)
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply retention by time, size and log start offset, below the high watermark only.
+        """Apply retention by time, size and log start offset, only below the high watermark.
 
         Returns:
             The number of segments deleted.
@@ -384,7 +388,7 @@ class Log(ReadableLog):
             return 0
         self._local.finish_swap()
         if len(segments) == len(self._local.segments):
-            # All of them: the log goes on in a new, empty one.
+            # All segments expire: continue the log in a new, empty segment.
             self._roll(self._doors.clock.wall_ms())
         following = self._local.segments.higher(segments[-1].base_offset)
         assert following is not None
@@ -402,15 +406,15 @@ class Log(ReadableLog):
         return len(segments)
 
     def replace_segments(self, base_offset: int, size: int, replaced: Sequence[int]) -> bool:
-        """Let a compacted segment, complete and synced, take the place of sealed ones.
+        """Replace sealed segments by a compacted segment that is complete and synced.
 
         Args:
-            base_offset: of its files, which have the suffix `.cleaned`.
-            size: bytes of its batches.
-            replaced: base offsets of the segments whose records it has.
+            base_offset: base offset of the compacted segment, whose files end in `.cleaned`.
+            size: size of its batches in bytes.
+            replaced: base offsets of the segments that it replaces.
 
         Returns:
-            False, and nothing is done, if the log does not have all of those any more.
+            False, with nothing changed, if the log no longer has all of those segments.
         """
         old = self.segments.find_exactly(replaced)
         if old is None:
@@ -426,26 +430,26 @@ class Log(ReadableLog):
 
     @property
     def is_swapping(self) -> bool:
-        """Whether the files of segments that were replaced still have their names."""
+        """Whether files of replaced segments are still to be renamed or deleted."""
         return self._local.is_swapping
 
     def _continue_swap(self) -> None:
-        """A few files per turn."""
+        """Process a few files of the swap per turn of the event loop."""
         try:
             with self._guard:
                 self._local.continue_swap()
         except KafkaStorageError:
-            # The directory is offline, which was told.
+            # The failure of the directory has already been reported.
             return
         if self._local.is_swapping:
             self._doors.timer.call_soon(self._continue_swap)
 
     def close_idle(self) -> None:
-        """Give back descriptors that were not used since the last call."""
+        """Close descriptors that were not used since the last call."""
         self._local.close_idle()
 
     def release_idle(self) -> None:
-        """Give back descriptors and index memory of synced segments that nobody reads."""
+        """Close descriptors and unload indexes of synced segments that are idle."""
         with self._guard:
             self._local.release_idle(self.recovery_point)
 
@@ -453,21 +457,21 @@ class Log(ReadableLog):
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether flush.messages records wait for a sync."""
+        """Whether at least `flush.messages` records are not synced."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     @property
     def is_synced(self) -> bool:
-        """Whether all that is written is synced, the indexes of sealed segments too."""
+        """Whether all records are synced, with the indexes of sealed segments."""
         return self.recovery_point >= self.log_end_offset and not self._local.has_unsynced_indexes
 
     @property
     def safe_recovery_point(self) -> int:
-        """What may be noted on disk: no segment below it has indexes that were not synced."""
+        """Recovery point for the checkpoint: all indexes of segments below it are synced."""
         return self._local.sealed_from(self.recovery_point)
 
     def flush(self, force: bool = False) -> None:
-        """Sync all up to the log end, in this turn; with `force` even if nothing is new."""
+        """Sync up to the log end offset now; with `force` even if nothing is unsynced."""
         if not force and self.is_synced:
             return
         with self._guard:
@@ -476,30 +480,30 @@ class Log(ReadableLog):
             self.on_flushed(end_offset)
 
     def flush_async(self, on_done: Callable[[BaseException | None], None]) -> None:
-        """Sync off the loop all up to what is the log end now, then call back.
+        """Sync up to the current log end offset off the event loop, then call `on_done`.
 
         Args:
-            on_done: gets None or the error; may run before this returns if nothing is to be synced.
+            on_done: receives None or the error; may run before this returns if all is synced.
         """
         self._flusher.flush(on_done)
 
     def prepare_flush(self) -> Callable[[], None]:
-        """The work, for any thread, that syncs all that is written now.
+        """Return a function, callable on any thread, that syncs all written records.
 
-        The indexes of the active segment are left out: without a clean stop they are made new when
-        the log is opened.
+        The indexes of the active segment are not synced: after an unclean shutdown, opening the log
+        rebuilds them.
         """
         return self._prepare_sync(is_final=False, with_parent=True)
 
     def _prepare_sync(self, is_final: bool, with_parent: bool) -> Callable[[], None]:
         paths = self.leader_epochs.take_unsynced() + self.producer_state.take_unsynced()
         if not self._is_identity_synced and self.topic_id is not None:
-            # Without it the directory would be nobody's after a loss of power.
+            # Without a topic id, the directory has no owner after a power loss.
             self._is_identity_synced = True
             paths.append(f"{self.directory}/{PARTITION_METADATA}")
         active = self._local.segments.active
         if active.is_new:
-            # Its name is synced with the first file of this list.
+            # The directory entry is synced along with the first file in this list.
             paths.append(active.path(LOG_SUFFIX))
         if paths:
             self._unsynced.add(paths)
@@ -510,21 +514,21 @@ class Log(ReadableLog):
         )
 
     def on_flushed(self, end_offset: int) -> None:
-        """All below `end_offset` is synced."""
+        """Record that all records below `end_offset` are synced."""
         self.last_flush_ms = self._doors.clock.monotonic_ms()
         self._local.on_synced()
-        # A truncation meanwhile has lowered the log end.
+        # A truncation during the sync may have lowered the log end offset.
         self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
 
     def on_flush_failed(self, error: BaseException) -> None:
-        """The sync failed: what was not synced before may be lost, nothing is retried."""
+        """Handle a failed sync: unsynced records may be lost, and the sync is not retried."""
         if isinstance(error, OSError) and not self._is_closed:
             self._guard.failure(error)
 
     # -- life --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close cleanly: all synced, a producer snapshot at the log end, indexes complete."""
+        """Close cleanly: sync everything, snapshot the producer state, complete the indexes."""
         work = self.prepare_close(with_parent=True)
         if work is not None:
             with self._guard:
@@ -533,9 +537,10 @@ class Log(ReadableLog):
         self.finish_close()
 
     def prepare_close(self, with_parent: bool = False) -> Callable[[], None] | None:
-        """Write out what is in memory; returns the sync that a clean stop needs, for any thread.
+        """Write buffered state; return the sync for a clean shutdown, callable on any thread.
 
-        `on_flushed` and `finish_close` follow. None: nothing has changed since it was opened.
+        The caller then calls `on_flushed` and `finish_close`. The result is None if the log has not
+        changed since it was opened, or if it is closed.
         """
         if self._is_closed:
             return None
@@ -547,28 +552,28 @@ class Log(ReadableLog):
             return self._prepare_sync(True, with_parent) if self._is_changed else None
 
     def finish_close(self) -> None:
-        """Take nothing more, and give all descriptors back."""
+        """Reject further appends and close all descriptors."""
         self._is_closed = True
         self.close_files()
 
     def close_files(self) -> None:
-        """Give all descriptors back; what is read later opens them again."""
+        """Close all descriptors; a later read opens them again."""
         for segment in self._local.segments:
             segment.close()
 
     def rename_to_delete(self) -> None:
-        """Move the directory to a name that says it waits for deletion; nothing more is taken."""
+        """Rename the directory to a `-delete` name; the log rejects further appends."""
         parent, _, _ = self.directory.rpartition("/")
         name = self.topic_partition.deleted_directory_name(self._doors.rng.uuid())
         self.rename(f"{parent}/{name}", is_last=True)
 
     def sync_name(self) -> None:
-        """The directory's name survives the loss of power."""
+        """Sync the parent directory, so that the log directory's name survives a power loss."""
         with self._guard:
             self._doors.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
 
     def take_over_from(self, other: Log) -> None:
-        """Be what `other` was, whose records this log has all: all synced, and with its marks."""
+        """Replace `other`, whose records this log also has: copy its offsets, and sync."""
         assert self.log_end_offset == other.log_end_offset
         with self._guard:
             self.leader_epochs.replace(other.leader_epochs.entries)
@@ -577,12 +582,12 @@ class Log(ReadableLog):
         self.flush(force=True)
 
     def take_offline(self) -> None:
-        """The data directory has failed: nothing more is taken."""
+        """Reject further appends, because the data directory has failed."""
         self._guard.has_failed = True
         self.close_files()
 
     def rename(self, directory: str, is_last: bool = False) -> None:
-        """Move the directory; open files stay open. After the last renaming nothing is taken."""
+        """Rename the directory; open files stay open. `is_last` makes the log reject appends."""
         with self._guard:
             self._local.finish_swap()
             self._doors.disk.rename(self.directory, directory)

@@ -1,7 +1,7 @@
-"""All logs of a broker (Kafka's LogManager): opening, placing, moving, deleting, checkpoints.
+"""All logs of a broker (Kafka's LogManager): open, place, move, delete, checkpoint.
 
-Logs are opened in slices, so that neither ten thousand of them nor a large one that was not closed
-hold the loop; files are written and removed off it.
+Logs are opened in slices, so that neither ten thousand logs nor one long recovery blocks the event
+loop. Files are written and removed off the loop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Wishes for logs that do not exist yet; more are not kept.
+# Maximum number of preferred directories of logs that do not exist yet.
 _PREFERRED_MAX = 10_000
 
 
@@ -86,14 +86,16 @@ class LogManager:
         on_directory_failure: Callable[[LogDirectory, OSError], None] = lambda _, __: None,
         offline_paths: Sequence[str] = (),
     ) -> None:
-        """Args:
-        directories: opened, so locked; the manager closes them at shutdown.
-        doors: their `on_disk_failure` is not used.
-        on_directory_failure: told once per directory when it goes offline.
-        offline_paths: data directories that could not be opened at all.
+        """Create the manager.
+
+        Args:
+            directories: opened and locked directories; `shutdown` closes them.
+            doors: their `on_disk_failure` is not used.
+            on_directory_failure: called once per directory when it goes offline.
+            offline_paths: data directories that could not be opened at all.
         """
         self._config = config
-        # By whose wall time records, producers and offsets expire.
+        # The clock by which records, producers and offsets expire.
         self.trusted_clock = TrustedClock(doors.clock, config.barnabas_retention_hold_ms)
         self._doors = replace(
             doors,
@@ -104,14 +106,14 @@ class LogManager:
         self._clock_file = TrustedClockFile(self.trusted_clock, self._doors)
         self._on_directory_failure = on_directory_failure
         self.directories = list(directories)
-        # Every log that is open.
+        # Every open log.
         self.logs: dict[TopicPartition, Log] = {}
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
-        # Replicas on their way to another directory, behind the log of the same partition.
+        # Future replicas, which copy the log of their partition to another directory.
         self.futures: dict[TopicPartition, Log] = {}
         self._future_directory_of: dict[TopicPartition, LogDirectory] = {}
         self._unreadable = UnreadableLogs(doors.damage)
-        # Where a log that does not exist yet is wanted (AlterReplicaLogDirs).
+        # Preferred directory of logs that do not exist yet (AlterReplicaLogDirs).
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._offline_paths = tuple(offline_paths)
         self._young = YoungLogs(doors.disk)
@@ -121,7 +123,7 @@ class LogManager:
         self._checkpoints = LogCheckpoints(self._doors, self.logs_in, self._take_offline)
         self.descriptor_relief = DescriptorRelief(self._doors, self.tasks.close_idle_files)
         self.cleaner = LogCleaner(self, config.cleaner, self._doors)
-        # Broker epoch at the last clean stop, -1 if unknown (for the broker's registration).
+        # Broker epoch at the last clean shutdown (for the registration); -1 if unknown.
         self.previous_broker_epoch = NO_BROKER_EPOCH
 
     # -- starting and stopping ---------------------------------------------------------------
@@ -131,11 +133,11 @@ class LogManager:
         config_of: Callable[[str], LogConfig],
         assigned: AssignedLogs = EverythingAssigned(),  # noqa: B008 - holds nothing
     ) -> None:
-        """Open every log that the directories hold, in one go.
+        """Open every log of the directories in one turn.
 
         Args:
-            config_of: the configuration of a topic, the defaults for an unknown one.
-            assigned: what the metadata knows; logs that it does not know are set aside.
+            config_of: returns the configuration of a topic, the defaults for an unknown topic.
+            assigned: the partitions in the metadata; logs not in it are set aside.
         """
         for _ in self._load(config_of, assigned):
             pass
@@ -146,12 +148,12 @@ class LogManager:
         assigned: AssignedLogs,
         on_done: Callable[[], None],
     ) -> None:
-        """The same, a part per turn of the loop; `on_done` may be called before this returns."""
+        """Open every log, a part per turn of the loop; `on_done` may run before this returns."""
         steps = self._load(config_of, assigned)
         run_in_slices(steps, self._doors, lambda: self._is_stopped, on_done)
 
     def start_tasks(self) -> None:
-        """Begin with retention, checkpoints, expiry and, if set, periodic flushes."""
+        """Start retention, checkpoints, expiry and, if configured, periodic flushes."""
         config, tasks = self._config, self.tasks
         tasks.start()
         tasks.repeat(
@@ -174,15 +176,15 @@ class LogManager:
 
     @property
     def is_writing_checkpoints(self) -> bool:
-        """Whether checkpoints are being written off the loop; `shutdown` has to wait for them."""
+        """Whether checkpoints are being written off the loop; `shutdown` must wait for them."""
         return self._clock_file.is_writing or any(
             directory.is_writing_checkpoints for directory in self.directories
         )
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Close every log, write the checkpoints and the marker of a clean stop, unlock.
+        """Close all logs, write the checkpoints and the clean shutdown marker, unlock.
 
-        Work handed to the executor must be done before: nothing may write behind the marker.
+        Work on the executor must be complete before: nothing may be written after the marker.
         """
         self._is_stopped = True
         self.tasks.stop()
@@ -200,7 +202,7 @@ class LogManager:
     def _load(
         self, config_of: Callable[[str], LogConfig], assigned: AssignedLogs
     ) -> Iterator[None]:
-        """Open everything; each step is bounded."""
+        """Open all logs, in steps of bounded duration."""
         self._clock_file.resume(self._online())
         parts = LoadingParts(self._config, self._doors, config_of)
         loadings = [(each, DirectoryLoading(each, parts)) for each in self._online()]
@@ -210,7 +212,7 @@ class LogManager:
             except OSError as error:
                 self._take_offline(directory, error)
         epochs = {loading.previous_broker_epoch for _, loading in loadings}
-        # Known only if all directories say the same.
+        # The epoch is known only if all directories agree.
         self.previous_broker_epoch = epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
         for directory, loading in loadings:
             if not directory.is_online:
@@ -223,17 +225,17 @@ class LogManager:
             except OSError as error:
                 self._take_offline(directory, error)
             except TooManyOpenFilesError as shortage:
-                # Nothing is served yet that could give descriptors back.
+                # No log is open yet whose descriptors could be closed.
                 cause = shortage.__cause__
                 assert isinstance(cause, OSError), cause
                 self._take_offline(directory, cause)
             except KafkaStorageError:
-                # The directory went offline, which was told already; the others go on.
+                # The directory's failure was already reported; the other directories continue.
                 continue
         self._promote_abandoned(assigned)
 
     def _take_in(self, directory: LogDirectory, found: FoundLog, assigned: AssignedLogs) -> None:
-        """A log was opened: keep it, or set it aside if it is nobody's."""
+        """Register an opened log, or set it aside if the metadata does not assign it."""
         log = found.log
         if self._unreadable.take(found, assigned):
             return
@@ -246,14 +248,14 @@ class LogManager:
             logs, owners = self.futures, self._future_directory_of
         if assigned.is_stray(partition, log.topic_id):
             if log.log_end_offset == 0:
-                # Made just before a loss of power: there is nothing to keep.
+                # Created just before a power loss: there are no records to keep.
                 self._removal.delete_later(log)
             else:
                 self._set_aside(log, "the metadata does not know it, or its topic id was lost")
             return
         other = logs.get(partition)
         if other is not None:
-            # A move was cut off between its two renames; what the metadata names was complete.
+            # A move stopped between its two renames. The directory in the metadata was complete.
             if assigned.directory_id_of(partition) != directory.id:
                 self._set_aside(log, f"{other.directory} is the log of {partition}")
                 return
@@ -269,13 +271,13 @@ class LogManager:
         rename_to_stray(log, self._doors.rng, reason)
 
     def _promote_abandoned(self, assigned: AssignedLogs) -> None:
-        """A replica on its way whose origin is gone takes its place, as far as it has come."""
+        """Promote each future replica whose log is gone, up to the offset it has copied."""
         for partition in [key for key in self.futures if key not in self.logs]:
             directory = self._future_directory_of[partition]
             if self.has_offline_directories and (
                 assigned.directory_id_of(partition) != directory.id
             ):
-                # Its origin may be in a directory that comes back.
+                # Its log may be in a directory that comes back online.
                 continue
             words = (
                 "%s was being moved and its origin is gone: it goes on from %s, as far as copied"
@@ -299,13 +301,13 @@ class LogManager:
             self._young.unmark(self._log_in)
             write_marker(self._doors.disk, directory.path, broker_epoch)
         elif directory.was_stopped_cleanly:
-            # Stopped while it was being opened: what was not opened is as clean as before.
+            # Shutdown during loading: logs that were not opened are as clean as before.
             write_marker(self._doors.disk, directory.path, self.previous_broker_epoch)
 
     # -- logs --------------------------------------------------------------------------------
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """The log of a partition, if there is one."""
+        """Return the log of a partition, or None."""
         return self.logs.get(partition)
 
     def get_or_create(
@@ -315,15 +317,15 @@ class LogManager:
         config: LogConfig,
         directory_id: bytes | None = None,
     ) -> Log:
-        """The log of a partition, made if it is new.
+        """Return the log of a partition; create it if it is new.
 
         Args:
-            directory_id: where the metadata has it; None for the directory with the fewest logs.
+            directory_id: the directory in the metadata; None selects the one with the fewest logs.
 
         Raises:
-            InconsistentTopicIdError: there is one of another topic of the same name.
-            KafkaStorageError: no directory is online, or it failed, or the log may be in one that
-                is offline, or it is there and cannot be opened.
+            InconsistentTopicIdError: the log belongs to another topic of the same name.
+            KafkaStorageError: no directory is online, or it failed; or the log may be in an offline
+                directory; or it exists and cannot be opened.
         """
         log = self.logs.get(partition)
         if log is not None:
@@ -339,7 +341,7 @@ class LogManager:
         return log
 
     def delete_async(self, partition: TopicPartition) -> bool:
-        """Forget a log at once, delete its files later; returns whether there was one."""
+        """Remove a log now and delete its files later; return whether it existed."""
         self.delete_future(partition)
         log = self.logs.pop(partition, None)
         if (path := self._unreadable.forget(partition)) is not None:
@@ -368,14 +370,14 @@ class LogManager:
         return Log.open(path, config, self._doors, opening)
 
     def _log_in(self, partition: TopicPartition, directory: LogDirectory) -> Log | None:
-        """The log of a partition, or its future replica, in that directory."""
+        """Return the log, or the future replica, of a partition in that directory."""
         if self._directory_of.get(partition) is directory:
             return self.logs[partition]
         found = self._future_directory_of.get(partition) is directory
         return self.futures[partition] if found else None
 
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
-        """Cut a log, and let the recovery points on disk follow; returns whether it was cut."""
+        """Truncate a log and write the recovery points; return whether batches were removed."""
         self.cleaner.before_cut(partition, offset)
         if not self.logs[partition].truncate_to(offset):
             return False
@@ -384,14 +386,14 @@ class LogManager:
         return True
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
-        """Begin a log anew at `offset`, and let the recovery points on disk follow."""
+        """Restart a log empty at `offset`, and write the recovery points."""
         self.cleaner.abort_cleaning(partition)
         self.logs[partition].truncate_fully_and_start_at(offset)
         self.cleaner.on_cut(partition)
         self.checkpoint_recovery_points()
 
     def update_config(self, topic: str, config: LogConfig) -> None:
-        """The configuration of a topic has changed."""
+        """Apply a changed topic configuration to its logs."""
         for partition, log in (*self.logs.items(), *self.futures.items()):
             if partition.topic == topic:
                 log.update_config(config)
@@ -399,19 +401,19 @@ class LogManager:
                     self.cleaner.abort_cleaning(partition)
 
     def update_configs(self, config_of: Callable[[str], LogConfig]) -> None:
-        """What topics inherit has changed; `config_of` gives the configuration of a topic."""
+        """Apply changed broker defaults; `config_of` returns the configuration of a topic."""
         known = {topic: config_of(topic) for topic in {each.topic for each in self.logs}}
         for partition, log in self.logs.items():
             log.update_config(known[partition.topic])
 
     def forget_producers_after(self, expiration_ms: int) -> None:
-        """From now on producers are forgotten when they have been silent for so long."""
+        """Set how long a producer may be idle before it expires, for all logs."""
         self._config = replace(self._config, producer_id_expiration_ms=expiration_ms)
         for log in self.logs.values():
             log.producer_state.expiration_ms = expiration_ms
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """The data directory in which a partition's log lies."""
+        """Return the data directory of a partition's log."""
         return self._directory_of.get(partition)
 
     @property
@@ -421,17 +423,17 @@ class LogManager:
 
     @property
     def cordoned_directory_ids(self) -> list[bytes]:
-        """Ids of the directories that take no new logs."""
+        """Ids of the directories that accept no new logs."""
         return [each.id for each in self.directories if each.is_cordoned]
 
     @property
     def offline_paths(self) -> list[str]:
-        """The data directories that cannot be used."""
+        """Paths of the data directories that are offline."""
         return [*self._offline_paths, *(d.path for d in self.directories if not d.is_online)]
 
     @property
     def offline_directory_ids(self) -> list[bytes]:
-        """Ids of the directories that have failed since the start."""
+        """Ids of the directories that have failed since startup."""
         return [each.id for each in self.directories if not each.is_online]
 
     def _directory_for(self, partition: TopicPartition, directory_id: bytes | None) -> LogDirectory:
@@ -452,20 +454,20 @@ class LogManager:
     # -- moving between directories ------------------------------------------------------------
 
     def directory_at(self, path: str) -> LogDirectory | None:
-        """The data directory of that path; None if it is none, or could not be opened."""
+        """Return the data directory at that path; None if unknown or not opened."""
         return next((each for each in self.directories if each.path == path), None)
 
     def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """Make the partition's log there, should it be made."""
+        """Remember the directory in which a future log of the partition is created."""
         if partition not in self.logs and len(self._preferred) < _PREFERRED_MAX:
             self._preferred[partition] = directory
 
     def future_directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """The directory that the partition's log is on its way to."""
+        """Return the directory to which the partition's log is being moved."""
         return self._future_directory_of.get(partition)
 
     def create_future(self, partition: TopicPartition, directory: LogDirectory) -> Log:
-        """An empty replica in another directory, to be filled from the log.
+        """Create an empty replica in another directory, to be filled from the log.
 
         Raises:
             KafkaStorageError: the directory failed.
@@ -476,22 +478,22 @@ class LogManager:
         future = self._create(f"{directory.path}/{name}", partition, log.topic_id, log.config)
         self.futures[partition] = future
         self._future_directory_of[partition] = directory
-        # Until it is moved, as in Kafka: the replica on its way is a copy of what is there now.
+        # As in Kafka, cleaning pauses until the move is complete, because the replica is a copy.
         self.cleaner.abort_and_pause_cleaning(partition)
         return future
 
     def delete_future(self, partition: TopicPartition) -> bool:
-        """Give a move up; returns whether there was one."""
+        """Cancel a move; return whether there was one."""
         if partition not in self.futures:
             return False
         self._removal.delete_later(self._forget_future(partition))
         return True
 
     def replace_with_future(self, partition: TopicPartition) -> Log:
-        """The future replica, which has all that the log has, takes its place.
+        """Replace the log by its future replica, which has all of its records.
 
-        Every step is on the disk before the next, so that a loss of power leaves one of both, or
-        both with the metadata telling which.
+        Each step is on disk before the next. After a power loss there is one of the two, or both,
+        and the metadata tells which is valid.
 
         Raises:
             KafkaStorageError: a directory failed.
@@ -521,11 +523,11 @@ class LogManager:
     # -- checkpoints -------------------------------------------------------------------------
 
     def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points, off the loop."""
+        """Write the recovery points off the loop."""
         self._checkpoints.write_recovery_points(self._online())
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write the log start offsets that are not simply where the first segment begins."""
+        """Write each log start offset that differs from the first segment's base offset."""
         try:
             self._young.unmark(self._log_in)
         except OSError as error:
@@ -533,18 +535,18 @@ class LogManager:
         self._checkpoints.write_log_start_offsets(self._online())
 
     def checkpoint_high_watermarks(self, on_done: Callable[[], None] = lambda: None) -> None:
-        """Write the high watermarks, off the loop; `on_done` is called when they are there."""
+        """Write the high watermarks off the loop, then call `on_done`."""
         self._checkpoints.write_high_watermarks(self._online(), on_done)
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.is_online]
 
     def logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
-        """The logs of a directory, future replicas too."""
+        """Return the logs of a directory, including future replicas."""
         owner, future_owner = self._directory_of, self._future_directory_of
         found = [item for item in self.logs.items() if owner[item[0]] is directory]
         if self.futures:
-            # Under the same name, as in Kafka: a partition has but one of them in a directory.
+            # Both have the same key, as in Kafka: a directory has only one of them per partition.
             found += [item for item in self.futures.items() if future_owner[item[0]] is directory]
         return found
 
@@ -559,9 +561,9 @@ class LogManager:
                 self._take_offline(directory, error)
 
     def _take_offline(self, directory: LogDirectory, error: OSError) -> None:
-        """Forget the logs of a directory that has failed; nothing is retried.
+        """Remove the logs of a failed directory; nothing is retried.
 
-        A missing descriptor is no failure: what needed it is refused or tried again.
+        A descriptor shortage is not a failure: the operation is rejected or retried.
         """
         if not directory.is_online:
             return

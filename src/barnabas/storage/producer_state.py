@@ -1,7 +1,7 @@
 """Idempotence and transactions of one partition (Kafka's ProducerStateManager; KIP-98, KIP-360).
 
-`stage` validates one batch and says what the producer's state will be; `commit` takes it over once
-the bytes are written. Recovery and followers go the same way without the validation.
+`stage` validates one batch and returns the producer's next state; `commit` applies it after the
+batch is written. Recovery and followers use the same methods without the validation.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.runtime.disk import Disk
 
-# A compressed control batch may decompress to so many bytes; a marker has about twenty.
+# Limit for a decompressed control batch; a marker has about twenty bytes.
 _MARKER_BYTES_MAX = 1 << 16
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that a marker has ended."""
+    """A transaction ended by a marker."""
 
     producer_id: int
     first_offset: int
@@ -50,7 +50,7 @@ class CompletedTxn(NamedTuple):
 
 
 class EndMarker(NamedTuple):
-    """What the control batch of a transaction says."""
+    """Content of a transaction's control batch."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -58,7 +58,7 @@ class EndMarker(NamedTuple):
 
 
 def read_end_marker(batch: Buffer, header: BatchHeader) -> EndMarker | None:
-    """Return the marker in a control batch; None for another kind of control record, or if empty.
+    """Return the marker in a control batch; None if it is empty or of another control type.
 
     Raises:
         CorruptRecordError: the record, its key or its value cannot be read.
@@ -78,7 +78,7 @@ def read_end_marker(batch: Buffer, header: BatchHeader) -> EndMarker | None:
 
 
 class ProducerState:
-    """All producers of one log."""
+    """State of all producers of one log."""
 
     __slots__ = (
         "_directory",
@@ -96,19 +96,19 @@ class ProducerState:
     def __init__(self, disk: Disk, directory: str, expiration_ms: int) -> None:
         self._disk = disk
         self._directory = directory
-        # How long a silent producer is remembered.
+        # How long the state of an idle producer is kept, in ms.
         self.expiration_ms = expiration_ms
         # By producer id.
         self.entries: dict[int, ProducerEntry] = {}
-        # Open transactions: first offset -> producer id, ascending since they open at the end.
+        # Open transactions: first offset -> producer id, ascending by first offset.
         self._ongoing: dict[int, int] = {}
-        # Ended ones whose marker lies above the high watermark: first offset -> last offset.
+        # Ended transactions with a marker above the high watermark: first offset -> last offset.
         self._unreplicated: dict[int, int] = {}
         # The state covers all batches below this offset.
         self.map_end_offset = 0
         # Offsets of the snapshot files, ascending.
         self.snapshots: list[int] = []
-        # Paths of snapshot files that were found damaged, and were removed.
+        # Paths of damaged snapshot files, which were removed.
         self.damaged_snapshots: list[str] = []
         # Snapshot files written since the last sync.
         self._unsynced: list[str] = []
@@ -116,7 +116,7 @@ class ProducerState:
     # -- one batch ---------------------------------------------------------------------------
 
     def find_duplicate(self, header: BatchHeader) -> RememberedBatch | None:
-        """Where this very batch was appended before; None if it is new."""
+        """Return the earlier append of this batch; None if the batch is new."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return None
@@ -131,13 +131,15 @@ class ProducerState:
         origin: AppendOrigin,
         before: ProducerEntry | None = None,
     ) -> ProducerEntry:
-        """The producer's state after a data batch at `first_offset`; nothing is changed yet.
+        """Return the producer's state after a data batch at `first_offset`; nothing is changed.
 
         Args:
             before: the state staged for an earlier batch of the same append.
 
         Raises:
-            InvalidProducerEpochError, OutOfOrderSequenceError, InvalidTxnStateError
+            InvalidProducerEpochError: the producer epoch is too old.
+            OutOfOrderSequenceError: the sequence does not follow the last one.
+            InvalidTxnStateError: the producer has an open transaction; the batch has none.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         entry = before or self.entries.get(producer_id)
@@ -168,13 +170,14 @@ class ProducerState:
         offset: int,
         context: tuple[AppendOrigin, ProducerEntry | None],
     ) -> tuple[ProducerEntry, CompletedTxn | None]:
-        """The producer's state after the marker at `offset`, and the transaction it ends.
+        """Return the producer's state after the marker at `offset`, and the ended transaction.
 
         Args:
-            context: who appends, and the state staged for an earlier batch of the same append.
+            context: the append origin, and the state staged for an earlier batch of the append.
 
         Raises:
-            InvalidProducerEpochError, TransactionCoordinatorFencedError
+            InvalidProducerEpochError: the producer epoch is too old.
+            TransactionCoordinatorFencedError: the coordinator epoch is too old.
         """
         producer_id = header.producer_id
         origin, before = context
@@ -196,7 +199,7 @@ class ProducerState:
         return staged, completed
 
     def commit(self, entry: ProducerEntry, completed: CompletedTxn | None = None) -> None:
-        """Take over what was staged: the bytes are in the file."""
+        """Apply staged state after the batch was written to the file."""
         self.entries[entry.producer_id] = entry
         if entry.txn_first_offset != NO_OFFSET:
             self._ongoing[entry.txn_first_offset] = entry.producer_id
@@ -205,13 +208,13 @@ class ProducerState:
             self._unreplicated[completed.first_offset] = completed.last_offset
 
     def replay(self, batch: Buffer, header: BatchHeader) -> CompletedTxn | None:
-        """Take over a batch that is in the log already (recovery, follower).
+        """Apply a batch that is already in the log (recovery, follower).
 
         Args:
             batch: the whole batch, at position 0.
 
         Raises:
-            CorruptRecordError: a transaction's marker cannot be read.
+            CorruptRecordError: a transaction marker cannot be read.
             InvalidTxnStateError: the batch does not belong to its producer's open transaction.
         """
         completed = None
@@ -236,7 +239,9 @@ class ProducerState:
         return bool(self._ongoing or self._unreplicated)
 
     def first_unstable_offset(self) -> int | None:
-        """The first offset whose transaction is open, or ended above the high watermark."""
+        """Return the first offset of a transaction that is open or not ended below the high
+        watermark.
+        """
         first = min(self._ongoing, default=None)
         replicated = min(self._unreplicated, default=None)
         if first is None or (replicated is not None and replicated < first):
@@ -244,17 +249,20 @@ class ProducerState:
         return first
 
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
-        """The last stable offset once this transaction has ended: the next one still open."""
+        """Return the last stable offset once this transaction has ended.
+
+        That is the first offset of the next open transaction, or the offset after the marker.
+        """
         others = [first for first in self._ongoing if first != completed.first_offset]
         return min(others, default=completed.last_offset + 1)
 
     def commit_all(
         self, changes: Iterable[tuple[ProducerEntry, CompletedTxn | None]], end_offset: int
     ) -> list[AbortedEntry]:
-        """Take over what was staged for the batches of one append, which are in the file.
+        """Apply the staged states of one append, whose batches are in the file.
 
         Args:
-            end_offset: where the log ends now.
+            end_offset: the new log end offset.
 
         Returns:
             The transactions that the append aborted, for the segment's index.
@@ -268,14 +276,14 @@ class ProducerState:
         return aborted_ones
 
     def aborted_entry(self, completed: CompletedTxn) -> AbortedEntry:
-        """What the index says of a transaction whose abort was committed just now."""
+        """Return the index entry of a transaction whose abort has just been committed."""
         stable = self.last_stable_offset_after(completed)
         return AbortedEntry(
             completed.producer_id, completed.first_offset, completed.last_offset, stable
         )
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
-        """Transactions whose marker lies below the high watermark are decided for good."""
+        """Forget ended transactions whose marker is below the high watermark."""
         if self._unreplicated:
             self._unreplicated = {
                 first: last for first, last in self._unreplicated.items() if last >= high_watermark
@@ -284,7 +292,10 @@ class ProducerState:
     # -- life --------------------------------------------------------------------------------
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget producers that wrote nothing for `producer.id.expiration.ms`."""
+        """Remove producers idle for `producer.id.expiration.ms`; return their number.
+
+        A producer with an open transaction stays.
+        """
         oldest = now_ms - self.expiration_ms
         expired = [
             entry.producer_id
@@ -296,7 +307,7 @@ class ProducerState:
         return len(expired)
 
     def clear(self, end_offset: int) -> None:
-        """Forget all producers; the state is that at `end_offset`."""
+        """Remove all producers, and set the offset of the state to `end_offset`."""
         self.entries.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
@@ -305,16 +316,16 @@ class ProducerState:
     # -- snapshots ---------------------------------------------------------------------------
 
     def find_snapshots(self, names: Iterable[str]) -> None:
-        """Take note of the snapshot files among the names in the directory."""
+        """Record the snapshot files among the names in the directory."""
         offsets = (offset_of(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names)
         self.snapshots = sorted(offset for offset in offsets if offset is not None)
 
     def snapshot_path(self, offset: int) -> str:
-        """Where the snapshot at `offset` lies."""
+        """Return the path of the snapshot at `offset`."""
         return offset_file(self._directory, offset, PRODUCER_SNAPSHOT_SUFFIX)
 
     def take_snapshot(self) -> None:
-        """Write the state at `map_end_offset`, unless a snapshot is there."""
+        """Write the state at `map_end_offset`, unless that snapshot exists."""
         offset = self.map_end_offset
         if offset <= (self.snapshots[-1] if self.snapshots else 0):
             return
@@ -324,15 +335,15 @@ class ProducerState:
         self._unsynced.append(path)
 
     def take_unsynced(self) -> list[str]:
-        """The snapshot files that the next sync of the log has to include."""
+        """Return and clear the snapshot files that the next sync must include."""
         paths, self._unsynced = self._unsynced, []
         return paths
 
     def load_latest_snapshot(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
-        """Start from the latest readable snapshot at or below `end_offset`; others above go.
+        """Load the latest readable snapshot at or below `end_offset`; remove those above.
 
         Returns:
-            The offset from which the log is to be replayed.
+            The offset from which the log must be replayed.
         """
         self.clear(log_start_offset)
         self.remove_snapshots_above(end_offset)
@@ -354,22 +365,22 @@ class ProducerState:
         return self.map_end_offset
 
     def remove_snapshots_above(self, offset: int) -> None:
-        """Delete the snapshots of a part of the log that is gone."""
+        """Delete the snapshots above a truncation."""
         for other in [other for other in self.snapshots if other > offset]:
             self._remove_snapshot(other)
 
     def remove_snapshots_below(self, offset: int) -> None:
-        """Delete the snapshots that no recovery needs any more; the latest one stays."""
+        """Delete snapshots that no recovery needs; the latest one stays."""
         for other in [other for other in self.snapshots[:-1] if other < offset]:
             self._remove_snapshot(other)
 
     def remove_snapshot_at(self, offset: int) -> None:
-        """Delete the one at `offset`, where no segment begins any more; the latest one stays."""
+        """Delete the snapshot at `offset`, where no segment begins; the latest one stays."""
         if offset in self.snapshots and offset != self.snapshots[-1]:
             self._remove_snapshot(offset)
 
     def remove_stray_snapshots(self, segment_bases: set[int]) -> None:
-        """Keep those where a segment begins, and the latest one."""
+        """Delete snapshots where no segment begins; the latest one stays."""
         for other in [other for other in self.snapshots[:-1] if other not in segment_bases]:
             self._remove_snapshot(other)
 
@@ -379,7 +390,7 @@ class ProducerState:
             self._remove_snapshot(other)
 
     def on_directory_renamed(self, directory: str) -> None:
-        """The log's directory has a new name."""
+        """Adopt the new name of the log's directory."""
         self._directory = directory
 
     def _remove_snapshot(self, offset: int) -> None:

@@ -1,8 +1,8 @@
-"""Opening a log: which files count, what a crash left, where the log ends (Kafka's LogLoader).
+"""Opening a log: select its files, repair it after a crash, find its end (Kafka's LogLoader).
 
-After a clean stop nothing is scanned but the last few batches. Otherwise every segment above the
-recovery point is read and each CRC checked; the first bad batch ends the log, indexes are made new,
-producer state is replayed from the last snapshot before it.
+After a clean shutdown, only the last few batches are read. Otherwise every segment above the
+recovery point is read and each CRC is checked. The first invalid batch ends the log. Indexes are
+rebuilt, and producer state is replayed from the last snapshot before that point.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Bytes that are checked before others have their turn: some tens of milliseconds.
+# Bytes checked per slice; this takes some tens of milliseconds.
 _SLICE_BYTES = 16 << 20
 
 
 class LoadedLog(msgspec.Struct, frozen=True):
-    """What was found in a directory."""
+    """State of a log after loading its directory."""
 
     segments: Segments
     leader_epochs: LeaderEpochCache
@@ -61,12 +61,12 @@ class LoadedLog(msgspec.Struct, frozen=True):
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
-    # None while nobody has said it.
+    # None while the topic id is unknown.
     topic_id: bytes | None
 
 
 class LogLoader:
-    """Opens one directory."""
+    """Loads the log of one directory."""
 
     __slots__ = (
         "_config",
@@ -89,15 +89,15 @@ class LogLoader:
         self._doors = doors
         self._disk = doors.disk
         self._opening = opening
-        # Whether records were cut off, or whole segments, which was told.
+        # Whether records or whole segments were removed; this has been reported.
         self._has_cut = False
-        # Whether the producer state was brought to the log's end while it was recovered.
+        # Whether recovery has already replayed the producer state up to the log's end.
         self._is_replayed = False
         self._producers = ProducerState(doors.disk, directory, opening.producer_id_expiration_ms)
         self._epochs = LeaderEpochCache(doors.disk, directory)
 
     def load(self) -> LoadedLog:
-        """Bring the directory into order and say what it holds."""
+        """Repair the directory, and return the state of its log."""
         slices = self.load_in_slices()
         while True:
             try:
@@ -107,7 +107,7 @@ class LogLoader:
                 return loaded
 
     def load_in_slices(self) -> Generator[None, None, LoadedLog]:
-        """The same in steps of bounded work, so that a large log does not hold the loop."""
+        """Do the same as `load` in bounded steps, so that a large log does not block the loop."""
         if not self._disk.exists(self._directory):
             self._disk.make_directory(self._directory)
         names = self._clean_up(self._disk.list(self._directory))
@@ -136,32 +136,33 @@ class LogLoader:
             self._tell_epochs()
             self._epochs.replace(_epochs_in(segments))
         self._tell_lost(segments, end)
-        # Before what lies at the end is forgotten: of a log that was deleted whole, it says where.
+        # This precedes `forget_from`: if all segments were deleted, the epochs still have the log
+        # start.
         start = max(start, min(self._start_by_epochs(segments, start), end))
         self._epochs.forget_from(end)
         self._epochs.truncate_from_start(start)
-        # A crash between the removal of a segment and that of its snapshot leaves one over.
+        # A crash between the removal of a segment and of its snapshot leaves the snapshot.
         self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})
         if self._producers.map_end_offset != end or not self._is_replayed:
             now_ms = self._doors.expiry_clock.wall_ms()
             self.load_producer_state(self._producers, segments, (start, end), now_ms)
         self._tell_snapshots()
         for segment in segments:
-            # Ten thousand logs must not hold as many descriptors; the first use opens it again.
+            # Ten thousand logs must not hold as many descriptors; the first use opens the file.
             segment.close()
-        # What was recovered above the recovery point is not known to be synced: it stays.
+        # Recovered batches above the recovery point may be unsynced, so the point does not rise.
         recovery_point = min(self._opening.recovery_point, end)
         return LoadedLog(
             segments, self._epochs, self._producers, start, end, recovery_point, self._topic_id()
         )
 
     def _log_start(self, end: int) -> int:
-        """The checkpoint's log start, unless a clean stop cannot have left it."""
+        """Return the checkpointed log start, unless it contradicts a clean shutdown."""
         start = self._opening.log_start_offset
         return 0 if self._opening.clean_shutdown and end < start else start
 
     def _tell_lost(self, segments: Segments, end: int) -> None:
-        """Tell of records that were in the log and are not, unless they were cut off just now."""
+        """Report records that the log once had and has lost, unless recovery reported it."""
         if self._has_cut:
             return
         problems = []
@@ -173,7 +174,7 @@ class LogLoader:
             problems.append(f"the log ends at offset {end}, records at {entries[-1][1]} were there")
         first = segments[0].base_offset
         if entries and entries[0][1] < first:
-            # Deleting records lifts the first epoch's start.
+            # Deleting records raises the first epoch's start offset.
             problems.append(f"offsets {entries[0][1]} to {first - 1} are missing at its beginning")
         action = "the log goes on with what is there; lost records come from other replicas only"
         for problem in problems:
@@ -181,7 +182,7 @@ class LogLoader:
 
     def _tell_epochs(self) -> None:
         if not self._opening.clean_shutdown:
-            # A loss of power explains it.
+            # A power loss explains the damage.
             _log.warning("%s was missing or damaged and is made new", self._epochs.path)
             return
         action = "the leader epochs were read from the batches; nothing to do"
@@ -195,23 +196,23 @@ class LogLoader:
             self._doors.damage.tell(DamageKind.PRODUCERS, path, problem, action)
 
     def _start_by_epochs(self, segments: Segments, start: int) -> int:
-        """Where the log begins, by the file of leader epochs too.
+        """Return the log start offset, also considering the file of leader epochs.
 
-        That file is cut when records are deleted, the checkpoint of log starts written a minute
-        later. Had the deleted records come back without their epochs, a follower could not learn
-        where its log leaves ours in them.
+        Deleting records truncates that file at once; the log start checkpoint follows up to a
+        minute later. If deleted records came back without their epochs, a follower could not find
+        the offset at which its log diverges there.
         """
         entries = self._epochs.entries
         if not entries or entries[0][1] <= start:
             return start
         segment = segments.floor(start) or segments[0]
         _, first = next(iter(headers(segment.file, 0, segment.size)), (0, None))
-        # Records without any epoch come from before there were epochs, and were not deleted.
+        # Records without a leader epoch predate leader epochs, so they were not deleted.
         is_deleted = first is not None and first.partition_leader_epoch >= 0
         return entries[0][1] if is_deleted else start
 
     def _topic_id(self) -> bytes | None:
-        """The topic id, from the file or to it."""
+        """Return the topic id; read it from the file, or write it there."""
         known = self._opening.topic_id
         found = read_topic_id(self._disk, self._directory)
         if known is None:
@@ -225,7 +226,7 @@ class LogLoader:
     # -- files -------------------------------------------------------------------------------
 
     def _clean_up(self, names: list[str]) -> list[str]:
-        """Drop what waited for deletion or was half made; returns the names that stay."""
+        """Finish swaps, delete temporary and deleted files, and return the remaining names."""
         names = finish_swaps(self._disk, self._directory, names)
         kept = []
         bases = {offset_of(name, LOG_SUFFIX) for name in names}
@@ -237,7 +238,7 @@ class LogLoader:
         return [name for name in kept if not self._is_orphan(name, bases)]
 
     def _is_orphan(self, name: str, bases: set[int | None]) -> bool:
-        """Delete an index whose segment is gone."""
+        """Delete an index whose segment no longer exists; return whether it was deleted."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
             offset = offset_of(name, suffix)
             if offset is not None and offset not in bases:
@@ -255,7 +256,7 @@ class LogLoader:
                 segment = Segment(self._disk, self._directory, base, self._config, size)
                 segment.created_ms = self._doors.clock.wall_ms()
                 if name.removesuffix(LOG_SUFFIX) + TXN_INDEX_SUFFIX not in present:
-                    # Thousands of segments, and hardly one with an aborted transaction.
+                    # This saves a file check per segment: few segments have aborted transactions.
                     segment.txn_index.create()
                 found.append(segment)
         return found
@@ -266,7 +267,7 @@ class LogLoader:
         return segment
 
     def _start_anew(self, segments: list[Segment]) -> list[Segment]:
-        """All of the log lies below its start: drop it."""
+        """Delete all segments, because the whole log lies below its start; return a new segment."""
         for segment in segments:
             segment.close()
             segment.delete_files()
@@ -278,7 +279,7 @@ class LogLoader:
     # -- indexes -----------------------------------------------------------------------------
 
     def _repair_indexes(self, segments: list[Segment], names: list[str]) -> None:
-        """Make missing indexes new; damaged ones are found when they are first used."""
+        """Rebuild missing indexes. Damaged indexes are found on first use."""
         present = set(names)
         for segment in segments:
             files = (segment.path(INDEX_SUFFIX), segment.path(TIME_INDEX_SUFFIX))
@@ -287,10 +288,10 @@ class LogLoader:
                 segment.sync_all()()
 
     def _clean_end(self, segments: list[Segment]) -> int | None:
-        """The log end if the last segment ends as a clean stop leaves it; None if it does not.
+        """Return the log end after a clean shutdown; None if the log needs recovery.
 
-        It ends with a whole batch, which belongs to the last leader epoch, and at the recovery
-        point: a clean stop syncs the whole log.
+        After a clean shutdown, the last segment ends with a whole batch of the last leader epoch.
+        It also ends at the recovery point, because a clean shutdown syncs the whole log.
         """
         if not segments:
             return None
@@ -308,7 +309,7 @@ class LogLoader:
         return end
 
     def _damaged_transactions(self, segments: list[Segment], end: int) -> int | None:
-        """The base offset of the first segment whose index of aborted transactions is damaged."""
+        """Return the base offset of the first segment with a damaged transaction index, or None."""
         ends = [segment.base_offset for segment in segments[1:]] + [end]
         for segment, segment_end in zip(segments, ends, strict=True):
             path = segment.path(TXN_INDEX_SUFFIX)
@@ -326,19 +327,19 @@ class LogLoader:
     def _recover(
         self, segments: list[Segment], recover_from: int | None = None
     ) -> Generator[None, None, int]:
-        """Check every segment above the recovery point; the first bad batch ends the log.
+        """Check every segment above the recovery point; the first invalid batch ends the log.
 
         Args:
-            recover_from: base offset of an earlier segment to begin with.
+            recover_from: base offset of an earlier segment at which to begin.
 
         Returns:
-            The log end.
+            The log end offset.
         """
         point = self._opening.recovery_point
         if recover_from is not None:
             point = min(point, recover_from)
-        # A segment that ends at the point was perhaps sealed after it was noted: its indexes were
-        # completed then, and may not have reached the disk.
+        # A segment that ends at the recovery point may have been sealed after the checkpoint. Its
+        # completed indexes may not have reached the disk.
         first = max(0, sum(segment.base_offset < point for segment in segments) - 1)
         while first and self._overlaps(segments[first - 1], segments[first]):
             first -= 1
@@ -359,7 +360,7 @@ class LogLoader:
         self._order = BatchOrder(self._epochs.entries, may_skip=self._config.is_compacted)
         for index in range(first, len(segments)):
             if segments[index].base_offset > end and not self._config.is_compacted:
-                # Names that a loss of power brought back: the segment between them is gone.
+                # The segment between them is missing: a power loss restored directory entries.
                 self._tell_gap(segments[index], end)
                 self._drop(segments, index)
                 break
@@ -383,7 +384,7 @@ class LogLoader:
         self._doors.damage.tell(DamageKind.GAP, segment.path(LOG_SUFFIX), problem, action)
 
     def _drop(self, segments: list[Segment], first: int) -> None:
-        """Delete the segments from `first` on, for good: what follows must not meet them again."""
+        """Delete the segments from `first` on, and sync, so that they cannot reappear."""
         for segment in segments[first:]:
             _log.warning(
                 "%s: %d bytes from offset %d on are deleted: what was before them is damaged",
@@ -397,7 +398,7 @@ class LogLoader:
         self._disk.sync_directory(self._directory)
 
     def _overlaps(self, segment: Segment, following: Segment) -> bool:
-        """Whether a segment has what belongs to the next: a cut that did not reach the disk."""
+        """Return whether a segment extends into the next one, after a truncation was lost."""
         try:
             return segment.find_end()[1] > following.base_offset
         except CorruptRecordError:
@@ -406,14 +407,14 @@ class LogLoader:
     def _recover_segment(
         self, segment: Segment, following: int
     ) -> Generator[None, None, tuple[int, bool]]:
-        """Make indexes, epochs and aborted transactions new; cut at the first bad batch.
+        """Rebuild indexes, epochs and aborted transactions; truncate at the first invalid batch.
 
         Args:
-            following: where the next segment begins, LONG_MAX if there is none; what reaches into
-                it was cut off once.
+            following: base offset of the next segment, LONG_MAX without one. Batches that reach
+                beyond it were truncated earlier, so they are removed.
 
         Returns:
-            The end offset, and whether nothing was cut.
+            The end offset, and whether the segment is intact.
         """
         segment.clear_indexes()
         order = self._order
@@ -435,7 +436,7 @@ class LogLoader:
             try:
                 completed = self._producers.replay(batch, header)
             except StorageError as error:
-                # As in Kafka, a marker that cannot be read ends the log like a wrong CRC.
+                # As in Kafka, an unreadable marker ends the log like a wrong CRC.
                 problem = str(error)
                 break
             order.take(header)
@@ -455,11 +456,11 @@ class LogLoader:
         return order.next_offset, False
 
     def _cut(self, segment: Segment, position: int, problem: str | None, *, is_last: bool) -> None:
-        """Cut a segment at the first batch that is not a part of the log, and tell of it.
+        """Truncate a segment at the first batch that is not part of the log, and report it.
 
         Args:
-            problem: what is wrong with an intact batch; None if its bytes do not hold together.
-            is_last: whether a crash may have torn its end.
+            problem: the problem of an intact batch; None if its bytes are damaged.
+            is_last: whether the segment is the last one, whose end a crash may have torn.
         """
         path, end = segment.path(LOG_SUFFIX), self._order.next_offset
         lost = segment.size - position
@@ -485,7 +486,7 @@ class LogLoader:
             )
             self._doors.damage.tell(DamageKind.BATCH, path, problem, action, position)
         segment.cut_at(position)
-        # Intact batches that were cut must not come back with a loss of power, behind newer ones.
+        # A power loss must not restore removed, intact batches after newer ones.
         segment.sync_batches()()
 
     def _note_epoch(self, header: BatchHeader) -> None:
@@ -497,10 +498,10 @@ class LogLoader:
     def load_producer_state(
         state: ProducerState, segments: Segments, span: tuple[int, int], now_ms: int
     ) -> None:
-        """Producer state at the log's end: the latest snapshot, and the batches after it.
+        """Load the producer state at the log end, from the latest snapshot and later batches.
 
         Args:
-            span: log start and log end offset.
+            span: log start offset and log end offset.
         """
         start, end = span
         position = state.load_latest_snapshot(start, end, now_ms)
@@ -514,7 +515,10 @@ class LogLoader:
 
 
 def _replay_or_skip(state: ProducerState, batch: memoryview, header: BatchHeader) -> None:
-    """Bring the state past one batch of a log that is not recovered, and so not cut either."""
+    """Replay one batch into the state; skip it if it is invalid.
+
+    The batch stays in the log, because this log was not recovered.
+    """
     try:
         state.replay(batch, header)
     except StorageError as error:
@@ -532,7 +536,7 @@ def _note_aborted(segment: Segment, state: ProducerState, completed: CompletedTx
 
 
 def _epochs_in(segments: Segments) -> list[tuple[int, int]]:
-    """Each leader epoch with its first offset, as the batches have it."""
+    """Return each leader epoch and its first offset, from the batches."""
     found: dict[int, int] = {}
     for segment in segments:
         try:
@@ -540,6 +544,6 @@ def _epochs_in(segments: Segments) -> list[tuple[int, int]]:
                 if header.partition_leader_epoch >= 0:
                     found.setdefault(header.partition_leader_epoch, header.base_offset)
         except DamagedLogError:
-            # Readers get an error for the damage; later segments say how the epochs go on.
+            # Readers get an error for the damage; later segments have the later epochs.
             continue
     return list(found.items())

@@ -1,7 +1,7 @@
 """One segment of a log: a file of batches and its indexes (Kafka's LogSegment).
 
-The file is opened on first use and its descriptor given back when the segment is idle; indexes are
-read on first use. Nothing here knows of other segments, of leaders or of producers.
+The file is opened on first use and closed when the segment is idle. Indexes are loaded on first
+use. A segment knows nothing of other segments, leaders or producers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Positions in the offset index have 31 bits.
 _BYTES_MAX = 0x7FFF_FFFF
-# Places of recent appends that are kept in memory: who reads the tail asks for just these.
+# Positions of recent appends kept in memory; reads at the tail need exactly these.
 _RECENT_MAX = 64
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
@@ -42,11 +42,11 @@ PlacedBatch: TypeAlias = tuple[int, int, int, int]
 
 
 class _AstrayError(Exception):
-    """An index entry leads to no batch of its offset."""
+    """An index entry does not lead to a batch with its offset."""
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch lies in its segment."""
+    """Position of a batch in its segment."""
 
     position: int
     size: int
@@ -54,7 +54,7 @@ class BatchPlace(NamedTuple):
 
 
 class Segment:
-    """Batches from `base_offset` on, in the order of their offsets."""
+    """Batches from `base_offset` on, in offset order."""
 
     __slots__ = (
         "_directory",
@@ -92,17 +92,16 @@ class Segment:
     ) -> None:
         self._disk = disk
         self._directory = directory
-        # ".deleted" while it waits for its deletion, ".cleaned" and ".swap" while it is to take
-        # the place of others.
+        # ".deleted" before deletion; ".cleaned" and ".swap" before it replaces other segments.
         self._suffix = suffix
         self.base_offset = base_offset
-        # Bytes of batches; appends go here, the file has no more than these.
+        # Bytes of batches in the file; the next append starts here.
         self.size = size
-        # The size that the last sync of the file of batches has covered; -1: not known.
+        # File size covered by the last sync; -1 if unknown.
         self.synced_size = -1
-        # Called when indexes that were found damaged have been made new.
+        # Called after damaged indexes were rebuilt.
         self.on_rebuilt: Callable[[], None] | None = None
-        # Called with the path and a position when entries of an index were found damaged.
+        # Called with path and position when damaged index entries are found.
         self.on_damaged_index: Callable[[str, int], None] | None = None
         self._file: File | None = None
         self._was_used = False
@@ -110,15 +109,15 @@ class Segment:
         self._recent: dict[int, int] = {}
         # Bytes appended since the last index entry.
         self.bytes_since_index_entry = 0
-        # Largest timestamp and the last offset of its batch; None until the time index was asked.
+        # Largest timestamp, and last offset of its batch; None until the time index is read.
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
-        # When the first batch was written, which decides when segment.ms is over; None: not known.
+        # Timestamp of the first batch, from which segment.ms counts; None if unknown.
         self.first_batch_timestamp: int | None = None
         self.created_ms = 0
-        # Whether no sync has made its name survive yet.
+        # Whether the directory entry has not been synced yet.
         self.is_new = False
-        # Taken off segment.ms, so that the partitions of a topic do not all roll at once.
+        # Subtracted from segment.ms, so that the partitions of a topic do not all roll at once.
         self.roll_jitter_ms = 0
         index_bytes = config.segment_index_bytes
         self.offset_index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset, index_bytes)
@@ -129,14 +128,14 @@ class Segment:
         return f"Segment({self.path(LOG_SUFFIX)!r}, size={self.size})"
 
     def create(self, now_ms: int, roll_jitter_ms: int) -> None:
-        """Make the files of a new segment; a file left over from a crash is emptied."""
+        """Create the files of a new segment; empty a file left over from a crash."""
         file = self._disk.open(self.path(LOG_SUFFIX), briefly=True)
         try:
             if file.size():
                 file.truncate(0)
         finally:
             file.close()
-        # An empty file has only a name to be synced.
+        # For an empty file, only the directory entry has to be synced.
         self.size = self.synced_size = 0
         self.offset_index.create()
         self.time_index.create()
@@ -147,12 +146,12 @@ class Segment:
         self.roll_jitter_ms = roll_jitter_ms
 
     def path(self, suffix: str) -> str:
-        """Where the file of that kind lies."""
+        """Return the path of the file with that suffix."""
         return offset_file(self._directory, self.base_offset, suffix) + self._suffix
 
     @property
     def file(self) -> File:
-        """The file of batches, open."""
+        """The open file of batches."""
         self._was_used = True
         file = self._file
         if file is None:
@@ -161,12 +160,12 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds a descriptor."""
+        """Whether the segment holds a descriptor."""
         return self._file is not None
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp in it, -1 without one."""
+        """The largest timestamp of the segment; -1 if no record has a timestamp."""
         if self._max_timestamp is None:
             self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
         return self._max_timestamp
@@ -179,16 +178,16 @@ class Segment:
     # -- appending ---------------------------------------------------------------------------
 
     def prepare_append(self) -> None:
-        """Open and read all that `append` needs, so that a missing descriptor is noticed here."""
+        """Open and read all that `append` needs, so that a missing descriptor fails here."""
         if self._file is None or self._max_timestamp is None:
             self.file  # noqa: B018 - opens it
             self.max_timestamp  # noqa: B018 - reads it
             self.txn_index.entries()
 
     def append(self, data: Buffer, first_offset: int, placed: list[PlacedBatch]) -> None:
-        """Write batches at the end, in one go, and index them where it is time.
+        """Write batches at the end with one system call, and index them if due.
 
-        `prepare_append` comes before. After an OSError the file may have grown by a part.
+        Call `prepare_append` first. After an OSError, a part of the data may be in the file.
         """
         start = self.size
         if start == 0:
@@ -212,7 +211,7 @@ class Segment:
             self.bytes_since_index_entry += size
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
-        """Index a batch that is in the file already (recovery)."""
+        """Index a batch that is already in the file (during recovery)."""
         if position == 0:
             self.first_batch_timestamp = header.max_timestamp
         self._note(header.last_offset, position, header.max_timestamp)
@@ -233,7 +232,7 @@ class Segment:
     def should_roll(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: LogConfig
     ) -> bool:
-        """Whether an append of `size` bytes up to `last_offset` belongs in a new segment."""
+        """Return whether an append of `size` bytes up to `last_offset` needs a new segment."""
         if self.size > config.segment_bytes - size:
             return True
         if self.size and self._waited_ms(max_timestamp, now_ms) > (
@@ -243,7 +242,7 @@ class Segment:
         return self.must_roll(size, last_offset)
 
     def must_roll(self, size: int, last_offset: int) -> bool:
-        """Whether such an append cannot be written here at all, whatever the configuration says."""
+        """Return whether the append cannot fit here, regardless of the configuration."""
         return (
             self.offset_index.is_full
             or self.time_index.is_full
@@ -252,12 +251,12 @@ class Segment:
         )
 
     def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """How long it has been written to: by the records' own time where they have one."""
+        """Return the segment's age, by record timestamps if there are any."""
         first = self.first_timestamp()
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch, -1 without one."""
+        """Return the largest timestamp of the first batch; -1 without one."""
         if self.first_batch_timestamp is not None:
             return self.first_batch_timestamp
         first = NO_TIMESTAMP
@@ -266,7 +265,7 @@ class Segment:
                 first = header.max_timestamp
                 break
         except DamagedLogError:
-            # Readers get an error for the damage; the segment's own time decides when it is rolled.
+            # Readers get an error for the damage. The creation time decides when to roll.
             pass
         self.first_batch_timestamp = first
         return first
@@ -274,21 +273,21 @@ class Segment:
     # -- reading -----------------------------------------------------------------------------
 
     def locate(self, offset: int, may_skip: bool = True) -> BatchPlace | None:
-        """The first batch that ends at or after `offset`; None if there is none here.
+        """Return the first batch that ends at or after `offset`; None if there is none.
 
         Args:
-            offset: at or above the base offset, or below it if all before it is gone.
+            offset: at or above the base offset; may be below it if earlier records are gone.
             may_skip: whether offsets may be missing between batches (the log is compacted).
 
         Raises:
-            DamagedLogError: a batch on the way to it is damaged.
+            DamagedLogError: a batch before the result is damaged.
         """
         position = self._recent.get(offset)
         if position is not None:
             try:
                 return self._scan(position, offset, offset, may_skip, is_base=True)
             except _AstrayError:
-                # Changed in the file since it was appended: the way there says what is wrong.
+                # The file has changed since the append; the index lookup below finds the damage.
                 self._recent.clear()
         astray: list[int] = []
         while True:
@@ -296,7 +295,7 @@ class Segment:
             try:
                 place = self._scan(position, noted, offset, may_skip)
             except _AstrayError:
-                # The entry is damaged, or the batch that it names: the one before leads there too.
+                # Either the entry or its batch is damaged. The previous entry leads there too.
                 astray.append(position)
                 self.offset_index.forget(position)
                 continue
@@ -307,7 +306,7 @@ class Segment:
     def _scan(
         self, position: int, noted: int, offset: int, may_skip: bool, is_base: bool = False
     ) -> BatchPlace | None:
-        """`locate`, from a position on.
+        """Locate `offset`, starting at a position.
 
         Args:
             position: where a batch begins.
@@ -317,7 +316,7 @@ class Segment:
 
         Raises:
             _AstrayError: no batch of that offset begins at the position.
-            DamagedLogError: a batch behind it is damaged.
+            DamagedLogError: a batch after the position is damaged.
         """
         first, next_offset = position, self.base_offset
         try:
@@ -346,12 +345,12 @@ class Segment:
             problem = f"base offset {base_offset} stands behind offset {expected - 1}"
             raise DamagedLogError(self.path(LOG_SUFFIX), position, problem)
         if not may_skip:
-            # Kafka goes on with the next record, and its consumers never learn of the others.
+            # Kafka continues with the next record, and its consumers never notice the gap.
             problem = f"offsets {expected} to {base_offset - 1} are missing before it"
             raise DamagedLogError(self.path(LOG_SUFFIX), position, problem, is_gap=True)
 
     def position_of(self, offset: int) -> int:
-        """Where the batch of `offset` begins, the segment's end if there is none."""
+        """Return the position of the batch of `offset`, or the segment size without one."""
         position = self._recent.get(offset)
         if position is not None:
             return position
@@ -359,7 +358,7 @@ class Segment:
         return self.size if place is None else place.position
 
     def lookup_time(self, timestamp: int) -> int:
-        """An offset from which a forward scan finds the first record at or after `timestamp`."""
+        """Return an offset at or before the first record at or after `timestamp`."""
         noted, offset = self.time_index.lookup(timestamp)
         if noted >= 0 and not self._has_timestamp(noted, offset):
             self._renew_time_index()
@@ -367,7 +366,7 @@ class Segment:
         return offset
 
     def trusted_max_timestamp(self) -> int:
-        """`max_timestamp`, checked against the batches: what goes by it cannot be undone."""
+        """Return `max_timestamp` after checking it against the batches, for deletions."""
         if not self._is_time_known():
             self._renew_time_index()
         return self.max_timestamp
@@ -378,10 +377,10 @@ class Segment:
         self.rebuild_indexes()
 
     def find_end(self) -> tuple[int, int]:
-        """Position and offset after the last whole batch, found from the last index entry on.
+        """Return position and offset after the last whole batch, from the last index entry on.
 
         Raises:
-            CorruptRecordError: what lies there is no batch.
+            CorruptRecordError: the file does not contain a valid batch there.
         """
         end, next_offset = 0, self.base_offset
         if self.size == 0:
@@ -394,10 +393,10 @@ class Segment:
     # -- changing ----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off the batch of `offset` and all after it.
+        """Remove the batch of `offset` and everything after it.
 
         Returns:
-            The offset at which the segment ends now: below `offset` if that lay within a batch.
+            The new end offset of the segment; below `offset` if that lay within a batch.
         """
         place = self.locate(offset)
         if place is None:
@@ -406,7 +405,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
         self.cut_at(place.position)
-        # The next append starts a new count; Kafka too begins with nothing counted.
+        # Kafka also resets this count after a truncation.
         self.bytes_since_index_entry = 0
         self._find_max_timestamp()
         if place.position == 0:
@@ -414,10 +413,10 @@ class Segment:
         return min(offset, place.base_offset)
 
     def _find_max_timestamp(self) -> None:
-        """Look for the largest timestamp in the batches that the time index does not know.
+        """Find the largest timestamp, also in batches that the time index does not cover.
 
-        With each entry of the offset index, the time index got what was the largest by then. So
-        only the batches from the last entry on are looked at.
+        Each entry of the offset index has a time index entry with the largest timestamp up to
+        there. So only the batches from the last entry on are read.
         """
         largest, offset = self.time_index.last_entry()
         try:
@@ -425,19 +424,19 @@ class Segment:
                 if header.max_timestamp > largest:
                     largest, offset = header.max_timestamp, header.last_offset
         except DamagedLogError:
-            # The cut is done, and the rest of it must follow; a read meets the damage again.
+            # The truncation must be completed; a later read reports the damage.
             pass
         self._max_timestamp, self._offset_of_max_timestamp = largest, offset
 
     def cut_at(self, position: int) -> None:
-        """Cut the file, leaving the indexes alone."""
+        """Truncate the file and leave the indexes unchanged."""
         self.synced_size = -1
         self.file.truncate(position)
         self.size = position
         self._recent.clear()
 
     def clear_indexes(self) -> None:
-        """Forget every entry, before batches are indexed again."""
+        """Remove all index entries, before batches are indexed again."""
         self.offset_index.clear()
         self.time_index.clear()
         self.txn_index.clear()
@@ -445,7 +444,7 @@ class Segment:
         self.bytes_since_index_entry = 0
 
     def rebuild_indexes(self) -> None:
-        """Make the offset and time index new from the batches."""
+        """Rebuild the offset and time indexes from the batches."""
         self.offset_index.clear()
         self.time_index.clear()
         self._max_timestamp = NO_TIMESTAMP
@@ -459,25 +458,25 @@ class Segment:
                 self.index_batch(position, header)
                 next_offset = header.next_offset
         except CorruptRecordError:
-            # Told when it is read; the index leads to what lies before it.
+            # A read reports the damage; the index covers the batches before it.
             pass
         self.seal()
         if self.on_rebuilt is not None:
             self.on_rebuilt()
 
     def seal(self) -> None:
-        """Complete the indexes: no append follows, or none for long."""
+        """Complete the indexes, because no append follows soon."""
         timestamp = self.max_timestamp
         if timestamp >= 0:
             self.time_index.maybe_append(timestamp, self._offset_of_max_timestamp)
         self._write_out_indexes()
 
     def sync_batches(self) -> Callable[[], None]:
-        """The work, for any thread, that syncs the file of batches alone."""
+        """Return a function, callable on any thread, that syncs the file of batches."""
         return _do_nothing if self.size == self.synced_size else self.file.sync
 
     def sync_all(self) -> Callable[[], None]:
-        """Write out the indexes; returns the work, for any thread, that syncs every file."""
+        """Write the indexes; return a function, callable on any thread, that syncs all files."""
         self._write_out_indexes()
         syncs = (
             self.sync_batches(),
@@ -498,11 +497,11 @@ class Segment:
         self.txn_index.write_out()
 
     def modified_ms(self) -> int:
-        """When the file of batches was last written, wall clock."""
+        """Return when the file of batches was last written (wall clock, ms)."""
         return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     def release_if_idle(self) -> bool:
-        """Give back descriptor and index memory if unused since the last call."""
+        """Close the descriptor and unload the indexes if unused since the last call."""
         if self._was_used:
             self._was_used = False
             return False
@@ -513,14 +512,14 @@ class Segment:
         return True
 
     def close_if_idle(self) -> None:
-        """Give the descriptor back if unused since the last call of this or `release_if_idle`."""
+        """Close the descriptor if unused since the last call of this or `release_if_idle`."""
         if self._was_used:
             self._was_used = False
         else:
             self.close()
 
     def close(self) -> None:
-        """Give the descriptor back; the segment can still be used and opens it again."""
+        """Close the descriptor; the segment stays usable and opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -528,16 +527,16 @@ class Segment:
     # -- names -------------------------------------------------------------------------------
 
     def on_directory_renamed(self, directory: str) -> None:
-        """The log's directory has a new name; an open file stays open."""
+        """Adopt the new name of the log's directory; an open file stays open."""
         self._directory = directory
         self._rename_indexes()
 
     def mark_deleted(self) -> None:
-        """Give all files the suffix `.deleted`: whoever opens the directory next drops them."""
+        """Rename all files to `.deleted`; the next opening of the directory deletes them."""
         self.change_suffix(DELETED_FILE_SUFFIX)
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename all files that there are, the batches first."""
+        """Rename all existing files, the batches first."""
         old = [self.path(kind) for kind in _SUFFIXES]
         self._suffix = suffix
         for kind, path in zip(_SUFFIXES, old, strict=True):
@@ -546,7 +545,7 @@ class Segment:
         self._rename_indexes()
 
     def delete_files(self) -> None:
-        """Delete all files, under whatever name they have now."""
+        """Delete all files, under their current names."""
         for suffix in _SUFFIXES:
             path = self.path(suffix)
             if self._disk.exists(path):
@@ -558,7 +557,7 @@ class Segment:
         self.txn_index.path = self.path(TXN_INDEX_SUFFIX)
 
     def check(self) -> bool:
-        """Whether the index files are there and can belong to this segment."""
+        """Return whether the index files exist and can belong to this segment."""
         if not self._disk.exists(self.path(INDEX_SUFFIX)):
             return False
         if not self._disk.exists(self.path(TIME_INDEX_SUFFIX)):
@@ -568,9 +567,9 @@ class Segment:
         return self._is_time_known()
 
     def _is_time_known(self) -> bool:
-        """Whether the last entry of the time index names a batch with that timestamp.
+        """Return whether the last time index entry names a batch with that timestamp.
 
-        Retention goes by it: a timestamp that a loss of power made zero would delete the segment.
+        Retention uses it: a timestamp zeroed by a power loss would delete the segment.
         """
         timestamp, offset = self.time_index.last_entry()
         try:
@@ -581,7 +580,7 @@ class Segment:
             return False
 
     def _has_timestamp(self, timestamp: int, offset: int) -> bool:
-        """Whether the batch of an offset has that largest timestamp."""
+        """Return whether the batch at `offset` has that largest timestamp."""
         place = self.locate(offset) if offset >= self.base_offset else None
         if place is not None:
             for _, header in headers(self.file, place.position, self.size):
@@ -589,16 +588,16 @@ class Segment:
         return False
 
     def ensure_offset_fits(self, offset: int) -> None:
-        """Raise unless the offset can be written relative to the base offset."""
+        """Raise CorruptRecordError unless the offset fits relative to the base offset."""
         if not 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX:
             raise CorruptRecordError(f"{self!r} cannot hold offset {offset}")
 
 
 def _do_nothing() -> None:
-    """All is synced already."""
+    """Do nothing, because everything is already synced."""
 
 
 def roll_jitter(config: LogConfig, rng: Rng) -> int:
-    """A random part of segment.jitter.ms, for one segment."""
+    """Return a random part of segment.jitter.ms, for one segment."""
     limit = min(config.segment_jitter_ms, config.segment_ms_max)
     return rng.randint(0, limit - 1) if limit > 0 else 0
