@@ -1,1 +1,1 @@
-"""One partition's log on disk (Kafka's `storage` module); offsets are assigned only here."""
+"""Partition logs on disk (Kafka's `storage` module); only this package assigns offsets."""

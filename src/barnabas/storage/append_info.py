@@ -1,4 +1,4 @@
-"""What an append did (Kafka's LogAppendInfo), and who asked for it (AppendOrigin)."""
+"""Result of an append (Kafka's LogAppendInfo), and its origin (AppendOrigin)."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ import msgspec
 
 
 class AppendOrigin(Enum):
-    """Who appends; decides how much is validated."""
+    """Origin of an append, which decides how much is validated."""
 
-    # A producer's request: everything is checked.
+    # Produce request of a client: everything is validated.
     CLIENT = "client"
-    # A coordinator's own records, transaction markers too: only the producer epoch is checked.
+    # A coordinator's records and transaction markers: only the producer epoch is validated.
     COORDINATOR = "coordinator"
-    # The metadata quorum's leader: offsets are checked, not assigned.
+    # The leader of the metadata quorum: offsets are checked, not assigned.
     RAFT = "raft"
-    # A leader's bytes on a follower: taken as they are.
+    # The leader's batches on a follower, which are stored unchanged.
     REPLICATION = "replication"
 
 
 class AppendInfo(msgspec.Struct, gc=False):
-    """The outcome of one append."""
+    """Result of one append."""
 
-    # Offset of the first record; of a duplicate, the one it got the first time.
-    # -1 if there was nothing to append.
+    # Offset of the first record; for a duplicate, the offset of the first append. -1 if there was
+    # nothing to append.
     first_offset: int
     # Offset of the last record, inclusive; first_offset - 1 if there was nothing to append.
     last_offset: int
-    # The log's start when the append was done.
+    # Log start offset at the time of the append.
     log_start_offset: int
     # Largest timestamp of the appended batches, -1 without one.
     max_timestamp: int = -1
-    # The broker's time on a LogAppendTime topic, else -1.
+    # The broker's time for a LogAppendTime topic, else -1.
     log_append_time: int = -1
     # Leader epoch of the last batch.
     last_leader_epoch: int = -1
     record_count: int = 0
-    # Bytes appended, as they are in the file.
+    # Bytes appended to the file.
     size: int = 0
-    # The same batch was appended before; nothing was written now.
+    # Whether the batch was already appended earlier; nothing was written now.
     duplicate: bool = False
-    # flush.messages is reached: hold acknowledgements until `Log.flush_async` reports.
+    # Whether flush.messages is reached. Acknowledgments then wait for `Log.flush_async`.
     needs_flush: bool = False

@@ -1,4 +1,4 @@
-"""What an append will do, worked out before a byte is written: offsets, places, producers."""
+"""Plan of an append before any byte is written: offsets, positions, producer states."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def assign(
     origin: AppendOrigin,
     producers: ProducerState,
 ) -> tuple[list[PlacedBatch], list[Change]]:
-    """Give each batch its offset and epoch, in place, and stage its producer's state.
+    """Write offset and epoch into each batch in place, and stage the producer states.
 
     Args:
-        info: says where the append begins; told what it holds.
+        info: has the first offset; receives offsets, count and timestamp of the append.
 
     Returns:
-        Where the batches are to lie, and what becomes of the producers once they are written.
+        The places of the batches, and the producer changes to commit after the write.
 
     Raises:
-        InvalidRecordError: a RAFT batch has another offset than the next.
-        StorageError: what ProducerState says against it.
+        InvalidRecordError: a RAFT batch does not have the next offset.
+        StorageError: ProducerState rejects a batch.
     """
     placed: list[PlacedBatch] = []
     staging: _Staging | None = None
@@ -66,10 +66,10 @@ def assign(
 def stage_followed(
     records: memoryview | bytes, found: Batches, producers: ProducerState
 ) -> list[Change]:
-    """Stage the producers' states after batches of the leader, which keep their offsets.
+    """Stage the producer states after the leader's batches, which keep their offsets.
 
     Raises:
-        CorruptRecordError: a transaction's marker cannot be read.
+        CorruptRecordError: a transaction marker cannot be read.
         InvalidTxnStateError: a batch does not belong to its producer's open transaction.
     """
     staging = _Staging(producers, AppendOrigin.REPLICATION)
@@ -81,20 +81,20 @@ def stage_followed(
 
 
 class _Staging:
-    """The producers' states after an append, batch by batch, before anything is written."""
+    """Staged producer states of one append, batch by batch."""
 
     __slots__ = ("_latest", "_origin", "_producers", "changes")
 
     def __init__(self, producers: ProducerState, origin: AppendOrigin) -> None:
         self._producers = producers
         self._origin = origin
-        # By producer id, the state after its last batch of this append.
+        # By producer id: the state after its last batch in this append.
         self._latest: dict[int, ProducerEntry] = {}
-        # In the order of the batches.
+        # In batch order.
         self.changes: list[Change] = []
 
     def add(self, batch: memoryview | bytes, header: BatchHeader, offset: int) -> None:
-        """Stage one batch of a producer, which is to lie at `offset`."""
+        """Stage one batch of a producer, at `offset`."""
         before = self._latest.get(header.producer_id)
         if header.is_control:
             marker = read_end_marker(batch, header)
@@ -117,7 +117,7 @@ def epochs_of(found: Batches) -> list[tuple[int, int]]:
 
 
 def place(info: AppendInfo, position: int, header: BatchHeader, base_offset: int) -> PlacedBatch:
-    """Add a batch to what `info` says of the append; returns its place within the append."""
+    """Add a batch to `info`, and return its place within the append."""
     last_offset = base_offset + header.last_offset_delta
     max_timestamp = header.max_timestamp
     info.last_offset = last_offset
@@ -132,7 +132,7 @@ def check_offsets(found: Batches, log_end_offset: int) -> None:
 
     Raises:
         UnexpectedAppendOffsetError: they begin below the log end.
-        CorruptRecordError: their offsets are negative, do not grow, or exceed 63 bits.
+        CorruptRecordError: their offsets are negative, do not increase, or exceed 63 bits.
     """
     first = found[0][1].base_offset
     if first < 0:
@@ -149,7 +149,7 @@ def check_offsets(found: Batches, log_end_offset: int) -> None:
 
 
 def note_duplicate(found: Batches, producers: ProducerState, info: AppendInfo) -> bool:
-    """Whether a batch was appended before; then `info` says where."""
+    """Return whether a batch is a duplicate; if so, copy its first append into `info`."""
     for _, header in found:
         if header.producer_id == NO_PRODUCER_ID:
             continue

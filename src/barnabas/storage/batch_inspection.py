@@ -1,10 +1,9 @@
-"""Looking into the records of a producer's batches (the per-record half of Kafka's LogValidator).
+"""Inspection of the records in a producer's batches (per-record part of Kafka's LogValidator).
 
-Kafka reads every record of every batch. Here they are read only where the topic or the header of
-the batch asks for it: keys of compacted topics, limits of timestamps, another compression, a header
-with an odd time. A batch of a few kilobytes can decompress to millions of records, so the work is a
-generator: it yields between slices of records, and has long calls into the compression libraries
-made off the loop.
+Kafka reads every record of every batch. Barnabas reads records only where the topic or the batch
+header requires it: keys of compacted topics, timestamp limits, recompression, an unusual header
+timestamp. A batch of a few kilobytes can decompress to millions of records. So the inspection is a
+generator that yields between slices of records and requests long compression calls off the loop.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ if TYPE_CHECKING:
 
     Batches = list[tuple[int, BatchHeader]]
 
-# Decompressed on the loop at most, when a batch is first looked at and once it waits for its turns.
+# Maximum bytes decompressed on the loop: for records in the receive buffer, and for a kept copy.
 _FIRST_BYTES = 64 << 10
 _INLINE_BYTES = 1 << 20
-# Compressed on the loop at most: gzip takes 0.5 ms for it.
+# Maximum bytes compressed on the loop; gzip needs 0.5 ms for them.
 _COMPRESSED_INLINE_BYTES = 16 << 10
-# Faulty records that are named. Kafka names all of them, however many there are.
+# Maximum number of invalid records in an error. Kafka reports all of them.
 RECORD_ERRORS_MAX = 1000
 
 _NO_KEY = "a compacted topic needs a key"
@@ -72,23 +71,23 @@ _timestamp_of = attrgetter("timestamp")
 
 
 class InspectedRecords(NamedTuple):
-    """Batches that were looked into and brought into the topic's form."""
+    """Batches that were inspected and converted to the topic's format."""
 
     content: memoryview
     batches: Batches
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the batches."""
+        """Size of the batches in bytes."""
         return self.content.nbytes
 
 
-# As a client sent them, or as they were left by an inspection.
+# Batches as sent by the client, or batches after inspection.
 LeaderRecords: TypeAlias = memoryview | InspectedRecords
 
 
 class Inspection:
-    """The batches of one append as leader, on their way to the topic's form."""
+    """Inspection of the batches of one leader append."""
 
     __slots__ = (
         "_config",
@@ -108,26 +107,31 @@ class Inspection:
         origin: AppendOrigin,
         now_ms: int,
     ) -> None:
-        """`found` has passed the checks of headers and checksums; `records` is writable."""
+        """Create the inspection.
+
+        Args:
+            records: a writable buffer.
+            found: positions and headers of batches with valid headers and checksums.
+        """
         self._records = records
         self._found = found
         self._config = config
         self._origin = origin
         self._now_ms = now_ms
-        # A header with a later time is not believed.
+        # Latest header timestamp that is accepted without reading the records.
         self._latest_unread = now_ms + config.message_timestamp_unread_ms
-        # Whether the records are a copy that lives as long as this.
+        # Whether `records` is a copy that this object owns.
         self._is_kept = False
 
     def __len__(self) -> int:
-        """Bytes of the batches as they came."""
+        """Return the size of the batches as received, in bytes."""
         return len(self._records)
 
     def begin(self) -> InspectedRecords | None:
-        """Do the work if it is little; None if it takes several turns, then nothing has changed.
+        """Inspect if one step suffices; else return None with nothing changed.
 
         Raises:
-            StorageError: what is wrong with the records.
+            StorageError: the records are invalid.
         """
         steps = self.steps()
         try:
@@ -135,37 +139,39 @@ class Inspection:
         except StopIteration as end:
             done: InspectedRecords = end.value
             return done
-        # Frees what it has of the records, which are in the receive buffer.
+        # Release the views of the receive buffer.
         steps.close()
         return None
 
     def run(self) -> InspectedRecords:
-        """Do the work at once, however much it is.
+        """Inspect in one turn, however long it takes.
 
         Raises:
-            StorageError: what is wrong with the records.
+            StorageError: the records are invalid.
         """
         self._is_kept = True
         done: InspectedRecords = run_steps(self.steps())
         return done
 
     def keep(self) -> None:
-        """Copy the records: the receive buffer they lie in is used again."""
+        """Copy the records, because the connection reuses its receive buffer."""
         self._records = memoryview(bytearray(self._records))
         self._is_kept = True
 
     def outcome(self) -> Generator[OffLoop | None, Buffer, InspectedRecords | StorageError]:
-        """As `steps`, with what is wrong as its result."""
+        """Run `steps`, but return the error instead of raising it."""
         try:
             return (yield from self.steps())
         except StorageError as error:
             return error
 
     def steps(self) -> Generator[OffLoop | None, Buffer, InspectedRecords]:
-        """The work; each step takes about a millisecond.
+        """Inspect and convert the batches; each step takes about a millisecond.
 
         Raises:
-            InvalidRecordError, InvalidTimestampError, RecordTooLargeError
+            InvalidRecordError: a record is malformed or lacks a key.
+            InvalidTimestampError: a timestamp is out of range, or the type is not allowed.
+            RecordTooLargeError: a recompressed batch exceeds max.message.bytes.
         """
         parts: list[Buffer] = []
         is_rebuilt = False
@@ -182,12 +188,12 @@ class Inspection:
         content = memoryview(parts[0] if len(parts) == 1 else bytearray().join(parts))
         return InspectedRecords(content, list(batches(content)))
 
-    # One batch.
+    # Steps of one batch.
 
     def _inspected(
         self, batch: memoryview, header: BatchHeader
     ) -> Generator[OffLoop | None, Buffer, bytearray | None]:
-        """Change the batch in place, or return a new one."""
+        """Change the batch in place and return None, or return a new batch."""
         config = self._config
         target = CODES.get(config.compression_type, header.compression)
         if config.compression_type == "uncompressed":
@@ -249,7 +255,7 @@ class Inspection:
     def _rebuilt(
         self, whole: Buffer, header: BatchHeader, target: int, largest: int
     ) -> Generator[OffLoop | None, Buffer, bytearray]:
-        """The batch in another compression; its records are not encoded anew."""
+        """Return the batch with another compression; its records are not encoded again."""
         payload = memoryview(whole)[HEADER_SIZE:]
         content: Buffer = payload
         if target == NONE:
@@ -274,7 +280,7 @@ class Inspection:
 
 
 class _Look:
-    """What the records of one batch are found to be."""
+    """Checks on the records of one batch."""
 
     __slots__ = (
         "_config",
@@ -299,7 +305,7 @@ class _Look:
         self._latest = now_ms + config.message_timestamp_after_max_ms
         if config.has_log_append_time or origin is AppendOrigin.RAFT:
             self._oldest, self._latest = -LONG_MAX - 1, LONG_MAX
-        # Records so far.
+        # Number of records read so far.
         self._seen = 0
         # The largest timestamp so far.
         self.largest = NO_TIMESTAMP
@@ -307,10 +313,11 @@ class _Look:
         self._out_of_range: list[tuple[int, str]] = []
 
     def through(self, whole: Buffer) -> Generator[None, None, None]:
-        """Look at all records.
+        """Read and check all records.
 
         Raises:
-            InvalidRecordError, InvalidTimestampError
+            InvalidRecordError: a record is malformed or lacks a key.
+            InvalidTimestampError: a timestamp is out of range.
         """
         header = self._header
         try:
@@ -334,7 +341,7 @@ class _Look:
             self._keyless += [
                 (index, _NO_KEY) for index, record in enumerate(part, first) if record.key is None
             ]
-        # The compiled reader gives None for -1.
+        # The compiled reader returns None for timestamp -1.
         times = [at for at in map(_timestamp_of, part) if at is not None]
         if times:
             latest = max(times)
@@ -373,5 +380,5 @@ def _level(code: int, config: LogConfig) -> int | None:
         ZSTD: config.compression_zstd_level,
     }
     level = levels.get(code)
-    # gzip's -1 says "the library's default".
+    # For gzip, -1 selects the library's default.
     return None if code == GZIP and level == -1 else level

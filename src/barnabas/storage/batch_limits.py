@@ -1,4 +1,4 @@
-"""How large a batch may be: as it came, as it is kept, and decompressed."""
+"""Size limits of a batch: as sent, as stored, and decompressed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader
     from barnabas.storage.config import LogConfig
 
-# A batch may always decompress to so much.
+# Every batch may decompress to this size.
 _DECOMPRESSED_BYTES_MIN = 4 << 20
-# And to so many times its size. What gzip can do is 1032; zstd can do 30,000, which lets a request
-# of 4 KB cost 128 MiB and the reading of 19 million records.
+# A batch may also decompress to this multiple of its size. The maximum ratio of gzip is 1032. The
+# ratio of zstd can be 30,000, so a request of 4 KB could cost 128 MiB and 19 million records.
 _DECOMPRESSED_RATIO_MAX = 1032
 
 
@@ -23,7 +23,7 @@ def check_batch_size(header: BatchHeader, config: LogConfig) -> None:
     """Check a batch against `max.message.bytes`.
 
     Raises:
-        RecordTooLargeError
+        RecordTooLargeError: the batch is larger.
     """
     if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
         raise RecordTooLargeError(
@@ -32,7 +32,7 @@ def check_batch_size(header: BatchHeader, config: LogConfig) -> None:
 
 
 def decompressed_limit(header: BatchHeader, config: LogConfig) -> int:
-    """Return what the records of a producer's batch may have when they are decompressed."""
+    """Return the maximum decompressed size of the records in a producer's batch."""
     by_size = max(
         _DECOMPRESSED_BYTES_MIN, config.max_message_bytes, header.size * _DECOMPRESSED_RATIO_MAX
     )

@@ -1,7 +1,7 @@
-"""Whether a batch continues a log, judged by the batches beside it.
+"""Check of whether a batch continues a log, by comparison with adjacent batches.
 
-Base offset and leader epoch lie outside the CRC, so that a flipped bit in them can be seen only
-because they contradict the batches before and behind.
+Base offset and leader epoch lie outside the CRC. A flipped bit in them shows only as a
+contradiction to the previous or next batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BatchOrder:
-    """Judges the batches of a log one after the other."""
+    """Checks the batches of a log in order."""
 
     __slots__ = (
         "_known_epochs",
@@ -27,33 +27,35 @@ class BatchOrder:
     )
 
     def __init__(self, epochs: list[tuple[int, int]], *, may_skip: bool) -> None:
-        """Args:
-        epochs: leader epochs and their start offsets by the log's file; empty without one.
-        may_skip: whether offsets may be missing between batches (the log is compacted).
+        """Create the check.
+
+        Args:
+            epochs: leader epochs and start offsets from the log's file; empty without one.
+            may_skip: whether offsets may be missing between batches (the log is compacted).
         """
         self._known_epochs = frozenset(epoch for epoch, _ in epochs)
         self._may_skip = may_skip
         self._segment_base = 0
-        # Where the batches that were taken end, and their latest leader epoch, -1 without one.
+        # End offset of the accepted batches, and their latest leader epoch (-1 without one).
         self.next_offset = 0
         self.epoch = -1
 
     def begin_segment(self, base_offset: int) -> None:
-        """The next batch is the first of a segment."""
+        """Begin a segment; the next batch is its first."""
         self._segment_base = self.next_offset = base_offset
 
     def take(self, header: BatchHeader) -> None:
-        """The batch is a part of the log."""
+        """Accept the batch as part of the log."""
         self.next_offset = header.next_offset
         self.epoch = max(self.epoch, header.partition_leader_epoch)
 
     def problem(self, header: BatchHeader, after: BatchHeader | None, following: int) -> str | None:
-        """Why the batch cannot continue the log; None if it can.
+        """Return why the batch cannot continue the log; None if it can.
 
         Args:
-            header: of a batch whose CRC is right.
-            after: header of the batch behind it in the segment, whose CRC is right too.
-            following: where the next segment begins, LONG_MAX if there is none.
+            header: header of a batch with a valid CRC.
+            after: header of the next batch in the segment, also with a valid CRC; None without one.
+            following: base offset of the next segment, LONG_MAX without one.
         """
         return self._offset_problem(header, after, following) or self._epoch_problem(header, after)
 
@@ -67,7 +69,7 @@ class BatchOrder:
             return f"its base offset is {base}, too large for its segment"
         if base == expected:
             return None
-        # Offsets are missing before it. That may be right, unless the next batch contradicts.
+        # Offsets are missing before the batch. That is valid unless the next batch contradicts.
         limit = following if after is None else after.base_offset
         if header.next_offset > limit:
             return f"its base offset is {base}, though offset {limit} follows it"
@@ -78,11 +80,11 @@ class BatchOrder:
     def _epoch_problem(self, header: BatchHeader, after: BatchHeader | None) -> str | None:
         epoch = header.partition_leader_epoch
         if epoch < self.epoch:
-            # Or bytes of before a cut that did not reach the disk.
+            # These may also be old bytes after a truncation that did not reach the disk.
             return f"its leader epoch is {epoch}, the one before it has {self.epoch}"
         older = epoch if after is None else after.partition_leader_epoch
-        # Nothing contradicts the last batch: the file of epochs may lack an epoch after a loss of
-        # power, so that an unknown one alone proves nothing.
+        # No batch contradicts the last batch. After a power loss, the file of epochs may lack an
+        # epoch, so an unknown epoch alone proves nothing.
         if older < epoch and epoch not in self._known_epochs:
             return f"its leader epoch is {epoch}, the one behind it has {older}"
         return None

@@ -1,4 +1,4 @@
-"""Walking the batches of a segment's file: headers to find a place, whole batches to recover."""
+"""Iteration over batches of a segment file: headers for lookups, whole batches for recovery."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.disk import File
 
-# What is read at once while looking for an offset: a little more than index.interval.bytes.
+# Block size for offset lookups: a little more than index.interval.bytes.
 _SEEK_BYTES = 8192
 _RECOVERY_BYTES = 1 << 20
-# Where the checksum of a message of magic 0 or 1 ends, and what it covers begins.
+# End of the checksum field of a message with magic 0 or 1; the checksum covers the rest.
 _OLD_CHECKED_FROM = LOG_OVERHEAD + 4
 _OLD_BYTES_MAX = 1 << 28
 _BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 
 
 def headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch from `position` on that lies wholly below `end`.
+    """Yield position and header of each whole batch between `position` and `end`.
 
     Raises:
-        DamagedLogError: a header that cannot be.
+        DamagedLogError: a header is invalid.
     """
     block, block_start = b"", position
     while end - position >= HEADER_SIZE:
@@ -54,10 +54,10 @@ def headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHea
 
 
 def whole_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """As `headers`, of a file whose last batch ends at `end`.
+    """Do the same as `headers` for a file whose last batch ends at `end`.
 
     Raises:
-        DamagedLogError: a header that cannot be, or a length that leads past the end.
+        DamagedLogError: a header is invalid, or a batch extends beyond `end`.
     """
     for found in headers(file, position, end):
         position = found[0] + found[1].size
@@ -69,10 +69,11 @@ def whole_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Ba
 def valid_batches(
     file: File, position: int, end: int
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Position, header and bytes of each whole batch whose CRC holds; the first bad one ends it.
+    """Yield position, header and bytes of each whole batch; stop at the first invalid one.
 
     Raises:
-        CorruptRecordError: batches of magic 0 or 1, which are intact perhaps and are not cut off.
+        CorruptRecordError: the file has messages of magic 0 or 1. They may be intact, so they must
+            not be truncated.
     """
     block, block_start = memoryview(b""), position
     while end - position >= HEADER_SIZE:
@@ -98,11 +99,10 @@ def valid_batches(
 
 
 def describe_end(file: File, position: int, end: int) -> tuple[str, bool]:
-    """Why `valid_batches` came to its end before `end`.
+    """Explain why `valid_batches` stopped before `end`.
 
     Returns:
-        What is wrong with the bytes at `position`, and whether a crash leaves such bytes behind the
-        last batch: a part of one, or zeros.
+        The problem at `position`, and whether a crash can cause it: a partial batch, or zeros.
     """
     left = end - position
     head = file.read_at(min(HEADER_SIZE, left), position)
@@ -123,9 +123,9 @@ def describe_end(file: File, position: int, end: int) -> tuple[str, bool]:
 
 
 def _is_old_message(file: File, header: BatchHeader, end: int) -> bool:
-    """Whether the file begins with an intact message of magic 0 or 1.
+    """Return whether the file begins with an intact message of magic 0 or 1.
 
-    A header whose magic a loss of power made zero looks like one, but for the checksum.
+    A header whose magic was zeroed by a power loss looks the same, but its checksum fails.
     """
     size = header.batch_length + LOG_OVERHEAD
     if header.magic not in (0, 1) or not _OLD_CHECKED_FROM < size <= min(end, _OLD_BYTES_MAX):

@@ -1,11 +1,12 @@
-"""Kafka's checkpoint files: a version, a count, and that many lines of words.
+"""Kafka's checkpoint files: a version, a count, and that number of lines with words.
 
-Of this kind are `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`,
-`log-start-offset-checkpoint`, `cleaner-offset-checkpoint` (topic, partition, offset) and
-`leader-epoch-checkpoint` (epoch, start offset).
+The files `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`,
+`log-start-offset-checkpoint` and `cleaner-offset-checkpoint` have topic, partition and offset.
+`leader-epoch-checkpoint` has epoch and start offset.
 
-The format has no checksum, and one flipped bit of a digit would hide records. So the last line ends
-with one in white space (`trailing_checksum`), which Kafka's reader skips. Files of Kafka have none.
+The format has no checksum, so one flipped bit in a digit could hide records. Therefore Barnabas
+encodes a checksum as white space at the end of the last line (`trailing_checksum`). Kafka's reader
+ignores it, and files written by Kafka have none.
 """
 
 from __future__ import annotations
@@ -30,23 +31,22 @@ _VERSION = b"0"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint file whose content is no checkpoint."""
+    """The content of a checkpoint file is invalid."""
 
 
 def encode_lines(lines: Iterable[str]) -> bytes:
-    """The content of a checkpoint file."""
+    """Return the content of a checkpoint file."""
     entries = list(lines)
     content = "\n".join(["0", str(len(entries)), *entries]).encode()
-    # Without a line there is nothing to check but the count.
+    # Without lines there is only the count, which needs no checksum.
     return content + (trailing_checksum(content) if entries else b"") + b"\n"
 
 
 def decode_lines(content: bytes, words: int) -> list[list[str]]:
-    """The words of each line.
+    """Return the words of each line.
 
     Raises:
-        CheckpointError: another version, a wrong count, a wrong checksum, or a line with another
-            number of words.
+        CheckpointError: the version, the count, the checksum or the number of words is wrong.
     """
     if not content.endswith(b"\n"):
         raise CheckpointError("the checkpoint is cut off")
@@ -66,7 +66,7 @@ def decode_lines(content: bytes, words: int) -> list[list[str]]:
 
 
 def countdown(count: int, on_done: Callable[[], None]) -> Callable[[], None]:
-    """Return what is to be called `count` times before `on_done` is; for 0 that is at once."""
+    """Return a function whose `count`-th call calls `on_done`; for 0, call `on_done` now."""
     left = count
 
     def done() -> None:
@@ -81,7 +81,7 @@ def countdown(count: int, on_done: Callable[[], None]) -> Callable[[], None]:
 
 
 class OffsetCheckpoint:
-    """An offset per partition."""
+    """Checkpoint file with an offset per partition."""
 
     __slots__ = (
         "_awaiting",
@@ -98,32 +98,32 @@ class OffsetCheckpoint:
     def __init__(self, disk: Disk, directory: str, name: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{name}"
-        # A write off the loop is under way, and another one is to follow it.
+        # Whether a write off the loop is running, and whether another write must follow it.
         self._is_writing = False
         self._is_waiting = False
-        # To be called at the end of the next write that begins.
+        # Callbacks for the end of the next write to start.
         self._awaiting: list[Callable[[], None]] = []
-        # Partitions that the file names, and those that a write under way will make it name.
+        # Partitions in the file, and partitions in the running write.
         self._on_disk: frozenset[TopicPartition] = frozenset()
         self._in_flight: frozenset[TopicPartition] = frozenset()
-        # Writes that were begun, and the number of the last one that is on the disk.
+        # Number of writes started, and number of the last completed write.
         self.started = 0
         self.written = 0
 
     def may_name(self, partition: TopicPartition) -> bool:
-        """Whether the file has, or is about to get, an entry of a log of that name."""
+        """Return whether the file has, or will have, an entry of that partition."""
         return partition in self._on_disk or partition in self._in_flight
 
     @property
     def is_writing(self) -> bool:
-        """Whether a write off the loop is under way: the file must not be written meanwhile."""
+        """Whether a write off the loop is running, during which `write` is not allowed."""
         return self._is_writing
 
     def read(self) -> dict[TopicPartition, int]:
-        """The offsets; none if the file is absent or empty, as Kafka creates it.
+        """Return the offsets; an empty dict if the file is absent or empty, as Kafka creates it.
 
         Raises:
-            CheckpointError: the content makes no sense.
+            CheckpointError: the content is invalid.
         """
         if not self._disk.exists(self.path):
             return {}
@@ -147,13 +147,13 @@ class OffsetCheckpoint:
         on_failure: Callable[[OSError], None],
         on_done: Callable[[], None] | None = None,
     ) -> None:
-        """Replace the file off the loop; one write at a time, the last one with the last values.
+        """Replace the file off the loop. Concurrent calls are combined into one later write.
 
         Args:
-            collect: gives the offsets when it is their turn.
-            on_failure: gets the error of a failed write, on the loop.
-            on_done: called on the loop when a write has ended that began after this call, also one
-                that has failed.
+            collect: returns the offsets when a write starts.
+            on_failure: receives the error of a failed write, on the loop.
+            on_done: called on the loop after the end of a write that started after this call, even
+                if that write failed.
         """
         if on_done is not None:
             self._awaiting.append(on_done)
@@ -183,7 +183,7 @@ class OffsetCheckpoint:
         executor.submit(lambda: self._replace(offsets), done)
 
     def write(self, offsets: Mapping[TopicPartition, int], sync: bool = True) -> None:
-        """Replace the file, in this turn."""
+        """Replace the file synchronously."""
         self._in_flight = frozenset(offsets)
         self.started += 1
         self._replace(offsets, sync)

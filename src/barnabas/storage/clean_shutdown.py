@@ -1,4 +1,4 @@
-"""The marker of a clean stop, `.kafka_cleanshutdown`: nothing needs recovery (KIP-966)."""
+"""Marker of a clean shutdown, `.kafka_cleanshutdown`: no log needs recovery (KIP-966)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _VERSION = 0
 
 
 def write_marker(disk: Disk, directory: str, broker_epoch: int) -> None:
-    """Say that every log in the directory is closed and synced."""
+    """Write the marker; every log in the directory must be closed and synced."""
     content = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     disk.write_atomically(f"{directory}/{FILE_NAME}", content.encode())
 
 
 def read_marker(disk: Disk, directory: str) -> int | None:
-    """What the marker says.
+    """Read the marker.
 
     Returns:
-        The broker's epoch when it stopped, -1 if the marker does not say it; None without a marker.
+        The broker epoch at shutdown, -1 if the marker has none; None without a marker.
     """
     path = f"{directory}/{FILE_NAME}"
     if not disk.exists(path):
@@ -41,7 +41,7 @@ def take_marker(disk: Disk, directory: str) -> int | None:
     """Remove the marker, before anything is written to the directory.
 
     Returns:
-        As `read_marker`.
+        The same as `read_marker`.
     """
     epoch = read_marker(disk, directory)
     if epoch is not None:
@@ -51,7 +51,7 @@ def take_marker(disk: Disk, directory: str) -> int | None:
 
 
 def previous_broker_epoch(disk: Disk, directories: Iterable[str]) -> int:
-    """The epoch that all markers name; -1 if they name none, or several."""
+    """Return the broker epoch of all markers; -1 if it is missing or differs."""
     epochs = {read_marker(disk, directory) for directory in directories}
     epoch = epochs.pop() if len(epochs) == 1 else None
     return NO_BROKER_EPOCH if epoch is None else epoch

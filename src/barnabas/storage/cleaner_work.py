@@ -1,8 +1,9 @@
-"""Compacting one log: reading and writing its files, apart from the broker (Kafka's Cleaner).
+"""Compaction of one log's files, independent of the broker (Kafka's Cleaner).
 
-First the dirty segments are read for the last offset of each key, as far as the map takes them.
-Then all segments up to there are read, in groups that together fit into one, and what stays of each
-group is written to a segment with the suffix `.cleaned`. The loop puts it in their place.
+First, the dirty segments are read to map each key to its last offset, until the map is full. Then
+all segments up to that point are read, in groups that fit into one segment. The retained records of
+each group are written to a segment with the suffix `.cleaned`. The broker's event loop swaps that
+segment in.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ _BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 
 
 def clean(disk: Disk, job: CleaningJob) -> Iterator[object]:
-    """Make one pass; `runtime.offload` says what is yielded.
+    """Run one compaction pass; `runtime.offload` defines what a task yields.
 
     Raises:
-        CorruptRecordError, CorruptBatchError: a segment is damaged; nothing of it was changed.
+        CorruptRecordError: a segment is damaged; its file is unchanged.
+        CorruptBatchError: a batch is damaged; its file is unchanged.
         OSError: the disk failed.
     """
     offsets = OffsetMap(job.map_capacity)
@@ -70,7 +72,7 @@ def clean(disk: Disk, job: CleaningJob) -> Iterator[object]:
 
 
 def build_map(disk: Disk, job: CleaningJob, offsets: OffsetMap) -> Iterator[int]:
-    """Note the last offset of each key from the first dirty offset on, until the map is full."""
+    """Map each key to its last offset from the first dirty offset on, until the map is full."""
     start = job.first_dirty_offset
     offsets.latest_offset = start - 1
     transactions = CleanedTransactions(entry for entry in job.aborted if entry.last_offset >= start)
@@ -86,7 +88,7 @@ def build_map(disk: Disk, job: CleaningJob, offsets: OffsetMap) -> Iterator[int]
                 if not _take(offsets, transactions, (block, position, header), start):
                     return
             yield size
-        # Also over a gap at the segment's end.
+        # This includes a gap at the segment's end.
         offsets.latest_offset = max(offsets.latest_offset, source.end_offset - 1)
 
 
@@ -96,12 +98,12 @@ def _take(
     batch: tuple[Buffer, int, BatchHeader],
     start: int,
 ) -> bool:
-    """Put the keys of a batch into the map; returns whether there was room."""
+    """Put the keys of a batch into the map; return whether they fit."""
     block, position, header = batch
     if header.is_control:
         transactions.on_control_batch(block, position, header)
     elif not transactions.on_batch(header) and header.record_count:
-        # A compressed batch may hold any number of records.
+        # A compressed batch may contain any number of records.
         for records in record_slices(uncompressed(block, position, header), header):
             if not offsets.put(records, start):
                 return False
@@ -112,7 +114,7 @@ def _take(
 def group_segments(
     disk: Disk, job: CleaningJob, sources: list[SourceSegment]
 ) -> Iterator[list[SourceSegment]]:
-    """Neighbours that together make no more than one segment, by bytes, indexes and offsets."""
+    """Yield groups of adjacent segments that fit into one, by bytes, indexes and offsets."""
     config = job.config
     limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)
     group: list[SourceSegment] = []
@@ -142,7 +144,7 @@ def _size(disk: Disk, job: CleaningJob, source: SourceSegment, suffix: str) -> i
 
 
 class _Cleaning:
-    """Writing one group of segments anew."""
+    """Rewrites one group of segments."""
 
     __slots__ = ("_cleaned", "_disk", "_group", "_job", "_stats")
 
@@ -153,15 +155,15 @@ class _Cleaning:
         self._job = job
         self._group = group
         self._stats = stats
-        # None as long as all is as it was: a single segment of which nothing goes is not written.
+        # None while nothing was removed: an unchanged single segment is not rewritten.
         self._cleaned: Segment | None = None
 
     def run(
         self, batch_filter: BatchFilter, transactions: CleanedTransactions
     ) -> Iterator[int | CleanedSegment]:
-        """Read the group, write what stays, and tell."""
+        """Read the group, write the retained batches, and yield the new segment."""
         transactions.retained.clear()
-        # The last batch of all that is cleaned, and of each segment: so no segment ends early.
+        # The last batches of the pass and of the group stay, so that no segment ends early.
         needed_ends = (self._job.first_uncleanable_offset, self._group[-1].end_offset)
         if len(self._group) > 1:
             self._begin()
@@ -192,11 +194,14 @@ class _Cleaning:
         block: tuple[memoryview, int],
         needed_ends: tuple[int, ...],
     ) -> tuple[bytearray | None, list[PlacedBatch]]:
-        """What stays of a block, None if all of it as it is, and where each batch is in that."""
+        """Return the retained part of a block, and the place of each batch in it.
+
+        The first value is None if the whole block is retained unchanged.
+        """
         content, size = block
         output: bytearray | None = None
         placed: list[PlacedBatch] = []
-        # Batches from here to the one looked at stay as they are, and are copied together.
+        # Start of the unchanged batches that are not copied yet; they are copied together.
         first = 0
         position = 0
         for position, header in _batches(content, size):
@@ -212,7 +217,7 @@ class _Cleaning:
             first = position + header.size
             if retained is not None:
                 stays = read_header(retained)
-                # Where no record is left there is no time to be found.
+                # A batch without records contributes no timestamp.
                 max_timestamp = stays.max_timestamp if stays.record_count else NO_TIMESTAMP
                 placed.append((len(output), len(retained), header.last_offset, max_timestamp))
                 output += retained
@@ -233,7 +238,7 @@ class _Cleaning:
         self._cleaned = segment
 
     def _copy(self, source: SourceSegment, end: int) -> Iterator[int]:
-        """Copy the beginning of a segment, which stays as it is."""
+        """Copy the unchanged first `end` bytes of a segment."""
         assert self._cleaned is not None
         done = 0
         for block, size in _blocks(self._disk, self._job, source, end):
@@ -247,12 +252,12 @@ class _Cleaning:
         assert done == end, (done, end)
 
     def _finish(self, cleaned: Segment, aborted: list[AbortedEntry]) -> CleanedSegment:
-        """Complete the files and bring them to the disk before anybody uses them."""
+        """Complete and sync the files before the segment is used."""
         for entry in aborted:
             cleaned.txn_index.append(entry)
         cleaned.seal()
         cleaned.sync_all()()
-        # Age goes by the last write where records have no time.
+        # Retention uses the modification time where records have no timestamp.
         last = offset_file(self._job.directory, self._group[-1].base_offset, LOG_SUFFIX)
         modified_ms = self._disk.modified_ms(last)
         self._disk.set_modified_ms(cleaned.path(LOG_SUFFIX), modified_ms)
@@ -269,7 +274,7 @@ def _append(segment: Segment, data: Buffer, placed: list[PlacedBatch]) -> None:
 def _blocks(
     disk: Disk, job: CleaningJob, source: SourceSegment, end: int | None = None
 ) -> Iterator[tuple[memoryview, int]]:
-    """Bytes of a segment, each time with the size of the whole batches that they begin with."""
+    """Yield blocks of a segment, each with the size of the whole batches at its start."""
     end = source.size if end is None else end
     path = offset_file(job.directory, source.base_offset, LOG_SUFFIX)
     file = disk.open(path, create=False)
@@ -286,7 +291,7 @@ def _blocks(
 
 
 def _block(file: File, position: int, wanted: int) -> tuple[memoryview, int]:
-    """Read `wanted` bytes, or as many as the first batch needs."""
+    """Read `wanted` bytes, or more if the first batch needs more."""
     wanted = max(wanted, HEADER_SIZE)
     content = memoryview(file.read_at(wanted, position))
     size = _whole_batches(file, position, content)

@@ -1,6 +1,6 @@
-"""The segments of a log as one file (Kafka's LocalLog): read, roll, cut, delete.
+"""The segments of one log in one directory (Kafka's LocalLog): read, roll, truncate, delete.
 
-It knows bytes and offsets; leaders, producers and watermarks are the business of `Log`.
+It deals with bytes and offsets only; `Log` handles leaders, producers and watermarks.
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ class LocalLog:
         self.config = config
         self._doors = doors
         self.segments = segments
-        # Files that are being renamed after a compaction.
+        # The swap in progress, which renames files after a compaction.
         self._swap: SegmentSwap | None = None
-        # Segments that were sealed since their indexes were synced, though all their batches may
-        # be synced; and those of them that the sync under way includes.
+        # Segments whose indexes were not synced since they were sealed, and those of them that the
+        # running sync covers. Their batches may be synced.
         self._sealed: list[Segment] = []
         self._syncing: list[Segment] = []
-        # Segments whose batches the sync under way includes, and how large they were.
+        # Segments whose batches the running sync covers, each with its size at that time.
         self._syncing_sizes: list[tuple[Segment, int]] = []
-        # The offset of the next record, exclusive end of what is there.
+        # Offset of the next record (exclusive end of the log).
         self.log_end_offset = end
-        # Whether offsets may be missing: compacted once, and never again without gaps.
+        # Whether offsets may be missing. Stays true: a log that was ever compacted may have gaps.
         self.may_skip = config.is_compacted
         segments.listen(self._on_damaged_index)
 
     # -- places ------------------------------------------------------------------------------
 
     def end_metadata(self) -> LogOffsetMetadata:
-        """The log end and where it lies."""
+        """Return the log end offset and its position."""
         active = self.segments.active
         return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size)
 
     def metadata_of(self, offset: int) -> LogOffsetMetadata:
-        """Where `offset` lies; it must be within the log."""
+        """Return the position of `offset`, which must lie within the log."""
         if offset >= self.log_end_offset:
             return self.end_metadata()
         segment = self.segments.floor(offset) or self.segments[0]
@@ -89,7 +89,7 @@ class LocalLog:
     def read(
         self, offset: int, max_bytes: int, bound: LogOffsetMetadata, min_one_batch: bool
     ) -> ReadResult:
-        """A slice from the batch of `offset` on, below `bound`; `offset` < `bound`."""
+        """Return a slice from the batch of `offset` on, below `bound`; `offset` < `bound`."""
         segment: Segment | None = self.segments.active
         if offset < self.segments.active.base_offset:
             segment = self.segments.floor(offset) or self.segments[0]
@@ -103,20 +103,20 @@ class LocalLog:
         return ReadResult(b"", bound._replace(message_offset=offset))
 
     def empty_at_end(self, is_committed_read: bool) -> ReadResult:
-        """What a read at the log end gives."""
+        """Return the result of a read at the log end."""
         aborted: list[AbortedTransaction] | None = [] if is_committed_read else None
         return ReadResult(b"", self.end_metadata(), False, aborted)
 
     def _read_segment(
         self, segment: Segment, offset: int, max_bytes: int, limit: int, min_one_batch: bool
     ) -> ReadResult | None:
-        """The slice within one segment; None if nothing at or after `offset` is exposed there."""
+        """Return the slice in one segment; None if it has no batch below `limit` for `offset`."""
         place = segment.locate(offset, self.may_skip)
         if place is None or place.position >= limit:
             return None
         position = place.position
         if place.base_offset > offset and not self.may_skip:
-            # A whole segment is gone.
+            # At least one whole segment is missing.
             problem = f"offsets {offset} to {place.base_offset - 1} are missing before it"
             raise DamagedLogError(segment.path(LOG_SUFFIX), position, problem, is_gap=True)
         where = LogOffsetMetadata(offset, segment.base_offset, position)
@@ -124,12 +124,12 @@ class LocalLog:
         length = min(limit - position, wanted)
         if length <= 0:
             return ReadResult(b"", where)
-        # A hard limit below the first batch: its beginning is given all the same, as Kafka does.
+        # A hard limit below the first batch's size returns a part of the batch, as in Kafka.
         incomplete = wanted < place.size
         return ReadResult(FileSlice(segment.file, position, length), where, incomplete)
 
     def aborted_within(self, result: ReadResult, bound: int) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap what was read, below `bound`."""
+        """Return the aborted transactions below `bound` that overlap the result of a read."""
         offset = result.position.message_offset
         upper_bound = min(self._upper_bound_of(result), bound)
         found = self.segments.collect_aborted(offset, upper_bound)
@@ -140,7 +140,7 @@ class LocalLog:
         self._doors.damage.tell(DamageKind.INDEX, path, problem, action, position)
 
     def _upper_bound_of(self, result: ReadResult) -> int:
-        """An offset at or behind the end of what was read, from the index."""
+        """Return an offset at or after the end of the result, found through the index."""
         position = result.position
         segment = self.segments.floor(position.segment_base_offset)
         if segment is None:
@@ -155,15 +155,16 @@ class LocalLog:
     # -- rolling -----------------------------------------------------------------------------
 
     def roll(self, now_ms: int, roll_jitter_ms: int) -> Segment:
-        """Begin a new segment at the log end; returns the one that was active before.
+        """Roll to a new segment at the log end; return the previously active segment.
 
         Raises:
-            OSError: nothing has changed; the log can go on in the segment that it has.
+            OSError: nothing has changed; appends can continue in the active segment.
         """
         previous = self.segments.active
         is_replaced = previous.base_offset == self.log_end_offset
         if is_replaced:
-            # It has no batch, but cannot take one: another segment of the same name replaces it.
+            # The empty segment cannot accept the append; a new segment of the same name replaces
+            # it.
             assert previous.size == 0, "only an empty segment begins at the log end"
         else:
             previous.seal()
@@ -177,15 +178,15 @@ class LocalLog:
         return previous
 
     def _new_segment(self, now_ms: int, roll_jitter_ms: int, is_replaced: bool) -> Segment:
-        """Make the files of a segment at the log end, and open it; leave none if that fails."""
+        """Create and open a segment at the log end; delete its files if that fails."""
         segment = Segment(self._doors.disk, self.directory, self.log_end_offset, self.config)
         try:
             segment.create(now_ms, roll_jitter_ms)
             segment.prepare_append()
         except OSError:
             if not is_replaced:
-                # The log may go on in the segment before: recovery would cut what reaches into an
-                # empty segment that was left here.
+                # Appends may continue in the previous segment. Recovery would truncate batches that
+                # reach beyond the base offset of an empty segment left here.
                 segment.delete_files()
             raise
         return segment
@@ -193,21 +194,21 @@ class LocalLog:
     # -- cutting -----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Drop all from `offset` on; the first segment begins at or before it.
+        """Truncate to `offset`; the first segment must begin at or before it.
 
-        A batch that holds `offset` goes as a whole, and the log ends before it: Kafka lets the log
-        end stay at `offset` then, which leaves a gap that no follower ever fills.
+        A batch that contains `offset` is removed whole, and the log ends before it. Kafka sets the
+        log end to `offset` in that case, which leaves a gap that no follower ever fills.
         """
-        # From the end on, so that a crash in between leaves a log without a gap.
+        # Delete backwards, so that a crash in between leaves a log without a gap.
         later = [segment for segment in self.segments if segment.base_offset > offset]
         self.delete_segments(list(reversed(later)))
         if later:
-            # Names that came back after a loss of power would leave a gap behind newer batches.
+            # Files restored by a power loss would lie after a gap behind newer batches.
             self._doors.disk.sync_directory(self.directory)
         self.log_end_offset = self.segments.active.truncate_to(offset)
 
     def start_at(self, offset: int, now_ms: int, roll_jitter_ms: int) -> None:
-        """Drop everything and begin anew at `offset`."""
+        """Delete all segments, and start a new one at `offset`."""
         self.delete_segments(list(reversed(list(self.segments))))
         self._doors.disk.sync_directory(self.directory)
         segment = Segment(self._doors.disk, self.directory, offset, self.config)
@@ -216,7 +217,7 @@ class LocalLog:
         self.log_end_offset = offset
 
     def delete_segments(self, segments: list[Segment]) -> None:
-        """Take segments out at once; their files go after `file.delete.delay.ms`."""
+        """Remove segments from the log now; delete their files after `file.delete.delay.ms`."""
         for segment in segments:
             self.segments.remove(segment)
             segment.mark_deleted()
@@ -224,7 +225,7 @@ class LocalLog:
             self._delete_later(segments)
 
     def cleaned_segment(self, base_offset: int, size: int) -> Segment:
-        """A compacted segment, whose files are complete and have the suffix `.cleaned`."""
+        """Return the compacted segment whose complete files have the suffix `.cleaned`."""
         segment = Segment(
             self._doors.disk, self.directory, base_offset, self.config, size, CLEANED_FILE_SUFFIX
         )
@@ -234,7 +235,7 @@ class LocalLog:
     def replace_segments(
         self, new: Segment, old: list[Segment], on_gone: Callable[[int], None]
     ) -> None:
-        """Put a compacted segment in the place of `old`; files follow in `continue_swap`."""
+        """Replace `old` by a compacted segment; `continue_swap` renames the files."""
         assert self._swap is None
         self._swap = SegmentSwap(new, old, on_gone)
         for segment in old:
@@ -243,28 +244,28 @@ class LocalLog:
 
     @property
     def is_swapping(self) -> bool:
-        """Whether files of replaced segments still have their names."""
+        """Whether a swap still has files to rename."""
         return self._swap is not None
 
     def continue_swap(self) -> None:
-        """Rename some more files of replaced segments."""
+        """Rename some more files of the swap."""
         swap = self._swap
         if swap is not None and swap.step():
             self._swap = None
             self._delete_later(swap.old)
 
     def finish_swap(self) -> None:
-        """Do all that is left of it: whatever else changes the segments comes after."""
+        """Complete the swap, which other changes of segments require."""
         while self._swap is not None:
             self.continue_swap()
 
     def close_idle(self) -> None:
-        """Give back descriptors that were not used of late, also that of the active segment."""
+        """Close descriptors that are idle, including that of the active segment."""
         for segment in self.segments:
             segment.close_if_idle()
 
     def release_idle(self, recovery_point: int) -> None:
-        """Give back what synced segments hold that nobody has used of late."""
+        """Release descriptors and indexes of idle segments that are fully synced."""
         for segment in list(self.segments)[:-1]:
             following = self.segments.higher(segment.base_offset)
             if following is not None and following.base_offset <= recovery_point:
@@ -273,12 +274,13 @@ class LocalLog:
     def prepare_sync(
         self, recovery_point: int, paths: list[str], is_final: bool, with_parent: bool = True
     ) -> Callable[[], None]:
-        """The work, for any thread, that syncs all from `recovery_point` on.
+        """Return a function, callable on any thread, that syncs from `recovery_point` on.
 
         Args:
             paths: other files to sync.
-            is_final: with the indexes of the active segment too.
-            with_parent: the log's own name too, if names in it are new; else the caller does it.
+            is_final: whether to sync the indexes of the active segment too.
+            with_parent: whether to sync the parent directory too if the log directory has new
+                names; otherwise the caller syncs it.
         """
         *sealed, active = self.segments.from_offset(recovery_point)
         self._syncing = list(self._sealed)
@@ -290,7 +292,7 @@ class LocalLog:
         self._syncing_sizes = [(segment, segment.size) for segment in (*sealed, active)]
         syncs = [segment.sync_all() for segment in sealed]
         syncs.append(active.sync_all() if is_final else active.sync_batches())
-        # Files that are new need their names synced too.
+        # For new files, the directory must be synced too.
         has_new_names = bool(paths or sealed or active.is_new)
         active.is_new = False
         names = paths if has_new_names else None
@@ -298,15 +300,15 @@ class LocalLog:
 
     @property
     def has_unsynced_indexes(self) -> bool:
-        """Whether a segment was sealed and not synced since."""
+        """Whether a sealed segment has unsynced indexes."""
         return bool(self._sealed)
 
     def sealed_from(self, offset: int) -> int:
-        """`offset`, or where the first segment begins whose indexes are not known to be synced."""
+        """Return `offset`, or a lower base offset of a sealed segment with unsynced indexes."""
         return min([offset, *(segment.base_offset for segment in self._sealed)])
 
     def on_synced(self) -> None:
-        """The sync that was prepared last is done."""
+        """Record that the sync prepared last has completed."""
         for segment, size in self._syncing_sizes:
             segment.synced_size = size
         self._syncing_sizes = []
@@ -317,7 +319,7 @@ class LocalLog:
         disk, directory = self._doors.disk, self.directory
 
         def delete() -> None:
-            # Names that came back after a loss of power must not lead to files that are gone.
+            # Names restored by a power loss must not lead to deleted files.
             if disk.exists(directory):
                 disk.sync_directory(directory)
             for segment in segments:

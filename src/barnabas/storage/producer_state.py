@@ -235,7 +235,7 @@ class ProducerState:
 
     @property
     def has_transactions(self) -> bool:
-        """Whether the last stable offset may lie below the high watermark."""
+        """Whether the last stable offset can be below the high watermark."""
         return bool(self._ongoing or self._unreplicated)
 
     def first_unstable_offset(self) -> int | None:

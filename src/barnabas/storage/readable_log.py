@@ -1,7 +1,6 @@
-"""What may be read of a partition's log, where it lies and whose it is: half of Kafka's UnifiedLog.
+"""Reads and offset lookups of a partition's log (the reading half of Kafka's UnifiedLog).
 
-Offsets are moved by `Log`, which derives from this; here they are only looked at. Bytes go out as
-slices of the file.
+`Log` derives from this class and changes the offsets. Reads return slices of the file.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ReadableLog:
-    """The offsets of a log, and reading by them."""
+    """Offsets of a log, and reads at them."""
 
     __slots__ = (
         "_doors",
@@ -65,33 +64,33 @@ class ReadableLog:
         self._guard = DiskGuard(directory, doors)
         self.config = config
         self.topic_partition = opening.topic_partition
-        # 16 bytes; None while nobody has said it.
+        # 16 bytes; None while the topic id is unknown.
         self.topic_id = loaded.topic_id
-        # Whether the file with the topic's id is synced, or among those that are to be.
+        # Whether the topic id file is synced, or is queued for the next sync.
         self._is_identity_synced = opening.clean_shutdown
         self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
         self.producer_state: ProducerState = loaded.producer_state
-        # First offset that may be read; moves up only, but for a full truncation.
+        # First readable offset; only rises, except in truncations.
         self.log_start_offset = loaded.log_start_offset
         # Offset of the next record.
         self.log_end_offset = loaded.log_end_offset
-        # Below it everything survived a sync; recovery starts there.
+        # Everything below it is synced; recovery starts there.
         self.recovery_point = loaded.recovery_point
-        # Exclusive end of what every in-sync replica has; moved by the layer above.
+        # Exclusive end of the records that every in-sync replica has; set by the replica layer.
         self.high_watermark = min(
             max(opening.high_watermark, self.log_start_offset), self.log_end_offset
         )
-        # Where it lies; None until somebody asks.
+        # Position of the high watermark; None until it is requested.
         self._high_watermark_metadata: LogOffsetMetadata | None = None
         self.producer_state.on_high_watermark_updated(self.high_watermark)
 
     # -- identity ----------------------------------------------------------------------------
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """The topic's id has become known.
+        """Store the topic id, or check it against the stored one.
 
         Raises:
-            InconsistentTopicIdError: the log belongs to another one.
+            InconsistentTopicIdError: the log belongs to another topic.
         """
         if self.topic_id is None:
             with self._guard:
@@ -102,12 +101,12 @@ class ReadableLog:
             raise InconsistentTopicIdError(f"{self.directory} belongs to another topic id")
 
     def is_damaged_identity(self, topic_id: bytes) -> bool:
-        """Whether the file with the topic's id surely had that id, and is damaged."""
+        """Return whether the topic id file is a damaged copy of `topic_id`."""
         with self._guard:
             return is_damaged_copy(self._doors.disk, self.directory, topic_id)
 
     def mend_topic_id(self, topic_id: bytes) -> None:
-        """Write the topic's id anew: the file with it was damaged."""
+        """Replace the topic id in the damaged file."""
         self.topic_id = None
         self.assign_topic_id(topic_id)
 
@@ -115,17 +114,17 @@ class ReadableLog:
 
     @property
     def directory(self) -> str:
-        """Where the files lie."""
+        """Path of the log's directory."""
         return self._local.directory
 
     @property
     def segments(self) -> Segments:
-        """All segments, the active one last."""
+        """All segments; the last one is active."""
         return self._local.segments
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Total size of all segments in bytes."""
         return self._local.segments.size
 
     @property
@@ -135,7 +134,7 @@ class ReadableLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it no transaction is undecided; never above the high watermark."""
+        """First offset of an undecided transaction; at most the high watermark."""
         if self.producer_state.has_transactions:
             first = self.producer_state.first_unstable_offset()
             if first is not None and first < self.high_watermark:
@@ -143,11 +142,11 @@ class ReadableLog:
         return self.high_watermark
 
     def end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end and where it lies."""
+        """Return the log end offset and its position."""
         return self._local.end_metadata()
 
     def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark and where it lies."""
+        """Return the high watermark and its position."""
         if self.high_watermark == self.log_end_offset:
             return self._local.end_metadata()
         known = self._high_watermark_metadata
@@ -156,14 +155,14 @@ class ReadableLog:
         return known
 
     def last_stable_offset_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset and where it lies."""
+        """Return the last stable offset and its position."""
         offset = self.last_stable_offset
         if offset == self.high_watermark:
             return self.high_watermark_metadata()
         return self.metadata_of(offset)
 
     def metadata_of(self, offset: int) -> LogOffsetMetadata:
-        """Where an offset between log start and log end lies."""
+        """Return the position of an offset between log start and log end."""
         with self._guard:
             return self._local.metadata_of(offset)
 
@@ -172,17 +171,17 @@ class ReadableLog:
     def read(
         self, offset: int, max_bytes: int, isolation: FetchIsolation, min_one_batch: bool
     ) -> ReadResult:
-        """A slice of the file from the batch that holds `offset` on.
+        """Return a slice of the file from the batch that contains `offset` on.
 
         Args:
-            offset: between log start and log end, both allowed.
-            max_bytes: limit of the slice; the last batch may be cut off by it.
-            isolation: how far the read may see.
-            min_one_batch: give the whole first batch, however large.
+            offset: between log start and log end, both inclusive.
+            max_bytes: maximum size of the slice; the last batch may be incomplete.
+            isolation: up to which offset records are visible.
+            min_one_batch: return the whole first batch, however large.
 
         Raises:
-            OffsetOutOfRangeError: `offset` lies outside [log start, log end].
-            DamagedLogError: the batch of `offset` is damaged or missing, or one on the way to it.
+            OffsetOutOfRangeError: `offset` is outside [log start, log end].
+            DamagedLogError: the batch of `offset`, or a batch before it, is damaged or missing.
         """
         end, start = self.log_end_offset, self.log_start_offset
         if offset > end or offset < start:
@@ -220,10 +219,10 @@ class ReadableLog:
         return result._replace(aborted_transactions=aborted)
 
     def verify(self, offset: int, max_bytes: int) -> DamagedLogError | None:
-        """Check the CRC of the batches from `offset` on, within its segment.
+        """Check the CRCs of the batches from `offset` on, within its segment.
 
         Returns:
-            The damage that was found, which was told; None if there is none.
+            The damage that was found and reported; None if there is none.
         """
         try:
             segment = self._local.segments.floor(offset)
@@ -244,14 +243,16 @@ class ReadableLog:
         return error
 
     def aborted_transactions_below(self, offset: int) -> list[AbortedEntry]:
-        """Those of which any part lies below `offset`."""
+        """Return the aborted transactions that lie at least partly below `offset`."""
         with self._guard:
             return self._local.segments.collect_aborted(0, offset)
 
     def offset_for_timestamp(self, timestamp: int) -> Search:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`, in steps.
+        """Find the first record at or after `timestamp`, in steps.
 
-        Offsets below the log start are not found; None if no record is that late.
+        Returns:
+            Its timestamp, offset and leader epoch. None if no record from the log start on is that
+                late.
         """
         from barnabas.storage.offset_search import find_by_timestamp
 
@@ -260,12 +261,12 @@ class ReadableLog:
             return (yield from find_by_timestamp(segments, timestamp, self.log_start_offset))
 
     def max_timestamp_offset(self) -> Search:
-        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+        """Find the first record with the largest timestamp; same result as the method above."""
         from barnabas.storage.offset_search import find_max_timestamp
 
         with self._guard:
             return (yield from find_max_timestamp(self._local.segments, self.log_start_offset))
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch <= `epoch`, its end offset); (-1, -1) if the log does not know it."""
+        """Return the largest epoch <= `epoch` and its end offset; (-1, -1) if unknown."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
