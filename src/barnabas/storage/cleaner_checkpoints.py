@@ -1,7 +1,7 @@
-"""Up to where each log was compacted: `cleaner-offset-checkpoint`, one per data directory.
+"""End offset of each log's last compaction: `cleaner-offset-checkpoint` of each data directory.
 
-Kept in memory and written off the loop after each change; partitions that are gone leave the file
-with the next writing.
+The offsets are kept in memory and written off the loop after each change. The next write drops
+partitions that no longer exist.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ if TYPE_CHECKING:
 
 
 class CleanerCheckpoints:
-    """The offsets of all data directories."""
+    """The cleaner checkpoints of all data directories."""
 
     __slots__ = ("_executor", "_offsets", "_on_failure")
 
     def __init__(self, executor: Executor, on_failure: Callable[[str, OSError], None]) -> None:
         self._executor = executor
         self._on_failure = on_failure
-        # By the directory's path; read when it is first asked for.
+        # Key: path of the directory. A file is read on first use.
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
 
     def get(self, directory: LogDirectory, partition: TopicPartition) -> int | None:
-        """Where the last pass over a partition's log ended; None if there was none."""
+        """Return where the last pass over a partition's log ended; None without a pass."""
         return self._of(directory).get(partition)
 
     def put(self, directory: LogDirectory, partition: TopicPartition, offset: int) -> None:
-        """A pass has ended at `offset`."""
+        """Record that a pass ended at `offset`."""
         self._of(directory)[partition] = offset
         self._write(directory)
 
     def lower(self, directory: LogDirectory, partition: TopicPartition, offset: int) -> None:
-        """The log was cut: what is written from `offset` on was never compacted."""
+        """Lower the offset after a truncation, because new records were never compacted."""
         known = self.get(directory, partition)
         if known is not None and known > offset:
             self.put(directory, partition, offset)
 
     def remove(self, directory: LogDirectory, partition: TopicPartition) -> None:
-        """The log is gone."""
+        """Remove the offset of a deleted log."""
         if self._of(directory).pop(partition, None) is not None:
             self._write(directory)
 
     def move(self, partition: TopicPartition, source: LogDirectory, target: LogDirectory) -> None:
-        """The log lies in another directory now (AlterReplicaLogDirs)."""
+        """Move the offset of a log to its new directory (AlterReplicaLogDirs)."""
         offset = self.get(source, partition)
         if offset is not None:
             self.put(target, partition, offset)
             self.remove(source, partition)
 
     def forget_all_but(self, directory: LogDirectory, partitions: Iterable[TopicPartition]) -> None:
-        """Drop what belongs to no log any more."""
+        """Remove the offsets of other partitions from memory."""
         offsets, kept = self._of(directory), set(partitions)
         for partition in [each for each in offsets if each not in kept]:
             del offsets[partition]
@@ -68,7 +68,7 @@ class CleanerCheckpoints:
             try:
                 offsets = directory.cleaner_offsets.read()
             except CheckpointError:
-                # All is compacted once more, which costs time and nothing else.
+                # All logs are compacted again, which costs only time.
                 offsets = {}
             except OSError as error:
                 self._on_failure(directory.path, error)

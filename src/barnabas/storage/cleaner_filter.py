@@ -1,10 +1,10 @@
-"""What stays of a batch when a log is compacted (Kafka's Cleaner and MemoryRecords.filterTo).
+"""Retention of records during compaction (Kafka's Cleaner and MemoryRecords.filterTo).
 
-A record stays if it is the last one of its key, and a tombstone only until its delete horizon
-(KIP-534): that is set when a pass first meets the tombstone with nothing older behind it, and lies
-in the batch's base timestamp. Offsets, sequences and the batch's last offset never change. A batch
-of which all stays is copied as it is; of which nothing stays, is kept without records where its
-header is needed: for the last sequence of a producer, for the end of what was cleaned.
+A record is retained if it is the last record of its key. A tombstone is retained until its delete
+horizon (KIP-534). A pass sets the horizon when it retains a tombstone without one, and stores it in
+the batch's base timestamp. Offsets, sequences and the batch's last offset never change. A batch is
+copied unchanged if all records are retained. If none are, an empty batch is kept only where its
+header is needed: for a producer's last sequence, or for the end of the cleaned range.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _INT64_LIMIT = 1 << 63
 
 
 class BatchFilter:
-    """One pass over a log."""
+    """Filter of one pass over a log."""
 
     __slots__ = ("_job", "_offsets", "_stats", "_transactions")
 
@@ -58,13 +58,13 @@ class BatchFilter:
     def retain(
         self, block: Buffer, position: int, header: BatchHeader, needed_ends: Container[int]
     ) -> Buffer | None:
-        """What is to be written for the batch at `position`.
+        """Return the bytes to write for the batch at `position`.
 
         Args:
-            needed_ends: a batch that ends before one of these offsets must stay, if empty.
+            needed_ends: a batch whose next offset is among these is kept, even if empty.
 
         Returns:
-            `block` itself if the batch stays as it is, None if nothing is left of it.
+            `block` itself if the batch is unchanged, None if the batch is removed.
         """
         self._stats.records_read += header.record_count
         is_needed = self._is_last_of_producer(header) or header.next_offset in needed_ends
@@ -105,7 +105,7 @@ class BatchFilter:
         return _rebuilt(batch, header, kept, self._new_horizon(header))
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether the state of an active producer rests on this batch."""
+        """Return whether the state of an active producer depends on this batch."""
         if not header.has_producer_id:
             return False
         last = self._job.active_producers.get(header.producer_id)
@@ -116,7 +116,7 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.producer_epoch
 
     def _new_horizon(self, header: BatchHeader) -> int | None:
-        """The delete horizon to set, None if the batch has one."""
+        """Return the delete horizon to set; None if the batch already has one."""
         if header.delete_horizon is not None:
             return None
         return self._job.now_ms + self._job.config.delete_retention_ms
@@ -128,7 +128,7 @@ class BatchFilter:
         if header.last_offset <= latest_offset:
             kept = self._offsets.latest(records)
         else:
-            # What lies behind the end of the pass is not looked at.
+            # Records after the end of the pass are not filtered.
             seen = [record for record in records if record.offset <= latest_offset]
             kept = [*self._offsets.latest(seen), *records[len(seen) :]]
         horizon = header.delete_horizon
@@ -140,7 +140,7 @@ class BatchFilter:
 
 
 class _KeptRecords:
-    """The facts about the records of a batch that stay; a batch may hold millions of records."""
+    """Summary of a batch's retained records, of which there may be millions."""
 
     __slots__ = ("count", "has_tombstone", "max_timestamp", "offsets")
 
@@ -151,18 +151,18 @@ class _KeptRecords:
         self.max_timestamp = NO_TIMESTAMP
 
     def add(self, records: Sequence[CompiledRecord]) -> None:
-        """Add records that stay."""
+        """Add retained records to the summary."""
         self.count += len(records)
         for record in records:
             self.offsets.add(record.offset)
             self.has_tombstone = self.has_tombstone or record.value is None
-            # The compiled reader gives None for -1.
+            # The compiled reader returns None for timestamp -1.
             at = NO_TIMESTAMP if record.timestamp is None else record.timestamp
             self.max_timestamp = max(self.max_timestamp, at)
 
 
 def _without_records(header: BatchHeader) -> bytearray:
-    """The batch with its offsets, sequences and flags, and no record."""
+    """Return an empty batch with the offsets, sequences and flags of the header."""
     batch = bytearray(HEADER_SIZE)
     HEADER.pack_into(
         batch,
@@ -188,14 +188,14 @@ def _without_records(header: BatchHeader) -> bytearray:
 def _rebuilt(
     batch: Buffer, header: BatchHeader, kept: _KeptRecords, horizon: int | None
 ) -> bytearray:
-    """The batch with the records `kept` alone, compressed as it was.
+    """Return the batch with only the records in `kept`, in the same compression.
 
-    The bytes of a record stay as they are, since the offset and the timestamp that its deltas count
-    from do; a new delete horizon takes the place of that timestamp, and changes one delta.
+    The records are copied as bytes, since their deltas refer to an unchanged base offset and base
+    timestamp. A new delete horizon replaces the base timestamp, so timestamp deltas change then.
     """
     offsets, written = kept.offsets, 0
     payload = bytearray()
-    # Read byte by byte, for which a view is slow.
+    # Single bytes are read, and `bytes` is faster at that than a view.
     source = bytes(batch)
     position, view = HEADER_SIZE, memoryview(source)
     base_offset = header.base_offset
@@ -242,12 +242,12 @@ def _rebuilt(
 
 
 def _append_shifted(payload: bytearray, body: memoryview, delta: int, delta_end: int) -> None:
-    """Append a record whose timestamp counts from elsewhere.
+    """Append a record with a changed timestamp delta.
 
     Args:
         body: the record without its length.
-        delta: its new timestamp delta.
-        delta_end: where the old one ends in `body`.
+        delta: the new timestamp delta.
+        delta_end: end of the old timestamp delta in `body`.
     """
     if not -_INT64_LIMIT <= delta < _INT64_LIMIT:
         raise CorruptBatchError(f"a record's timestamp lies {delta} ms from the delete horizon")

@@ -1,4 +1,4 @@
-"""What the log cleaner shows of itself, under Kafka's names, read off when somebody looks."""
+"""Metrics of the log cleaner under Kafka's names; values are read at collection time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MS_PER_S = 1000
 def cleaner_families(
     cleaner: LogCleaner, directories: Iterable[LogDirectory]
 ) -> Iterator[MetricFamily]:
-    """All of it."""
+    """Yield all metric families of the cleaner."""
     statistics = cleaner.statistics
     for name, value in (
         (names.CLEANER_RECOPY_PERCENT, int(statistics.kept_ratio * _PERCENT)),

@@ -1,4 +1,4 @@
-"""What the cleaner hands to the process that compacts a log, and what that tells: plain values."""
+"""Values exchanged between the cleaner and the process that compacts a log."""
 
 from __future__ import annotations
 
@@ -18,66 +18,66 @@ class SourceSegment(NamedTuple):
 
     base_offset: int
     size: int
-    # Where the next segment begins.
+    # Base offset of the next segment.
     end_offset: int
 
 
 class LastRecord(NamedTuple):
-    """Where the state of an active producer stands in the log (Kafka's LastRecord)."""
+    """Last entry of an active producer in the log (Kafka's LastRecord)."""
 
-    # Of its last data batch; -1 if only markers are known of it.
+    # Last offset of its last data batch; -1 if only markers are known.
     last_data_offset: int
     producer_epoch: int
 
 
 class CleaningJob(msgspec.Struct, frozen=True):
-    """One pass over one log."""
+    """Input of one pass over one log."""
 
     directory: str
     config: LogConfig
     # All segments below `first_uncleanable_offset`, from the first one on.
     sources: tuple[SourceSegment, ...]
-    # Where the last pass ended: from here on keys are collected.
+    # End of the last pass; keys are collected from here on.
     first_dirty_offset: int
-    # Where the first segment begins that must not be touched.
+    # Base offset of the first segment that must not change.
     first_uncleanable_offset: int
-    # Every aborted transaction with a part below that.
+    # Every aborted transaction that lies at least partly below that offset.
     aborted: tuple[AbortedEntry, ...]
-    # By producer id.
+    # Key: producer id.
     active_producers: Mapping[int, LastRecord]
     now_ms: int
-    # Keys that the offset map takes.
+    # Maximum number of keys in the offset map.
     map_capacity: int
-    # What is read at once.
+    # Size of a read in bytes.
     buffer_bytes: int
 
 
 class MapBuilt(NamedTuple):
-    """The dirty part was read: told before any segment is written."""
+    """Report after the dirty part was read, before any segment is written."""
 
-    # Up to here the pass will clean.
+    # Exclusive end of the range that the pass compacts.
     end_offset: int
     utilization: float
 
 
 class CleanedSegment(NamedTuple):
-    """A group of segments was written anew, with the suffix `.cleaned`, and synced.
+    """Report that a group of segments was rewritten, with suffix `.cleaned`, and synced.
 
-    Told for each group in turn; a single segment that stays as it is, is not written and not told.
+    There is one report per group. An unchanged single segment is neither rewritten nor reported.
     """
 
     base_offset: int
     size: int
-    # The segments in whose place it belongs, by their base offsets.
+    # Base offsets of the segments that it replaces.
     replaced: tuple[int, ...]
 
 
 class CleaningStats(msgspec.Struct):
-    """What a pass did: told last."""
+    """Totals of a pass, reported last."""
 
     records_read: int = 0
     records_kept: int = 0
     bytes_read: int = 0
     bytes_kept: int = 0
-    # Records without a key, from before the topic was compacted; they go.
+    # Removed records without a key, written before the topic was compacted.
     keyless: int = 0

@@ -1,8 +1,8 @@
-"""The last offset of each key in the dirty part of a log (Kafka's OffsetMap), bounded in memory.
+"""Last offset of each key in the dirty part of a log (Kafka's OffsetMap), in bounded memory.
 
-A dictionary. Short keys stand for themselves; longer ones are replaced by a digest that is longer
-than any of them, so that no key is ever taken for another one. `log.cleaner.dedupe.buffer.size`
-bounds it by what an entry of such a dictionary takes.
+The map is a dictionary. Short keys are stored directly. Longer keys are replaced by a digest that
+is longer than any directly stored key, so the two kinds never collide.
+`log.cleaner.dedupe.buffer.size` bounds the map, at a fixed number of bytes per entry.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from barnabas.record.compiled import CompiledRecord
 
-# What the key, the offset and the dictionary's slot of an entry take together, measured: 145 to 157
-# bytes at the largest, while the dictionary grows.
+# Memory for key, offset and dictionary slot of an entry. Measured: at most 145 to 157 bytes, while
+# the dictionary grows.
 ENTRY_BYTES = 160
-# A digest is one byte longer than the longest key that stands for itself.
+# A digest is one byte longer than the longest key that is stored directly.
 _PLAIN_KEY_BYTES_MAX = 31
 _DIGEST_BYTES = 32
 NO_OFFSET = -1
@@ -29,16 +29,16 @@ def _stand_in(key: bytes) -> bytes:
 
 
 class OffsetMap:
-    """From keys to offsets; takes `capacity` keys."""
+    """Map from keys to offsets, for at most `capacity` keys."""
 
     __slots__ = ("_offsets", "capacity", "keyless", "latest_offset")
 
     def __init__(self, capacity: int) -> None:
         self._offsets: dict[bytes, int] = {}
         self.capacity = capacity
-        # Records without a key that `latest` met.
+        # Number of records without a key that `latest` has skipped.
         self.keyless = 0
-        # The last offset that the map covers; -1 before there is one.
+        # Last offset that the map covers; -1 for none.
         self.latest_offset = NO_OFFSET
 
     def __len__(self) -> int:
@@ -46,14 +46,14 @@ class OffsetMap:
 
     @property
     def utilization(self) -> float:
-        """Which part of the capacity is taken."""
+        """The used fraction of the capacity."""
         return len(self._offsets) / self.capacity if self.capacity else 1.0
 
     def put(self, records: Sequence[CompiledRecord], first_offset: int) -> bool:
-        """Note the keys of records from `first_offset` on, later than all before.
+        """Add the keys of records from `first_offset` on, which must follow all earlier records.
 
         Returns:
-            False if there was no room; `latest_offset` says how far it went.
+            False if the map is full; `latest_offset` is the last offset covered.
         """
         offsets, capacity = self._offsets, self.capacity
         may_fill = capacity - len(offsets) < len(records)
@@ -70,7 +70,7 @@ class OffsetMap:
         return True
 
     def latest(self, records: Iterable[CompiledRecord]) -> list[CompiledRecord]:
-        """Those records that are the last ones of their key; those without a key are not."""
+        """Return the records that are the last of their key; records without a key are dropped."""
         get = self._offsets.get
         found = []
         for record in records:
@@ -86,5 +86,5 @@ class OffsetMap:
 
 
 def capacity_for(memory_bytes: int, load_factor: float) -> int:
-    """How many keys fit."""
+    """Return the number of keys that fit."""
     return max(1, int(memory_bytes // ENTRY_BYTES * load_factor))

@@ -1,8 +1,8 @@
-"""Which part of a log may be compacted, and whether it is worth it (Kafka's LogCleanerManager).
+"""Selection of the part of a log to compact (Kafka's LogCleanerManager).
 
-Never touched are the active segment, anything at or above the last stable offset, segments younger
-than `min.compaction.lag.ms`, and what is not synced yet: recovery after a crash reads on from there
-and a sync may be using its files.
+Four parts of a log are never compacted: the active segment, batches from the last stable offset on,
+segments younger than `min.compaction.lag.ms`, and unsynced batches. Recovery after a crash reads
+from the unsynced batches on, and a running sync may use their files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Cleanable(Protocol):
-    """What is to be known of a log."""
+    """The properties of a log that selection uses."""
 
     config: LogConfig
     log_start_offset: int
@@ -35,63 +35,63 @@ class Cleanable(Protocol):
 
     @property
     def safe_recovery_point(self) -> int:
-        """Below it batches and indexes are synced."""
+        """Exclusive end of synced batches and indexes."""
         ...
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it no transaction is undecided."""
+        """First offset of an undecided transaction."""
         ...
 
 
 class CleanableOffsets(NamedTuple):
-    """The part of a log that waits for compaction."""
+    """The dirty range of a log."""
 
     first_dirty_offset: int
     # Exclusive end.
     first_uncleanable_offset: int
-    # Whether the checkpoint said something else, and is to be put right.
+    # Whether the checkpoint was invalid and must be corrected.
     is_reset: bool
 
 
 class LogToClean(msgspec.Struct, frozen=True):
-    """How much there is to do for a log."""
+    """Amount of work for a log."""
 
     first_dirty_offset: int
-    # Where the first segment begins that must not be touched.
+    # Base offset of the first segment that must not change.
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
-    # How much longer than max.compaction.lag.ms something has waited, 0 if nothing has.
+    # Time by which the oldest dirty segment exceeds max.compaction.lag.ms; 0 if it does not.
     compaction_delay_ms: int
 
     @property
     def total_bytes(self) -> int:
-        """What a pass would read."""
+        """Bytes that a pass reads."""
         return self.clean_bytes + self.cleanable_bytes
 
     @property
     def cleanable_ratio(self) -> float:
-        """Which part of it was never compacted."""
+        """Fraction of those bytes that was never compacted (dirty ratio)."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     def is_worth_it(self, config: LogConfig) -> bool:
-        """Whether the log is dirty enough, or something in it has waited for too long."""
+        """Return whether the log is dirty enough, or has exceeded max.compaction.lag.ms."""
         if self.compaction_delay_ms > 0 and self.cleanable_bytes:
             return True
         return self.cleanable_ratio > config.min_cleanable_dirty_ratio
 
 
 def cleanable_offsets(log: Cleanable, last_clean: int | None, now_ms: int) -> CleanableOffsets:
-    """What may be compacted of a log.
+    """Return the dirty range of a log.
 
     Args:
-        last_clean: where the last pass ended, from the checkpoint.
+        last_clean: end of the last pass, from the checkpoint; None without one.
     """
     start, is_reset = log.log_start_offset, False
     first_dirty = start if last_clean is None else last_clean
     if not start <= first_dirty <= log.log_end_offset:
-        # The log was cut, or its beginning deleted, without the checkpoint being told.
+        # The log was truncated, or its start was deleted, without a change of the checkpoint.
         first_dirty, is_reset = start, True
     bounds = [log.last_stable_offset, log.segments.active.base_offset, log.safe_recovery_point]
     lag_ms = log.config.min_compaction_lag_ms
@@ -106,7 +106,7 @@ def cleanable_offsets(log: Cleanable, last_clean: int | None, now_ms: int) -> Cl
 
 
 def log_to_clean(log: Cleanable, offsets: CleanableOffsets, now_ms: int) -> LogToClean:
-    """Count what there is to do."""
+    """Measure the work that a pass over the log has."""
     first_dirty = offsets.first_dirty_offset
     uncleanable = _first_uncleanable(log, offsets.first_uncleanable_offset)
     clean_bytes = cleanable_bytes = 0
@@ -130,13 +130,13 @@ def log_to_clean(log: Cleanable, offsets: CleanableOffsets, now_ms: int) -> LogT
 
 
 def _first_uncleanable(log: Cleanable, offset: int) -> Segment:
-    """The first segment of which something must stay untouched."""
+    """Return the first segment that must not change."""
     sealed = _sealed(log, offset)
     return sealed[0] if sealed else log.segments.active
 
 
 def _sealed(log: Cleanable, offset: int) -> Sequence[Segment]:
-    """The segments that have, or could have, `offset` or later ones, but for the active one."""
+    """Return the sealed segments that can contain `offset` or later offsets."""
     return [
         segment
         for segment in log.segments.from_offset(offset)
@@ -152,7 +152,7 @@ def _largest_timestamp(segment: Segment) -> int:
 def _compaction_delay_ms(log: Cleanable, first_dirty: int, now_ms: int) -> int:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms == LONG_MAX:
-        # Nothing need be read to know it.
+        # Return without reading any segment.
         return 0
     timestamps = [segment.first_timestamp() for segment in _sealed(log, first_dirty)]
     earliest = min((each for each in timestamps if each > 0), default=LONG_MAX)

@@ -1,8 +1,7 @@
-"""Which transactions were aborted, while a log is read from its beginning (Kafka's
-CleanedTransactionMetadata; KIP-98).
+"""Aborted transactions of a log that is read from its start (CleanedTransactionMetadata; KIP-98).
 
-Records of an aborted transaction go at the first cleaning; its marker, and that of a committed
-transaction, stays until none of the transaction's batches is left.
+The first cleaning removes the records of an aborted transaction. The marker of an aborted or a
+committed transaction is kept until all batches of the transaction are removed.
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ if TYPE_CHECKING:
 
 class _Aborted(NamedTuple):
     entry: AbortedEntry
-    # Whether a batch of it is still in the log.
+    # Whether the log still has a batch of the transaction.
     was_observed: bool
 
 
 class CleanedTransactions:
-    """Fed with every batch in the order of the log."""
+    """State of transactions while all batches are read in log order."""
 
     __slots__ = ("_aborted", "_committed", "_upcoming", "retained")
 
     def __init__(self, aborted: Iterable[AbortedEntry]) -> None:
-        # Aborted transactions that begin further on, the next one last.
+        # Aborted transactions that begin later in the log; the next one is last in the list.
         self._upcoming = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
-        # By producer id, those whose marker is still to come.
+        # Key: producer id. Aborted transactions whose marker has not been read.
         self._aborted: dict[int, _Aborted] = {}
-        # Producer ids of transactions, not aborted, of which a batch was seen.
+        # Producer ids with a transactional batch that is not known to be aborted.
         self._committed: set[int] = set()
-        # Aborted ones whose marker has to stay; the new index has just these.
+        # Aborted transactions whose marker is kept; they form the new transaction index.
         self.retained: list[AbortedEntry] = []
 
     def on_batch(self, header: BatchHeader) -> bool:
-        """A data batch was read; returns whether its transaction was aborted."""
+        """Process a data batch; return whether its transaction was aborted."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -54,10 +53,10 @@ class CleanedTransactions:
         return True
 
     def on_control_batch(self, batch: Buffer, position: int, header: BatchHeader) -> bool:
-        """A control batch was read; returns whether nothing of its transaction is left."""
+        """Process a control batch; return whether its transaction has no batches left."""
         self._begin_up_to(header.last_offset)
         if not header.record_count:
-            # Cleaned before: nothing is left of the transaction.
+            # An earlier cleaning emptied the marker, because no batches were left.
             return True
         control_type = parse_control_key(records_of(batch, position, header)[0].key)
         if control_type is ControlType.ABORT:

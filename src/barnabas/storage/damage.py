@@ -1,7 +1,7 @@
-"""Damage that was found in files: told once each, counted, and shown by metrics.
+"""Damage found in files: reported once per place, counted, and exposed as metrics.
 
-Damage is content that no crash explains: a flipped bit, a segment that is gone, a file that was
-truncated or overwritten. A torn tail after a kill or a loss of power is not damage.
+Damage is content that no crash explains: a flipped bit, a missing segment, a file that was
+truncated or overwritten. A torn tail after a kill or a power loss is not damage.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from enum import StrEnum
 
 _log = logging.getLogger(__name__)
 
-# Places that are remembered, so that each is told once; beyond it places are told again.
+# Maximum number of remembered places; beyond it, places may be reported again.
 _PLACES_MAX = 10_000
 
 
 class DamageKind(StrEnum):
-    """What kind of file is damaged, or what is wrong with a log as a whole."""
+    """The kind of file that is damaged, or the problem of a whole log."""
 
     # A batch: its checksum, its length, its offsets or its leader epoch.
     BATCH = "batch"
@@ -35,37 +35,37 @@ class DamageKind(StrEnum):
     CHECKPOINT = "checkpoint"
     # partition.metadata
     IDENTITY = "identity"
-    # A file of the metadata log that is not needed; the node refuses to start over others.
+    # A metadata log file that is not needed. Damage to other files prevents startup.
     METADATA = "metadata"
     # A log that cannot be opened; its partition is offline.
     LOG = "log"
 
 
 class DamageRegister:
-    """What was found since the process started."""
+    """Damage found since the process started."""
 
     __slots__ = ("_places", "counts")
 
     def __init__(self) -> None:
-        # How much was found, by its kind.
+        # Number of damaged places by kind.
         self.counts: Counter[DamageKind] = Counter()
-        # Kind, file and position of what was told.
+        # Kind, file and position of reported damage.
         self._places: set[tuple[DamageKind, str, int]] = set()
 
     def tell(
         self, kind: DamageKind, path: str, problem: str, action: str, position: int = 0
     ) -> bool:
-        """Log and count damage, unless it was told before.
+        """Log and count damage, unless it was already reported.
 
         Args:
-            kind: of the damage.
+            kind: kind of the damage.
             path: the damaged file, or the directory of a damaged log.
             problem: what is wrong with it.
-            action: what was done about it, and what the operator has to do.
-            position: where in the file.
+            action: what the broker did, and what the operator has to do.
+            position: position in the file.
 
         Returns:
-            Whether it was news.
+            Whether the damage was new.
         """
         place = (kind, path, position)
         if place in self._places:

@@ -1,8 +1,8 @@
-"""Closes files that are not used when the process has no free descriptor (EMFILE, ENFILE).
+"""Closing of idle files while no descriptor is free (EMFILE, ENFILE).
 
-Logs keep the files that they wrote and read last open. Under a shortage all of them are looked at,
-and again some seconds later: what was not used in between is closed, and opened again when it is
-needed. A shortage says nothing of the disk: no directory goes offline for it.
+Logs keep files open after use. During a shortage, all logs are checked twice, some seconds apart.
+Files unused in between are closed; their next use opens them again. A shortage does not indicate a
+disk failure, so no directory goes offline.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Between two looks. A file whose slice is being sent for longer may be closed; its client asks
-# again.
+# Interval between two checks. A file that has been sent from for longer may be closed; the client
+# then retries.
 _LOOK_AGAIN_MS = 2_000
 _WARN_AGAIN_MS = 60_000
 
 
 class DescriptorRelief:
-    """Runs while operations find no descriptor, and once more after that."""
+    """Closes idle files while operations find no descriptor, and once more afterwards."""
 
     __slots__ = ("_close_idle", "_doors", "_is_running", "_is_short", "_warned_ms", "shortages")
 
     def __init__(self, doors: LogDoors, close_idle: Callable[[], None]) -> None:
-        """`close_idle` closes in every log what was not used since it was called last."""
+        """Create the relief; `close_idle` closes files of all logs unused since its last call."""
         self._doors = doors
         self._close_idle = close_idle
         self._is_running = False
-        # Whether a shortage was reported since the last look.
+        # Whether a shortage was reported since the last check.
         self._is_short = False
-        # When the operator was warned last, by the monotonic clock; None: never.
+        # Time of the last warning (monotonic clock); None before the first.
         self._warned_ms: float | None = None
-        # Operations that found no descriptor.
+        # Number of operations that found no descriptor.
         self.shortages = 0
 
     def on_shortage(self) -> None:
-        """An operation found no free descriptor."""
+        """Handle an operation that found no free descriptor."""
         self.shortages += 1
         self._is_short = True
         self._maybe_warn()
         if not self._is_running:
             self._is_running = True
-            # Not in the midst of the operation that has just failed.
+            # Do not close files in the middle of the failed operation.
             self._doors.timer.call_soon(self._look)
 
     def _look(self) -> None:

@@ -1,9 +1,10 @@
-"""What happens when the disk fails under a log, or its files are found damaged.
+"""Handling of disk failures and damaged files of a log.
 
-A failure is told once and raised always; nothing is retried. Damage is told once per place.
+Every failure is raised and only the first is reported; nothing is retried. Damage is reported once
+per place.
 
-A missing descriptor is no failure of the disk. An operation that has changed nothing yet, or that
-can be repeated, is refused then, and the log stays in use.
+A missing descriptor is not a disk failure. If the operation has changed nothing, or can be
+repeated, it is rejected and the log stays in use.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from barnabas.storage.errors import DamagedLogError, KafkaStorageError, TooManyO
 if TYPE_CHECKING:
     from barnabas.storage.doors import LogDoors
 
-# What a broker does about damage that a read has met.
+# The broker's reaction to damage that a read finds.
 _ACTION = (
     "answered with CORRUPT_MESSAGE, other records are served; another replica in sync leads if "
     "there is one; else stop the broker and run `barnabas log repair` on the data directory"
@@ -26,20 +27,20 @@ _ACTION = (
 
 
 class DiskGuard:
-    """A `with` block in which an OSError becomes a KafkaStorageError and fails the log.
+    """Context manager that turns an OSError into a KafkaStorageError and fails the log.
 
-    The block must be repeatable: a missing descriptor may end it at any place.
+    The block must be repeatable, because a missing descriptor may end it anywhere.
     """
 
     __slots__ = ("_doors", "directory", "has_failed", "of_change")
 
     def __init__(self, directory: str, doors: LogDoors) -> None:
-        # Of the log; follows its renaming.
+        # Directory of the log; updated when it is renamed.
         self.directory = directory
         self._doors = doors
-        # Whether a file operation has failed: nothing more is written.
+        # Whether a file operation has failed, after which nothing is written.
         self.has_failed = False
-        # The same for a block that cannot be repeated once it has begun.
+        # The same guard for a block that cannot be repeated after it has begun.
         self.of_change = _ChangeGuard(self)
 
     def __enter__(self) -> None:
@@ -52,21 +53,21 @@ class DiskGuard:
             self.tell(error)
 
     def tell(self, error: DamagedLogError) -> None:
-        """Tell of damage that was met."""
+        """Report damage."""
         kind = DamageKind.GAP if error.is_gap else DamageKind.BATCH
         self._doors.damage.tell(kind, error.path, error.problem, _ACTION, error.position)
 
     def failure(self, error: OSError, is_half_done: bool = False) -> KafkaStorageError:
-        """Note the failure, tell of the first one, and return what is to be raised.
+        """Record the failure, report the first one, and return the exception to raise.
 
         Args:
-            is_half_done: files and memory do not agree any more, whatever the error is.
+            is_half_done: whether files and memory may differ, regardless of the error.
         """
         if is_out_of_descriptors(error):
             self._doors.on_descriptor_shortage()
             if not is_half_done:
                 return TooManyOpenFilesError(f"{self.directory}: {error}")
-            # The disk is in order, but this log is not: it has to be read anew.
+            # The disk is intact, but this log must be loaded again.
             error = OSError(errno.EIO, f"a change was cut short: {error}", self.directory)
         if not self.has_failed:
             self.has_failed = True
@@ -75,7 +76,7 @@ class DiskGuard:
 
 
 class _ChangeGuard:
-    """Fails the log for every OSError."""
+    """Fails the log on every OSError."""
 
     __slots__ = ("_guard",)
 

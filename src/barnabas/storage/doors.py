@@ -1,4 +1,4 @@
-"""What a log gets handed: the doors to the outside, and what is known of it when it is opened."""
+"""Dependencies of a log, and the facts known when it is opened."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ if TYPE_CHECKING:
 
 
 def _ignore_shortage() -> None:
-    """Do nothing: the caller learns of the shortage by TooManyOpenFilesError."""
+    """Do nothing, because the caller receives a TooManyOpenFilesError."""
 
 
 def _ignore_failure(directory: str, error: OSError) -> None:
-    """Nobody listens: the raised KafkaStorageError alone tells."""
+    """Do nothing, because the caller receives a KafkaStorageError."""
 
 
 class LogDoors(msgspec.Struct, frozen=True):
-    """The doors that every log of a process shares."""
+    """Dependencies shared by all logs of a process."""
 
     disk: Disk
     clock: Clock
     executor: Executor
     timer: Timer
-    # For the jitter of rolls and the names of deleted directories.
+    # For roll jitter and the names of deleted directories.
     rng: Rng
-    # Called once per failed file operation with the log's directory: the data directory is to go
-    # offline. A KafkaStorageError is raised besides, to whoever asked.
+    # Called with the log's directory on its first failed file operation, so that the data directory
+    # goes offline. The caller also receives a KafkaStorageError.
     on_disk_failure: Callable[[str, OSError], None] = _ignore_failure
-    # Called when an operation found no free descriptor: files that are not used may be closed.
+    # Called when an operation found no free descriptor, so that idle files can be closed.
     on_descriptor_shortage: Callable[[], None] = _ignore_shortage
-    # Where logs are compacted; None: on the loop, in slices.
+    # Where logs are compacted; None means on the loop, in slices.
     offload: Offload | None = None
-    # By which records, producers and offsets expire; None: `clock`.
+    # Clock for the expiry of records, producers and offsets; None means `clock`.
     trusted_clock: Clock | None = None
-    # How long syncs took that ran off the loop, ms.
+    # Durations of syncs off the loop, in ms.
     flush_times: Histogram = msgspec.field(default_factory=Histogram)
-    # Damage that was found in files.
+    # Register of damage found in files.
     damage: DamageRegister = msgspec.field(default_factory=DamageRegister)
 
     @property
     def expiry_clock(self) -> Clock:
-        """The clock by whose wall time things expire."""
+        """The clock for the expiry of records, producers and offsets."""
         return self.trusted_clock or self.clock
 
 
 class LogOpening(msgspec.Struct, frozen=True):
-    """What is known of a log before it is opened."""
+    """Facts about a log before it is opened."""
 
     topic_partition: TopicPartition
-    # 16 bytes; None if unknown, then taken from `partition.metadata` where that exists.
+    # 16 bytes; None if unknown, then `partition.metadata` supplies it if present.
     topic_id: bytes | None = None
-    # From `recovery-point-offset-checkpoint`: below it everything was synced.
+    # From `recovery-point-offset-checkpoint`; everything below it was synced.
     recovery_point: int = 0
     # From `log-start-offset-checkpoint`.
     log_start_offset: int = 0
-    # From `replication-offset-checkpoint`; held within [log start, log end] when opened.
+    # From `replication-offset-checkpoint`; limited to [log start, log end] on opening.
     high_watermark: int = 0
-    # The `.kafka_cleanshutdown` marker was there: nothing needs recovery.
+    # Whether the `.kafka_cleanshutdown` marker existed, so that no recovery is needed.
     clean_shutdown: bool = False
     producer_id_expiration_ms: int = 86_400_000

@@ -1,4 +1,4 @@
-"""What a log refuses, each with the code that a peer gets for it (protocol guide, errors)."""
+"""Errors of logs, each with its error code for the response (protocol guide, errors)."""
 
 from __future__ import annotations
 
@@ -9,52 +9,55 @@ from barnabas.protocol.errors import ErrorCode
 
 
 class StorageError(Exception):
-    """A refusal or failure of the log; `error_code` is the answer to the peer."""
+    """Rejection or failure of a log operation; `error_code` goes into the response."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class KafkaStorageError(StorageError):
-    """The disk failed under the log: its directory is offline, nothing is retried."""
+    """The disk failed: the log's directory is offline, and nothing is retried."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class TooManyOpenFilesError(KafkaStorageError):
-    """No descriptor was free. Nothing was changed, the log stays online; it may be tried again."""
+    """No descriptor was free. The log is unchanged and online; the operation can be retried."""
 
 
 def log_level_of(error: StorageError) -> int:
-    """Return the level for a failed operation; missing descriptors have a warning of their own."""
+    """Return the log level for a failed operation.
+
+    A descriptor shortage is at debug level, because `DescriptorRelief` warns about it.
+    """
     return logging.DEBUG if isinstance(error, TooManyOpenFilesError) else logging.ERROR
 
 
 class OffsetOutOfRangeError(StorageError):
-    """The offset lies outside [log start, log end]."""
+    """The offset is outside [log start, log end]."""
 
     error_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class LogChangedError(StorageError):
-    """A part of the log went while it was searched; the peer may ask again."""
+    """A part of the log was removed during a search; the client can retry."""
 
     error_code = ErrorCode.OFFSET_NOT_AVAILABLE
 
 
 class CorruptRecordError(StorageError):
-    """A batch whose bytes do not hold together: CRC, length, magic."""
+    """A batch with an invalid CRC, length or magic."""
 
     error_code = ErrorCode.CORRUPT_MESSAGE
 
 
 class DamagedLogError(CorruptRecordError):
-    """Batches in a log's own files do not hold together, or are missing.
+    """Batches in a log's files are damaged or missing.
 
     Attributes:
         path: the segment's file.
-        position: where in it.
+        position: position in the file.
         problem: what is wrong there.
-        is_gap: whether offsets are missing, and what is there is intact.
+        is_gap: whether offsets are missing while the existing batches are intact.
     """
 
     def __init__(self, path: str, position: int, problem: str, *, is_gap: bool = False) -> None:
@@ -66,11 +69,11 @@ class DamagedLogError(CorruptRecordError):
 
 
 class InvalidRecordError(StorageError):
-    """A well-formed batch that this log does not take.
+    """A well-formed batch that this log rejects.
 
     Attributes:
-        record_errors: index of each offending record in its batch, with what is wrong (KIP-467);
-            empty if it is the batch as a whole.
+        record_errors: index and problem of each invalid record (KIP-467); empty if the problem is
+            the batch as a whole.
     """
 
     error_code = ErrorCode.INVALID_RECORD
@@ -87,7 +90,7 @@ class InvalidTimestampError(StorageError):
 
     def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
         super().__init__(message)
-        # As of InvalidRecordError.
+        # Same as in InvalidRecordError.
         self.record_errors = record_errors
 
 
@@ -104,13 +107,13 @@ class RecordBatchTooLargeError(StorageError):
 
 
 class UnsupportedForMessageFormatError(StorageError):
-    """Something the batch's magic cannot carry."""
+    """The batch's magic does not support a requested feature."""
 
     error_code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 class UnsupportedCompressionTypeError(StorageError):
-    """A compression code that no magic 2 batch may carry."""
+    """A compression code that is not allowed in a magic 2 batch."""
 
     error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -122,7 +125,7 @@ class OutOfOrderSequenceError(StorageError):
 
 
 class InvalidProducerEpochError(StorageError):
-    """The producer's epoch is older than one seen from the same producer id."""
+    """The producer's epoch is older than the latest epoch of its producer id."""
 
     error_code = ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -134,18 +137,18 @@ class InvalidTxnStateError(StorageError):
 
 
 class TransactionCoordinatorFencedError(StorageError):
-    """An end marker from a coordinator older than one seen before."""
+    """An end marker with a coordinator epoch older than the latest one."""
 
     error_code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 class UnexpectedAppendOffsetError(StorageError):
-    """A follower's bytes do not begin at its log end.
+    """A follower's batches do not begin at its log end offset.
 
     Attributes:
-        first_offset: where the bytes begin.
-        last_offset: the last offset that they hold, inclusive.
-        log_end_offset: where they had to begin.
+        first_offset: first offset of the batches.
+        last_offset: last offset of the batches, inclusive.
+        log_end_offset: the expected first offset.
     """
 
     def __init__(self, first_offset: int, last_offset: int, log_end_offset: int) -> None:
@@ -168,6 +171,6 @@ class DirectoryInUseError(StorageError):
 
 
 class InconsistentDirectoryError(StorageError):
-    """The data directory belongs to another node or cluster, or cannot be read as one."""
+    """The data directory belongs to another node or cluster, or its metadata is unreadable."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,4 +1,4 @@
-"""The names of the files in a partition's directory (Kafka's LogFileUtils)."""
+"""Names of the files in a partition's directory (Kafka's LogFileUtils)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SWAP_FILE_SUFFIX = ".swap"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
-# Decimal digits of the largest offset there can be, 2**63 - 1, and one to spare.
+# One digit more than the largest offset, 2**63 - 1, has.
 _OFFSET_DIGITS = 20
 
 
 def offset_file(directory: str, offset: int, suffix: str) -> str:
-    """The path of the file that begins at `offset`."""
+    """Return the path of the file that begins at `offset`."""
     return f"{directory}/{offset:020d}{suffix}"
 
 
 def offset_of(name: str, suffix: str) -> int | None:
-    """The offset in a file's name; None if it is no file of that suffix."""
+    """Return the offset in a file name; None if the name does not have that suffix."""
     stem = name.removesuffix(suffix)
     if stem == name or not (stem.isascii() and stem.isdigit()) or len(stem) != _OFFSET_DIGITS:
         return None

@@ -1,7 +1,7 @@
-"""Syncing a log off the event loop, many waiting for one sync (Kafka: flush, recovery point).
+"""Syncs of a log off the event loop, with one sync for many callers (Kafka: flush).
 
-Log end at submission: what is appended while a sync runs is covered by the next one, and whoever
-asks meanwhile waits for that.
+A sync covers the log up to its end at submission. Later appends, and callers that arrive during the
+sync, are covered by the next one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
     from barnabas.storage.doors import LogDoors
 
-# Until what found no free descriptor is tried again.
+# Delay before an operation without a free descriptor is retried.
 RETRY_MS = 1_000
 
 
@@ -27,11 +27,11 @@ def sync_files(
     paths: Sequence[str] | None,
     with_parent: bool = True,
 ) -> None:
-    """Run `syncs`, then sync the files of `paths` and the names in the directory; for any thread.
+    """Run `syncs`, then sync the files of `paths` and the directory; callable on any thread.
 
     Args:
-        paths: files that were written since the last sync; None if no name is new either.
-        with_parent: sync the name of the directory too, which may be as new as the names in it.
+        paths: files written since the last sync; None if the directory is unchanged too.
+        with_parent: whether to sync the parent directory too, in case the directory is new.
     """
     for sync in syncs:
         sync()
@@ -41,7 +41,7 @@ def sync_files(
         try:
             file = disk.open(path, create=False, briefly=True)
         except FileNotFoundError:
-            # Deleted meanwhile: nobody needs it any more.
+            # The file was deleted and is no longer needed.
             continue
         try:
             file.sync()
@@ -50,23 +50,23 @@ def sync_files(
     try:
         disk.sync_directory(directory)
     except FileNotFoundError:
-        # Renamed meanwhile: to be deleted, or, synced before, to take another log's place.
+        # The directory was renamed, either for deletion or, already synced, to replace another log.
         return
     if with_parent:
         disk.sync_directory(directory.rpartition("/")[0] or ".")
 
 
 class Flushable(Protocol):
-    """What a flusher needs of a log."""
+    """The part of Log that a flusher uses."""
 
     @property
     def log_end_offset(self) -> int:
-        """Exclusive end of what is written."""
+        """Exclusive end of the written records."""
         ...
 
     @property
     def recovery_point(self) -> int:
-        """Exclusive end of what is known to be synced."""
+        """Exclusive end of the records known to be synced."""
         ...
 
     @property
@@ -76,24 +76,24 @@ class Flushable(Protocol):
 
     @property
     def cut_count(self) -> int:
-        """How often the log was cut; a sync that began before a cut says nothing of it."""
+        """Number of truncations; the result of a sync started before one is ignored."""
         ...
 
     def prepare_flush(self) -> Callable[[], None]:
-        """The work, for any thread, that syncs all that is written now."""
+        """Return a function, callable on any thread, that syncs all written records."""
         ...
 
     def on_flushed(self, end_offset: int) -> None:
-        """All below `end_offset` is synced."""
+        """Record that all records below `end_offset` are synced."""
         ...
 
     def on_flush_failed(self, error: BaseException) -> None:
-        """The sync failed; nothing may be assumed of what was not synced before."""
+        """Handle a failed sync; unsynced records may be lost."""
         ...
 
 
 class Flusher:
-    """At most one sync of a log is under way."""
+    """Runs at most one sync of a log at a time."""
 
     __slots__ = ("_doors", "_is_running", "_log", "_waiting")
 
@@ -101,14 +101,14 @@ class Flusher:
         self._log = log
         self._doors = doors
         self._is_running = False
-        # Who wants to know of the next sync.
+        # Callbacks for the next sync.
         self._waiting: list[Callable[[BaseException | None], None]] = []
 
     def flush(self, on_done: Callable[[BaseException | None], None]) -> None:
-        """Sync what is written now, then call back with None or the error.
+        """Sync all written records, then call `on_done` with None or the error.
 
-        The callback may run before this returns, when there is nothing to sync or the executor
-        works inline.
+        The callback may run before this returns, if nothing is unsynced or the executor works
+        inline.
         """
         if not self._is_running and self._log.is_synced:
             on_done(None)
@@ -143,7 +143,7 @@ class Flusher:
         error: BaseException | None,
     ) -> None:
         if is_out_of_descriptors(error):
-            # No sync has failed: a file could not be opened. All of it is done again.
+            # No sync has failed, but a file could not be opened. The whole sync is repeated.
             self._is_running = True
             self._waiting = [*waiting, *self._waiting]
             self._doors.on_descriptor_shortage()

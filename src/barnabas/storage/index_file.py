@@ -1,9 +1,9 @@
-"""The file behind an index: entries of one size, appended in groups, perhaps followed by zeros.
+"""File of an index: fixed-size entries, written in groups, possibly followed by zeros.
 
-Entries wait in memory until there are enough of them for a write, or until the segment is rolled,
-synced or closed. A crash may lose them; recovery rebuilds every index above the recovery point, and
-a sync writes them first. Kafka maps its index files and leaves them padded with zeros while they
-are open, or when it was killed; the padding is dropped here.
+Entries are buffered until there are enough for a write, or until the segment is rolled, synced or
+closed. A crash may lose buffered entries, but recovery rebuilds every index above the recovery
+point, and a sync writes them first. Kafka maps its index files into memory. It pads them with zeros
+while they are open, and after a kill; this class removes the padding.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.runtime.disk import is_out_of_descriptors
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
 
-# Bytes that wait in memory at most.
+# Maximum number of buffered bytes.
 _PENDING_BYTES_MAX = 768
 
 
@@ -36,24 +36,24 @@ class IndexFile:
         self._disk = disk
         self.path = path
         self._entry_bytes = entry_bytes
-        # Entries that are not in the file yet.
+        # Entries not yet in the file.
         self._pending = bytearray()
-        # Bytes of entries in the file, padding left out; None until the file was looked at.
+        # Bytes of entries in the file without padding; None until the file was examined.
         self._written_bytes: int | None = None
-        # Changes of the file, and how many of them a sync has covered. A file that was there
-        # before may have changes of an earlier process.
+        # Number of changes of the file, and how many of them are synced. An existing file counts as
+        # changed, because an earlier process may not have synced it.
         self._changes = 1
         self._synced_changes = 0
 
     def create(self) -> None:
-        """Make the file, empty."""
+        """Create the file, empty."""
         self._disk.open(self.path, briefly=True).close()
         self._written_bytes = 0
-        # An empty file has only a name to be synced.
+        # For an empty file, only the directory entry has to be synced.
         self._changes = self._synced_changes = 0
 
     def read(self) -> bytes:
-        """All entries; an absent file has none."""
+        """Return all entries; an absent file has none."""
         content = self._disk.read(self.path) if self._disk.exists(self.path) else b""
         size = len(content.rstrip(b"\0"))
         entry_bytes = self._entry_bytes
@@ -62,7 +62,7 @@ class IndexFile:
         return content[:size] + self._pending
 
     def last_entry(self) -> bytes | None:
-        """The bytes of the last entry, None if there is none; reads no more than it must."""
+        """Return the last entry, None without one; read no more of the file than necessary."""
         if self._pending:
             return bytes(self._pending[-self._entry_bytes :])
         end = self._written_bytes
@@ -77,19 +77,19 @@ class IndexFile:
             file.close()
 
     def append(self, entry: bytes) -> None:
-        """Add an entry; it may stay in memory until `write_out`."""
+        """Append an entry, which may stay in memory until `write_out`."""
         pending = self._pending
         pending += entry
         if len(pending) >= _PENDING_BYTES_MAX:
             try:
                 self.write_out()
             except OSError as error:
-                # The batch is in the log, and its entry here: it is written with a later one.
+                # The batch is in the log and its entry is buffered; a later call writes the entry.
                 if not is_out_of_descriptors(error):
                     raise
 
     def write_out(self) -> None:
-        """Bring what waits in memory to the file, and cut padding off it."""
+        """Write buffered entries to the file, and remove padding."""
         if not self._pending:
             return
         if self._written_bytes is None:
@@ -107,14 +107,14 @@ class IndexFile:
             file.close()
 
     def sync(self) -> None:
-        """Make what was written out survive the loss of power; for any thread."""
+        """Sync the written entries; callable on any thread."""
         changes = self._changes
         if self._synced_changes == changes:
             return
         try:
             file = self._disk.open(self.path, create=False, briefly=True)
         except FileNotFoundError:
-            # Deleted meanwhile with its segment.
+            # The file was deleted with its segment.
             return
         try:
             file.sync()
@@ -123,7 +123,7 @@ class IndexFile:
         self._synced_changes = changes
 
     def replace(self, content: bytes) -> None:
-        """Make `content` all there is."""
+        """Replace the content of the file."""
         self._pending = bytearray()
         file = self._disk.open(self.path, briefly=True)
         self._changes += 1
@@ -136,7 +136,7 @@ class IndexFile:
         self._written_bytes = len(content)
 
     def _find_end(self) -> bytes | None:
-        """Where the entries end: at the file's end, unless that is padding; and the last one."""
+        """Find the end of the entries, before any padding, and return the last entry."""
         try:
             file = self._disk.open(self.path, create=False, briefly=True)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How an append says that it cannot be done in one turn of the loop."""
+"""The exception for an append that takes more than one turn of the loop."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class InspectionNeededError(Exception):
-    """The records of an append must be looked into first, which takes more than one turn.
+    """The records of an append must be inspected first, which takes more than one turn.
 
     Attributes:
-        inspection: the work; it has a copy of the records.
+        inspection: the pending inspection; it holds a copy of the records.
     """
 
     def __init__(self, inspection: Inspection) -> None:

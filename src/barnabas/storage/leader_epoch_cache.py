@@ -1,4 +1,4 @@
-"""Where each leader epoch begins in the log (Kafka's LeaderEpochFileCache; KIP-101, KIP-279)."""
+"""Start offset of each leader epoch of a log (Kafka's LeaderEpochFileCache; KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNDEFINED_EPOCH_OFFSET = -1
 
 
 class LeaderEpochCache:
-    """Epochs and their start offsets, both strictly increasing, and the file that keeps them."""
+    """Epochs and their start offsets, both strictly increasing, stored in a file."""
 
     __slots__ = ("_disk", "_epochs", "_is_synced", "_is_written", "_starts", "path")
 
@@ -28,14 +28,14 @@ class LeaderEpochCache:
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        # Whether the file has every epoch that is in memory. False while the last one has no
-        # records, and after a change for which no descriptor was free.
+        # Whether the file has every epoch in memory. False while the last epoch has no records, and
+        # after a change for which no descriptor was free.
         self._is_written = True
-        # Whether a sync has begun since the file was, or should have been, written.
+        # Whether a sync has begun since the last change that needs one.
         self._is_synced = True
 
     def load(self) -> bool:
-        """Read the file; returns False if it is missing or damaged (the cache is then empty)."""
+        """Read the file; return False, with an empty cache, if it is missing or damaged."""
         if not self._disk.exists(self.path):
             return False
         try:
@@ -49,18 +49,18 @@ class LeaderEpochCache:
 
     @property
     def latest_epoch(self) -> int | None:
-        """The last epoch, None if there is none."""
+        """The last epoch, None if the cache is empty."""
         return self._epochs[-1] if self._epochs else None
 
     @property
     def entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset) of all."""
+        """Epoch and start offset of each entry."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Records of `epoch` are in the log from `start_offset` on; returns whether that was news.
+        """Record that `epoch` begins at `start_offset`; return whether that is new.
 
-        Entries that contradict it (no smaller epoch, no smaller start) are dropped.
+        Entries that contradict it, by an epoch or start offset that is not smaller, are dropped.
         """
         is_news = self.announce(epoch, start_offset)
         if not self._is_written:
@@ -68,18 +68,18 @@ class LeaderEpochCache:
         return is_news
 
     def assign_before_records(self, epochs: Iterable[tuple[int, int]]) -> None:
-        """Note the epochs of records that will be appended next, in memory and in the file.
+        """Record the epochs of the next records to append, in memory and in the file.
 
         Args:
             epochs: epoch and offset of each batch.
 
         Raises:
-            OSError: the file could not be written; the cache is as before.
+            OSError: the file could not be written; the cache is unchanged.
         """
         before = self._epochs, self._starts, self._is_written
         for epoch, start_offset in epochs:
             known = self._epochs
-            # `_has`, written out: this runs for each append.
+            # Inlined `_has`, because this runs for each append.
             if not known or known[-1] != epoch or self._starts[-1] > start_offset:
                 self._epochs, self._starts = [*known], [*self._starts]
                 self._insert(epoch, start_offset)
@@ -94,14 +94,14 @@ class LeaderEpochCache:
             raise
 
     def _has(self, epoch: int, start_offset: int) -> bool:
-        """Whether records of `epoch` at `start_offset` add nothing to what is known."""
+        """Return whether records of `epoch` at `start_offset` are already covered."""
         return bool(self._epochs) and self._epochs[-1] == epoch and self._starts[-1] <= start_offset
 
     def announce(self, epoch: int, start_offset: int) -> bool:
-        """The log will go on with `epoch` at `start_offset`, its end; returns whether that is news.
+        """Record an epoch without records, from the log end on; return whether it is new.
 
-        The file is left alone until there is a record: a broker that starts leads thousands of
-        partitions at once, and who reads the file again drops an epoch without records anyway.
+        The file is not written until there is a record, because a starting broker becomes leader of
+        thousands of partitions at once. Loading the file drops epochs without records anyway.
         """
         if self._has(epoch, start_offset):
             return False
@@ -110,20 +110,20 @@ class LeaderEpochCache:
         return True
 
     def forget_from(self, end_offset: int) -> None:
-        """As `truncate_from_end` for a log that is being opened; the file is left alone.
+        """Drop epochs from `end_offset` on while a log is opened, without writing the file.
 
-        It would be read the same way again, until a record at its end writes it.
+        Loading the unchanged file again gives the same result; the next record writes it.
         """
         while self._starts and self._starts[-1] >= end_offset:
             self._starts.pop()
             self._epochs.pop()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch that is no larger than `epoch`, and where it ends (exclusive).
+        """Return the largest epoch up to `epoch`, and its end offset (exclusive).
 
         Returns:
-            (-1, -1) if the epoch is unknown: none is cached, or it lies above the latest; for an
-            epoch below the first: that epoch, with the start of the first one.
+            (-1, -1) if the cache is empty or `epoch` is above the latest epoch. For an epoch below
+                the first one: `epoch`, and the start offset of the first one.
         """
         if epoch == UNDEFINED_EPOCH or not self._epochs or epoch > self._epochs[-1]:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
@@ -135,23 +135,23 @@ class LeaderEpochCache:
         return self._epochs[slot - 1], self._starts[slot]
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch of the record at `offset`; None if it lies before all known ones."""
+        """Return the epoch of the record at `offset`; None if it precedes all known epochs."""
         slot = bisect_right(self._starts, offset)
         return self._epochs[slot - 1] if slot else None
 
     def previous_epoch(self, epoch: int) -> int | None:
-        """The largest epoch below `epoch`."""
+        """Return the largest epoch below `epoch`; None without one."""
         slot = bisect_right(self._epochs, epoch - 1)
         return self._epochs[slot - 1] if slot else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`: drop epochs that begin there or later."""
+        """Truncate to a log end offset: drop epochs that begin at or after it."""
         if self._starts and self._starts[-1] >= end_offset:
             self.forget_from(end_offset)
             self._write()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now begins at `start_offset`: drop epochs that end there, lift the first one."""
+        """Truncate to a log start offset: drop epochs that end there, and raise the first start."""
         slot = bisect_right(self._starts, start_offset)
         if (slot and self._starts[slot - 1] != start_offset) or slot > 1:
             del self._starts[: slot - 1]
@@ -160,14 +160,14 @@ class LeaderEpochCache:
             self._write()
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all epochs."""
         if self._epochs:
             self._epochs.clear()
             self._starts.clear()
             self._write()
 
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Make `entries` all there is: after a damaged file, as found in the log."""
+        """Replace all entries by those found in the log, after the file was damaged."""
         self._epochs.clear()
         self._starts.clear()
         for epoch, start in entries:
@@ -175,18 +175,18 @@ class LeaderEpochCache:
         self._write()
 
     def on_directory_renamed(self, directory: str) -> None:
-        """The log's directory has a new name."""
+        """Adopt the new name of the log's directory."""
         self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     def mark_unsynced(self) -> None:
-        """The file may have been written by a process that was killed before it synced it."""
+        """Include the file in the next sync, since a killed process may not have synced it."""
         self._is_synced = False
 
     def take_unsynced(self) -> list[str]:
-        """The file, if the next sync of the log has to include it.
+        """Return the file if the next sync of the log must include it, and mark it synced.
 
         Raises:
-            OSError: it could not be written before, and cannot be now.
+            OSError: an earlier write failed, and it fails again.
         """
         if self._is_synced:
             return []
@@ -207,14 +207,14 @@ class LeaderEpochCache:
         try:
             self._replace_file()
         except OSError as error:
-            # The log and this cache have changed already. The file follows at the next change, at
-            # the latest before the recovery point is raised.
+            # The log and this cache have already changed. The file is written at the next change,
+            # or at the latest before the recovery point rises.
             if not is_out_of_descriptors(error):
                 raise
 
     def _replace_file(self) -> None:
-        # Not synced: the epochs above the recovery point are found again in the log itself, and a
-        # sync of the log syncs this file too.
+        # Not synced: recovery finds the epochs above the recovery point in the log, and a sync of
+        # the log includes this file.
         self._disk.write_atomically(self.path, self._encoded(), sync=False)
         self._is_written = True
 

@@ -1,4 +1,4 @@
-"""The offset checkpoints of the data directories, written from the logs that lie in them."""
+"""Offset checkpoints of the data directories, with offsets from their logs."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ class LogCheckpoints:
         on_failure: Callable[[LogDirectory, OSError], None],
     ) -> None:
         self._doors = doors
-        # The logs of a directory, future replicas too.
+        # Returns the logs of a directory, including future replicas.
         self._logs_in = logs_in
         self._on_failure = on_failure
-        # Paths of checkpoints that found no descriptor and are written again soon.
+        # Paths of checkpoints that found no descriptor and will be written again.
         self._retrying: set[str] = set()
 
     def write_recovery_points(self, directories: Iterable[LogDirectory]) -> None:
-        """Write the recovery points, off the loop."""
+        """Write the recovery points off the loop."""
         for directory in directories:
             self._write(directory, directory.recovery_points, self._recovery_points)
 
     def write_log_start_offsets(self, directories: Iterable[LogDirectory]) -> None:
-        """Write the log start offsets that are not simply where the first segment begins."""
+        """Write each log start offset that differs from the first segment's base offset."""
         for directory in directories:
             self._write(directory, directory.log_start_offsets, self._log_start_offsets)
 
     def write_high_watermarks(
         self, directories: Iterable[LogDirectory], on_done: Callable[[], None]
     ) -> None:
-        """Write the high watermarks, off the loop.
+        """Write the high watermarks off the loop.
 
         Args:
-            on_done: called when those of this moment are on the disk, of each directory that does
-                not fail; perhaps before this returns.
+            on_done: called when the current values are on disk, except in failed directories; may
+                run before this returns.
         """
         written = [each for each in directories if each.is_loaded and each.is_online]
         done = countdown(len(written), on_done)
@@ -64,10 +64,10 @@ class LogCheckpoints:
             self._write(directory, directory.high_watermarks, self._high_watermarks, done)
 
     def write_now(self, directory: LogDirectory) -> None:
-        """Write all three in this turn.
+        """Write all three checkpoints synchronously.
 
         Raises:
-            OSError: one of them could not be written.
+            OSError: a write failed.
         """
         directory.recovery_points.write(self._recovery_points(directory))
         directory.log_start_offsets.write(self._log_start_offsets(directory))
@@ -86,7 +86,7 @@ class LogCheckpoints:
         def failed(error: OSError) -> None:
             self._on_failure(directory, error)
             if is_out_of_descriptors(error) and checkpoint.path not in self._retrying:
-                # Recovery after a kill must not begin above the end of a log that was cut.
+                # An old recovery point may lie above the end of a truncated log.
                 self._retrying.add(checkpoint.path)
                 self._doors.timer.call_later(RETRY_MS, retry)
 

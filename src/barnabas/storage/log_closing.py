@@ -1,7 +1,7 @@
-"""Closing all logs of a data directory, so that nothing needs recovery afterwards.
+"""Clean closing of all logs of a data directory, so that they need no recovery.
 
-A log has several small files, and each sync of one waits for the device. Many threads sync at a
-time: a file system commits what they have asked for together in one go.
+A log has several small files, and each sync waits for the device. Therefore many threads sync
+concurrently, and the file system commits their requests together.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.log import Log
 
-# So many logs to be synced are worth asking the file system to write out everything first: it does
-# so in one go, where each sync of a changed file waits for the device.
+# From this number of logs on, the file system first writes back everything in one operation,
+# because each single sync of a changed file waits for the device.
 _MANY = 64
 
 _log = logging.getLogger(__name__)
 
 
 def close_logs(logs: Sequence[Log], directory: str, doors: LogDoors) -> None:
-    """Write out what the logs have in memory, sync all that changed, and give descriptors back.
+    """Write buffered state of the logs, sync all changes, and close their files.
 
     Args:
-        logs: of one data directory.
-        directory: its path. The names of the logs in it are synced by what is written there
-            next: checkpoints and the marker of a clean stop.
-        doors: what the logs share.
+        logs: the logs of one data directory.
+        directory: path of the data directory. The caller's next writes to it, the checkpoints and
+            the clean shutdown marker, also sync the names of its logs.
+        doors: dependencies shared by the logs.
 
     Raises:
-        KafkaStorageError, OSError: a log could not be synced; no log counts as closed then.
+        KafkaStorageError: a log could not be synced; then no log counts as closed.
+        OSError: writing buffered state failed.
     """
     unsynced: list[tuple[Log, int]] = []
     works = []
