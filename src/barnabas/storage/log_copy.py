@@ -1,8 +1,8 @@
-"""Brings a future replica up to the log it is made from, a slice at a time (KIP-113).
+"""Copy of a log into a future replica in another directory, a slice at a time (KIP-113).
 
-Slices are read off the loop and appended on it, with their offsets and leader epochs as they are:
-the same that a follower does with what its leader sends. What the log loses meanwhile, at its start
-or at its end, the copy loses too.
+Slices are read off the loop and appended on it, with unchanged offsets and leader epochs, as a
+follower does with its leader's batches. Deletions at the log's start and truncations during the
+copy are applied to the replica too.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ if TYPE_CHECKING:
     from barnabas.storage.log import Log
 
 _SLICE_BYTES = 1 << 20
-# So little is read in the turn itself: it was just written, and the end would run away otherwise.
+# A slice up to this size is read synchronously: it was just written, so the read is fast, and a
+# read off the loop might never reach the log end.
 _LAST_BYTES = 1 << 16
 _RETRY_MS = 1_000
-# Over its limit a copy looks again so soon.
+# Delay before the next check while the throttle is exceeded.
 _THROTTLED_MS = 100
 
 
 class CopyThrottle(Protocol):
-    """A limit on what all copies of a broker write together."""
+    """A limit on the write rate of all copies of a broker together."""
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether more was written of late than the limit allows."""
+        """Whether the recent write rate exceeds the limit."""
         ...
 
     def record(self, size: int) -> None:
-        """So many bytes were written."""
+        """Count written bytes."""
         ...
 
 
 class LogCopy:
-    """From one log into another."""
+    """A copy from one log into another."""
 
     __slots__ = (
         "_cut_count",
@@ -67,10 +68,12 @@ class LogCopy:
         on_caught_up: Callable[[], None],
         on_failed: Callable[[StorageError], None],
     ) -> None:
-        """Args:
-        on_caught_up: called in the very turn in which both logs end at the same offset; the copy
-            pauses until `start` is called again.
-        on_failed: one of the logs cannot be used any more; the copy has ended.
+        """Create the copy.
+
+        Args:
+            on_caught_up: called in the same turn in which both log ends are equal; the copy pauses
+                until `start` is called again.
+            on_failed: called when one of the logs became unusable; the copy has ended.
         """
         self.source = source
         self.future = future
@@ -78,19 +81,19 @@ class LogCopy:
         self._throttle = throttle
         self._on_caught_up = on_caught_up
         self._on_failed = on_failed
-        # The source's, when the future's end was last compared with it; None at first.
+        # `cut_count` of the source at the last comparison of both logs; None before the first.
         self._cut_count: int | None = None
         self._is_running = False
         self._is_cancelled = False
 
     def start(self) -> None:
-        """Go on in the next turn."""
+        """Start or continue in the next turn."""
         if not self._is_running:
             self._is_running = True
             self._doors.timer.call_soon(self._slice)
 
     def cancel(self) -> None:
-        """Nothing more is read or written, and nobody called back."""
+        """Stop reading and writing; no callback follows."""
         self._is_cancelled = True
 
     def _slice(self) -> None:
@@ -133,7 +136,7 @@ class LogCopy:
             if self._is_cancelled:
                 return
             if isinstance(error, FileNotFoundError):
-                # Retention or a cut has taken the segment; the next slice begins elsewhere.
+                # Retention or a truncation deleted the segment; the next slice begins elsewhere.
                 self._doors.timer.call_later(_RETRY_MS, self._slice)
                 return
             try:
@@ -149,7 +152,7 @@ class LogCopy:
         self._doors.executor.submit(lambda: _read_file(disk, path, position, size), done)
 
     def _append(self, data: bytes) -> None:
-        """Append the whole batches; what was cut off meanwhile is found out by the next slice."""
+        """Append the whole batches; the next slice applies truncations of the source."""
         end, first = 0, -1
         for position, header in batches(data):
             first = header.base_offset if first < 0 else first
@@ -164,7 +167,7 @@ class LogCopy:
 
     def _follow_start(self) -> None:
         start = self.source.log_start_offset
-        # The source's start goes back when a loss of power takes the note of deleted records.
+        # The source's start moves back if a power loss loses its checkpoint.
         if start > self.future.log_end_offset or start < self.future.log_start_offset:
             self.future.truncate_fully_and_start_at(start)
         self.future.update_high_watermark(self.source.high_watermark)
@@ -173,7 +176,7 @@ class LogCopy:
             self.future.maybe_increment_log_start_offset(reached, "its origin's log start")
 
     def _follow_cuts(self) -> None:
-        """Cut the future to where both logs are the same, by leader epochs (KIP-101)."""
+        """Truncate the future replica to the last common offset, by leader epochs (KIP-101)."""
         if self._cut_count == self.source.cut_count:
             return
         self._cut_count = self.source.cut_count
@@ -199,7 +202,7 @@ class LogCopy:
 
 
 def _read_file(disk: Disk, path: str, position: int, size: int) -> bytes:
-    """For any thread: with a descriptor of its own, since the log may close its."""
+    """Read a range on any thread, with a separate descriptor, since the log may close its own."""
     file = disk.open(path, create=False)
     try:
         return file.read_at(size, position)

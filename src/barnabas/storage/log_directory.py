@@ -24,7 +24,7 @@ LOCK_FILE = ".lock"
 
 
 class LogDirectory:
-    """Locked as long as it is open."""
+    """A data directory, locked while it is open."""
 
     __slots__ = (
         "_disk",
@@ -47,15 +47,15 @@ class LogDirectory:
         self._lock: FileLock | None = lock
         self.path = path
         self.meta = meta
-        # False for good once a file operation in it has failed.
+        # False permanently after a file operation in the directory failed.
         self.is_online = True
-        # Whether all its logs have been opened: before, its checkpoints must not be replaced.
+        # Whether all its logs are open. Before that, its checkpoints must not be replaced.
         self.is_loaded = False
-        # Takes no new logs (KIP-1066).
+        # Whether it accepts no new logs (KIP-1066).
         self.is_cordoned = False
         # Whether it was empty when it was opened.
         self.was_formatted = False
-        # Whether the marker of a clean stop was there.
+        # Whether the clean shutdown marker existed.
         self.was_stopped_cleanly = False
         self.recovery_points = OffsetCheckpoint(disk, path, RECOVERY_POINTS)
         self.log_start_offsets = OffsetCheckpoint(disk, path, LOG_START_OFFSETS)
@@ -64,10 +64,10 @@ class LogDirectory:
 
     @classmethod
     def open(cls, disk: Disk, path: str, node_id: int, cluster_id: str, rng: Rng) -> LogDirectory:
-        """Lock a data directory and check whose it is; an unformatted one is formatted.
+        """Lock a data directory and check its owner; format it if it is new.
 
         Raises:
-            DirectoryInUseError: another process has it.
+            DirectoryInUseError: another process has locked it.
             InconsistentDirectoryError: it belongs to another node or cluster.
         """
         disk.make_directory(path)
@@ -86,7 +86,7 @@ class LogDirectory:
             check_node(path, meta, node_id)
             _check_cluster(path, meta, cluster_id)
             if meta.directory_id == ZERO_UUID:
-                # Of a Kafka before 3.7 (KIP-858).
+                # Written by a Kafka version before 3.7 (KIP-858).
                 meta = MetaProperties(cluster_id, node_id, rng.uuid())
                 write_identity(disk, path, meta)
         except BaseException:
@@ -98,34 +98,34 @@ class LogDirectory:
 
     @property
     def id(self) -> bytes:
-        """What the metadata knows it by (KIP-858)."""
+        """The directory id in the metadata (KIP-858)."""
         return self.meta.directory_id
 
     @property
     def checkpoints(self) -> tuple[OffsetCheckpoint, ...]:
-        """The files that are applied to logs when they are opened."""
+        """The checkpoints that are applied when logs are opened."""
         return (self.recovery_points, self.log_start_offsets, self.high_watermarks)
 
     @property
     def is_writing_checkpoints(self) -> bool:
-        """Whether one of them is being written off the loop."""
+        """Whether a checkpoint is being written off the loop."""
         return any(each.is_writing for each in (*self.checkpoints, self.cleaner_offsets))
 
     def holds(self, path: str) -> bool:
-        """Whether a path is this directory or lies below it."""
+        """Return whether a path is this directory or lies below it."""
         return path == self.path or path.startswith(self.path.rstrip("/") + "/")
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
 
 def write_identity(disk: Disk, path: str, meta: MetaProperties) -> None:
-    """Say whose a data directory is; on disk when this returns."""
+    """Write the owner of a data directory; synced when this returns."""
     meta.write(disk, path)
-    # The directory itself may have been made just now.
+    # The directory itself may be new.
     with contextlib.suppress(PermissionError):
         disk.sync_directory(_parent(path))
 
@@ -136,10 +136,10 @@ def _parent(path: str) -> str:
 
 
 def check_node(path: str, meta: MetaProperties, node_id: int) -> None:
-    """Refuse another node's data directory.
+    """Reject the data directory of another node.
 
     Raises:
-        InconsistentDirectoryError: it is one.
+        InconsistentDirectoryError: the node ids differ.
     """
     if meta.node_id != node_id:
         raise InconsistentDirectoryError(

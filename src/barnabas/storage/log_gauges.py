@@ -1,4 +1,4 @@
-"""What the log manager shows of itself: the time that is trusted, and missing descriptors."""
+"""Metrics of the log manager: the trusted clock and descriptor shortages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def log_families(logs: LogManager) -> Iterator[MetricFamily]:
-    """All of it."""
+    """Yield all metric families of the log manager."""
     held_back_ms = logs.trusted_clock.held_back_ms
     yield MetricFamily(names.CLOCK_HELD_BACK, [((), held_back_ms / 1000)])
     yield MetricFamily(names.DESCRIPTOR_SHORTAGES, [((), logs.descriptor_relief.shortages)])

@@ -1,4 +1,4 @@
-"""What lies in a data directory when the broker starts, opened log by log (LogManager.loadLogs)."""
+"""Loading of a data directory at startup, log by log (Kafka's LogManager.loadLogs)."""
 
 from __future__ import annotations
 
@@ -32,72 +32,72 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# The metadata log lies among the others and belongs to the raft driver.
+# The metadata log lies in the same directory but belongs to the raft driver.
 CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
-# Between two lines about how far an opening is that takes long.
+# Interval between log lines about the progress of a long load, in ms.
 _PROGRESS_MS = 5_000
-# Steps, and time, before others have their turn.
+# Limits of a slice, in steps and in ms.
 _SLICE_STEPS = 256
 _SLICE_MS = 20.0
 
 
 class AssignedLogs(Protocol):
-    """What the metadata says of this broker's logs."""
+    """Facts from the metadata about this broker's logs."""
 
     def is_stray(self, partition: TopicPartition, topic_id: bytes | None) -> bool:
-        """Whether a log found on the disk belongs to nothing that this broker should have."""
+        """Return whether a log on disk is not assigned to this broker."""
         ...
 
     def directory_id_of(self, partition: TopicPartition) -> bytes | None:
-        """The data directory that a partition is assigned to; None where none is known."""
+        """Return the data directory assigned to a partition; None if unknown."""
         ...
 
     def topic_id_of(self, partition: TopicPartition) -> bytes | None:
-        """The id of the topic of that name; None if there is none, or none is known."""
+        """Return the id of the topic of that name; None if unknown."""
         ...
 
     def has_other_in_sync(self, partition: TopicPartition) -> bool:
-        """Whether another broker's replica has all that is committed."""
+        """Return whether another broker's in-sync replica has all committed records."""
         ...
 
 
 class EverythingAssigned:
-    """No metadata: every log found is wanted, wherever it lies."""
+    """Used without metadata: every log found is wanted, in any directory."""
 
     __slots__ = ()
 
     def is_stray(self, partition: TopicPartition, topic_id: bytes | None) -> bool:  # noqa: ARG002
-        """None is."""
+        """Return False: no log is stray."""
         return False
 
     def directory_id_of(self, partition: TopicPartition) -> bytes | None:  # noqa: ARG002
-        """Not known."""
+        """Return None: the directory is unknown."""
         return None
 
     def topic_id_of(self, partition: TopicPartition) -> bytes | None:  # noqa: ARG002
-        """Not known."""
+        """Return None: the topic id is unknown."""
         return None
 
     def has_other_in_sync(self, partition: TopicPartition) -> bool:  # noqa: ARG002
-        """Not known."""
+        """Return False: other replicas are unknown."""
         return False
 
 
 class FoundLog(NamedTuple):
-    """A log that was opened; or, without one, a directory that only waits for its deletion."""
+    """A log that was opened; without a log, a directory that is pending deletion."""
 
     path: str
     log: Log | None
-    # The partition of a log that cannot be opened, and why; the partition is offline.
+    # Partition and problem of a log that cannot be opened; the partition is offline.
     unreadable: tuple[TopicPartition, str] | None = None
-    # On its way to this directory from another one.
+    # Whether it is a future replica, moving to this directory from another one.
     is_future: bool = False
-    # Whether all of it was synced before the start: after a clean stop.
+    # Whether the whole log was synced before the start, by a clean shutdown.
     was_synced: bool = False
 
 
 class LoadingParts(msgspec.Struct, frozen=True):
-    """What a directory is loaded with."""
+    """Dependencies for loading a directory."""
 
     config: StorageConfig
     doors: LogDoors
@@ -119,11 +119,11 @@ class DirectoryLoading:
     def __init__(self, directory: LogDirectory, parts: LoadingParts) -> None:
         self._directory = directory
         self._parts = parts
-        # From the marker of the last clean stop, -1 without one.
+        # From the marker of the last clean shutdown, -1 without one.
         self.previous_broker_epoch = NO_BROKER_EPOCH
 
     def begin(self) -> None:
-        """Take the marker away and read the checkpoints, before any log is touched."""
+        """Remove the marker and read the checkpoints, before any log is opened."""
         directory = self._directory
         epoch = take_marker(self._parts.doors.disk, directory.path)
         directory.was_stopped_cleanly = epoch is not None
@@ -134,7 +134,7 @@ class DirectoryLoading:
         self._high_watermarks = self._read(directory.high_watermarks)
 
     def _read(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
-        """The offsets; none from a damaged file, for which the logs are read instead."""
+        """Return the offsets; an empty dict if the file is damaged, so that the logs are read."""
         try:
             return checkpoint.read()
         except CheckpointError as error:
@@ -144,10 +144,11 @@ class DirectoryLoading:
             return {}
 
     def slices(self) -> Generator[FoundLog | None, None, None]:
-        """Each log as it is open, None after each bounded part of the work.
+        """Yield each opened log, and None after each bounded part of the work.
 
         Raises:
-            OSError, KafkaStorageError: the directory cannot be used.
+            OSError: the directory cannot be used.
+            KafkaStorageError: the directory cannot be used.
         """
         disk, path = self._parts.doors.disk, self._directory.path
         names = [name for name in disk.list(path) if "-" in name]
@@ -170,7 +171,7 @@ class DirectoryLoading:
             except (OSError, KafkaStorageError):
                 raise
             except Exception as error:  # noqa: BLE001
-                # Damage may show as any error; the trouble of one log stays that log's.
+                # Damage may cause any exception; it must affect only this log.
                 yield FoundLog(where, None, (partition, self._tell_unreadable(where, error)))
                 continue
             was_synced = self._directory.was_stopped_cleanly
@@ -178,7 +179,7 @@ class DirectoryLoading:
         self._directory.is_loaded = True
 
     def _tell_unreadable(self, path: str, error: Exception) -> str:
-        """Tell that a log cannot be opened; returns why."""
+        """Report that a log cannot be opened, and return the problem."""
         problem = f"{type(error).__name__}: {error}"
         action = (
             "the partition is offline (KAFKA_STORAGE_ERROR); if other replicas exist, stop the "
@@ -204,8 +205,8 @@ class DirectoryLoading:
         loaded = yield from loader.load_in_slices()
         log = Log(path, config, self._parts.doors, opening, loaded)
         if log.is_flush_due:
-            # flush.messages, and recovered after a kill: whoever sends it again is told that it is
-            # there, and whoever reads it relies on it, so that it must outlive a loss of power.
+            # With flush.messages: producers that retry get the recovered batch as a duplicate, and
+            # consumers read it. So it must survive a power loss.
             log.flush()
         return log
 
@@ -216,7 +217,7 @@ def run_in_slices(
     is_stopped: Callable[[], bool],
     on_done: Callable[[], None],
 ) -> None:
-    """Run steps, some of them per turn of the loop; `on_done` may be called before this returns."""
+    """Run some steps per turn of the loop; `on_done` may be called before this returns."""
 
     def run() -> None:
         if is_stopped():
@@ -232,7 +233,7 @@ def run_in_slices(
 
 
 class _Progress:
-    """Says now and then how far it is."""
+    """Logs the progress of a load at intervals."""
 
     __slots__ = ("_directory", "_doors", "_due_ms", "_total")
 
@@ -243,7 +244,7 @@ class _Progress:
         self._due_ms = doors.clock.monotonic_ms() + _PROGRESS_MS
 
     def report(self, count: int) -> None:
-        """So many are open."""
+        """Log the number of processed directories if a line is due."""
         now = self._doors.clock.monotonic_ms()
         if now < self._due_ms:
             return

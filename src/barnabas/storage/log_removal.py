@@ -1,4 +1,4 @@
-"""Removing the files of deleted logs after `file.delete.delay.ms`, off the loop."""
+"""Removal of deleted logs' files after `file.delete.delay.ms`, off the loop."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class LogRemoval:
         self._doors = doors
 
     def delete_later(self, log: Log) -> None:
-        """Take a log out of use at once, and remove its files later."""
+        """Close a log now, and remove its files later."""
         log.rename_to_delete()
         self.remove_later(log.directory, log.config, log)
 
     def remove_later(self, path: str, config: LogConfig, log: Log | None = None) -> None:
-        """Remove a directory; `log` gives its descriptors back then."""
+        """Remove a directory after the delay; `log` closes its files before."""
         doors = self._doors
 
         def done(_: None, error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""Setting a log aside that the metadata does not know, or that another one has replaced."""
+"""Setting aside of logs that the metadata does not know or that were replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 def rename_to_stray(log: Log, rng: Rng, reason: str) -> None:
-    """Move a log's directory to a name that is never opened again."""
+    """Rename a log's directory to a name that is never opened again."""
     log.close_files()
     parent, _, _ = log.directory.rpartition("/")
     name = log.topic_partition.stray_directory_name(rng.uuid())

@@ -1,6 +1,6 @@
-"""What is done to all logs from time to time: retention, expiry of producers, flushes.
+"""Periodic tasks over all logs: retention, expiry of producers, flushes.
 
-Over many logs in slices, one per turn of the loop, so that ten thousand partitions never hold it.
+A task runs in slices, one per turn of the loop, so that ten thousand partitions do not block it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from barnabas.storage.log import Log
     from barnabas.storage.topic_partition import TopicPartition
 
-# Logs looked at per turn of the loop.
+# Logs processed per turn of the loop.
 _SLICE = 32
-# Intervals longer than this stand for "never": flush.ms and its kin default to 2**63 - 1.
+# Longer intervals mean "never": flush.ms and similar keys default to 2**63 - 1.
 _INTERVAL_MAX_MS = 10 * 365 * 86_400_000
 
 
 class LogTasks:
-    """Runs them at their intervals."""
+    """Runs the tasks at their intervals."""
 
     __slots__ = ("_config", "_doors", "_logs", "_timers")
 
@@ -34,12 +34,12 @@ class LogTasks:
     ) -> None:
         self._config = config
         self._doors = doors
-        # The manager's own table: what it holds when a task runs.
+        # The log manager's own table, so each run sees its current logs.
         self._logs = logs
         self._timers: dict[str, Cancellable] = {}
 
     def start(self) -> None:
-        """Begin with retention, expiry and, if set, periodic flushes."""
+        """Start retention, expiry and, if configured, periodic flushes."""
         config = self._config
         self.repeat("retention", config.log_retention_check_interval_ms, self.apply_retention)
         self.repeat("flush", config.log_flush_scheduler_interval_ms, self.flush_dirty_logs)
@@ -50,7 +50,7 @@ class LogTasks:
         )
 
     def repeat(self, name: str, interval_ms: int, task: Callable[[], None]) -> None:
-        """Run `task` every so often; an interval of many years stands for never."""
+        """Run `task` periodically; an interval of many years means never."""
         if interval_ms > _INTERVAL_MAX_MS:
             return
 
@@ -62,34 +62,34 @@ class LogTasks:
         self._timers[name] = self._doors.timer.call_later(delay_ms, run)
 
     def stop(self) -> None:
-        """No more of them."""
+        """Cancel all tasks."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
     def apply_retention(self) -> None:
-        """Delete what retention lets go, and give back what idle segments hold."""
+        """Delete expired segments, and release descriptors and indexes of idle segments."""
         now_ms = self._doors.expiry_clock.wall_ms()
 
         def work(log: Log) -> None:
             if not log.config.is_compacted:
-                # The cleaner does it between two passes, never during one.
+                # For compacted logs, the cleaner does this between two passes, never during one.
                 log.delete_old_segments(now_ms)
             log.release_idle()
 
         self._in_slices(work)
 
     def close_idle_files(self) -> None:
-        """Give back the descriptors that no log has used since this was called last."""
+        """Close the descriptors that were not used since the last call."""
         self._in_slices(lambda log: log.close_idle())
 
     def expire_producers(self) -> None:
-        """Forget producers that have been silent for producer.id.expiration.ms."""
+        """Remove producers that are idle for producer.id.expiration.ms."""
         now_ms = self._doors.expiry_clock.wall_ms()
         self._in_slices(lambda log: log.producer_state.remove_expired(now_ms))
 
     def flush_dirty_logs(self) -> None:
-        """Sync the logs whose flush.ms is over."""
+        """Sync the logs whose last sync is at least flush.ms ago."""
         now = self._doors.clock.monotonic_ms()
 
         def work(log: Log) -> None:
@@ -108,7 +108,7 @@ class LogTasks:
                     try:
                         work(log)
                     except KafkaStorageError:
-                        # Its directory went offline, which was told already.
+                        # The failure of the directory has already been reported.
                         continue
             del waiting[:_SLICE]
             if waiting:

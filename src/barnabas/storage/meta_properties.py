@@ -1,4 +1,4 @@
-"""Whose data directory this is: `meta.properties`, version 1 (KIP-631, KIP-858)."""
+"""Owner of a data directory: `meta.properties`, version 1 (KIP-631, KIP-858)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class MetaProperties(msgspec.Struct, frozen=True):
 
     cluster_id: str
     node_id: int
-    # 16 bytes; zero if the file, of an older format, has none.
+    # 16 bytes; zero if the file has no id, because its format is older.
     directory_id: bytes = ZERO_UUID
 
     @classmethod
     def read(cls, disk: Disk, directory: str) -> MetaProperties | None:
-        """Read the file; None if the directory was not formatted.
+        """Read the file; return None if the directory is not formatted.
 
         Raises:
-            InconsistentDirectoryError: the file makes no sense.
+            InconsistentDirectoryError: the file is invalid.
         """
         path = f"{directory}/{FILE_NAME}"
         if not disk.exists(path):
@@ -59,7 +59,7 @@ class MetaProperties(msgspec.Struct, frozen=True):
             raise InconsistentDirectoryError(f"{path} cannot be read: {error}") from error
 
     def write(self, disk: Disk, directory: str) -> None:
-        """Write the file, synced."""
+        """Write and sync the file."""
         values = {
             "node.id": str(self.node_id),
             "directory.id": uuid_to_string(self.directory_id),

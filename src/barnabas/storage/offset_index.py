@@ -1,6 +1,6 @@
-"""The sparse index from offsets to positions in a segment (Kafka's OffsetIndex, `.index`).
+"""Sparse index from offsets to positions in a segment (Kafka's OffsetIndex, `.index`).
 
-An entry is 8 bytes: the last offset of a batch, relative to the segment's base offset, and the
+An entry has 8 bytes: the last offset of a batch, relative to the segment's base offset, and the
 position where the batch begins.
 """
 
@@ -24,7 +24,7 @@ _SWAP = sys.byteorder == "little"
 
 
 class OffsetIndex:
-    """Read from its file on first use; `unload` forgets what the file has."""
+    """Offset index; loaded on first use and unloaded by `unload`."""
 
     __slots__ = ("_max_entries", "_offsets", "_positions", "base_offset", "file")
 
@@ -32,12 +32,12 @@ class OffsetIndex:
         self.file = IndexFile(disk, path, ENTRY_BYTES)
         self.base_offset = base_offset
         self._max_entries = max_bytes // ENTRY_BYTES
-        # Relative offsets, strictly increasing, and positions; None until they are read.
+        # Relative offsets, strictly increasing, and positions; None until loaded.
         self._offsets: array[int] | None = None
         self._positions: array[int] = array("i")
 
     def create(self) -> None:
-        """Make the file of a new segment."""
+        """Create the file of a new segment."""
         self.file.create()
         self._offsets = array("i")
         self._positions = array("i")
@@ -52,11 +52,11 @@ class OffsetIndex:
         return len(self._loaded() if offsets is None else offsets) >= self._max_entries
 
     def lookup(self, offset: int) -> int:
-        """A position from which a forward scan finds `offset`: of the entry at or before it."""
+        """Return the position of the entry at or before `offset`, for a forward scan."""
         return self.entry_before(offset)[1]
 
     def entry_before(self, offset: int) -> tuple[int, int]:
-        """(offset, position) of the entry at or before `offset`; position 0 if there is none."""
+        """Return offset and position of the entry at or before `offset`; position 0 without one."""
         offsets = self._loaded()
         slot = bisect_right(offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
         if not slot:
@@ -64,17 +64,17 @@ class OffsetIndex:
         return self.base_offset + offsets[slot - 1], self._positions[slot - 1]
 
     def forget(self, position: int) -> None:
-        """Drop the entry of a position from memory: it is damaged."""
+        """Remove the damaged entry of a position from memory."""
         offsets = self._loaded()
         slot = self._positions.index(position)
         del offsets[slot]
         del self._positions[slot]
 
     def drop_from(self, offset: int, position: int) -> bool:
-        """Drop entries at the end that cannot stand before one of `offset` and `position`.
+        """Remove entries at the end that contradict a new entry of `offset` and `position`.
 
         Returns:
-            Whether there were any: the index is damaged.
+            Whether entries were removed, so that the index was damaged.
         """
         offsets, positions = self._loaded(), self._positions
         relative = offset - self.base_offset
@@ -88,13 +88,13 @@ class OffsetIndex:
         return True
 
     def offset_beyond(self, position: int) -> int | None:
-        """The offset of the first entry at or behind `position`; None if there is none."""
+        """Return the offset of the first entry at or after `position`; None without one."""
         offsets = self._loaded()
         slot = bisect_left(self._positions, position)
         return self.base_offset + offsets[slot] if slot < len(offsets) else None
 
     def append(self, last_offset: int, position: int) -> None:
-        """Add the entry of a batch."""
+        """Append the entry of a batch."""
         offsets = self._loaded()
         relative = last_offset - self.base_offset
         assert not offsets or relative > offsets[-1], "index entries increase"
@@ -103,14 +103,14 @@ class OffsetIndex:
         self.file.append(_ENTRY.pack(relative, position))
 
     def last_position(self) -> int:
-        """The position of the last entry, 0 without one; does not read the whole file."""
+        """Return the position of the last entry, 0 without one; does not read the whole file."""
         if self._offsets is not None:
             return self._positions[-1] if self._positions else 0
         entry = self.file.last_entry()
         return int(_ENTRY.unpack(entry)[1]) if entry else 0
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries of `offset` and all after it."""
+        """Remove the entries from `offset` on."""
         offsets = self._loaded()
         count = bisect_left(offsets, min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
         if count < len(offsets):
@@ -119,13 +119,13 @@ class OffsetIndex:
             self.file.replace(self._encoded())
 
     def clear(self) -> None:
-        """Drop all entries."""
+        """Remove all entries."""
         self._offsets = array("i")
         self._positions = array("i")
         self.file.replace(b"")
 
     def is_sane(self, log_bytes: int) -> bool:
-        """Whether the entries can belong to a segment of `log_bytes`."""
+        """Return whether the entries can belong to a segment of `log_bytes`."""
         offsets, positions = self._loaded(), self._positions
         if not offsets:
             return True
@@ -138,7 +138,7 @@ class OffsetIndex:
         )
 
     def unload(self) -> None:
-        """Give the memory back; the next use reads the file."""
+        """Write buffered entries and free the memory; the next use reads the file."""
         self.file.write_out()
         self._offsets = None
         self._positions = array("i")

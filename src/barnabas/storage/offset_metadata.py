@@ -1,4 +1,4 @@
-"""An offset and where its bytes lie (Kafka's LogOffsetMetadata)."""
+"""An offset and its position (Kafka's LogOffsetMetadata)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UNKNOWN_POSITION = -1
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset with its segment and the byte position in it, if they are known."""
+    """An offset with its segment and the byte position in it, if known."""
 
     message_offset: int
     segment_base_offset: int = UNKNOWN_SEGMENT
@@ -17,22 +17,22 @@ class LogOffsetMetadata(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether segment and position are there, not the offset alone."""
+        """Whether segment and position are known."""
         return self.relative_position != UNKNOWN_POSITION
 
     def on_older_segment(self, other: LogOffsetMetadata) -> bool:
-        """Whether this offset lies in a segment before the other's. Both must be known."""
+        """Return whether this offset lies in an earlier segment; both must be known."""
         assert self.is_known
         assert other.is_known
         return self.segment_base_offset < other.segment_base_offset
 
     def on_same_segment(self, other: LogOffsetMetadata) -> bool:
-        """Whether both offsets lie in one segment. Both must be known."""
+        """Return whether both offsets lie in one segment. Both must be known."""
         assert self.is_known
         assert other.is_known
         return self.segment_base_offset == other.segment_base_offset
 
     def bytes_since(self, other: LogOffsetMetadata) -> int:
-        """Bytes from the other offset to this one; both must lie in one segment."""
+        """Return the bytes from `other` to this offset; both must lie in one segment."""
         assert self.on_same_segment(other)
         return self.relative_position - other.relative_position

@@ -1,8 +1,8 @@
-"""Finding an offset by time in a log (ListOffsets; KIP-79, KIP-734).
+"""Lookup of offsets by timestamp (ListOffsets; KIP-79, KIP-734).
 
-A batch may hold millions of records, and a segment as many batches whose times say nothing about
-where to look. So the search is a generator that yields after a slice of records or of headers; it
-raises LogChangedError if the segment that it reads was cut or deleted meanwhile.
+A batch may have millions of records, and timestamps may not narrow the search within a segment. So
+the search is a generator that yields after a slice of records or headers. It raises LogChangedError
+if the segment that it reads was truncated or deleted in between.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ if TYPE_CHECKING:
     Found: TypeAlias = tuple[int, int, int]
     Search: TypeAlias = Generator[OffLoop | None, Any, Found | None]
 
-# Headers that are looked at in one step: about a millisecond.
+# Headers examined per step: about a millisecond.
 HEADERS_PER_STEP = 500
-# Decompressed on the loop at most.
+# Maximum bytes decompressed on the loop.
 _INLINE_BYTES = 1 << 20
 
 
 def find_by_timestamp(segments: Segments, timestamp: int, log_start_offset: int) -> Search:
-    """(timestamp, offset, leader epoch) of the first record at or after both limits."""
+    """Find the first record at or after both limits.
+
+    Returns:
+        Its timestamp, offset and leader epoch, or None.
+    """
     for segment in segments.reaching(timestamp, log_start_offset):
         found = yield from _find_in_segment(segments, segment, timestamp, log_start_offset)
         if found is not None:
@@ -46,9 +50,12 @@ def find_by_timestamp(segments: Segments, timestamp: int, log_start_offset: int)
 
 
 def find_max_timestamp(segments: Segments, log_start_offset: int) -> Search:
-    """(timestamp, offset, leader epoch) of the first record with the largest timestamp.
+    """Find the first record with the largest timestamp.
 
-    Where no record has a time, the first one is that.
+    If no record has a timestamp, the first record is found.
+
+    Returns:
+        Its timestamp, offset and leader epoch, or None.
     """
     first, later = segments.max_timestamps(log_start_offset)
     found = yield from find_by_timestamp(
@@ -56,7 +63,8 @@ def find_max_timestamp(segments: Segments, log_start_offset: int) -> Search:
     )
     if found is not None:
         return found
-    # The record of that time lies below the log's start, which only its segment's batches tell.
+    # The record with that timestamp is below the log start; only its segment's batches show the
+    # largest timestamp above the log start.
     latest = yield from _max_timestamp_above(segments, first, log_start_offset)
     return (yield from find_by_timestamp(segments, max(latest, later), log_start_offset))
 
@@ -64,7 +72,7 @@ def find_max_timestamp(segments: Segments, log_start_offset: int) -> Search:
 def _max_timestamp_above(
     segments: Segments, segment: Segment, log_start_offset: int
 ) -> Generator[OffLoop | None, Any, int]:
-    """The largest timestamp of the records that are left in the log's first segment."""
+    """Return the largest timestamp of the remaining records in the log's first segment."""
     latest = NO_TIMESTAMP
     position = segment.position_of(log_start_offset)
     while True:
@@ -83,7 +91,7 @@ def _max_timestamp_above(
                 break
         else:
             return latest
-        # The file may have been closed meanwhile: it is asked for anew.
+        # The file may have been closed in between, so `segment.file` is evaluated again.
         yield None
         _check_unchanged(segments, segment, position)
 
@@ -98,7 +106,7 @@ class _Largest:
         self.latest = latest
 
     def take(self, record: CompiledRecord) -> bool:
-        """Look at a record; no other need follow if it returns True."""
+        """Process a record; return False, so that the scan continues."""
         at = record.timestamp
         if at is not None and at > self.latest and record.offset >= self._first_offset:
             self.latest = at
@@ -109,7 +117,7 @@ def _find_in_segment(
     segments: Segments, segment: Segment, timestamp: int, log_start_offset: int
 ) -> Search:
     def is_found(record: CompiledRecord) -> bool:
-        # The compiled reader gives None for -1.
+        # The compiled reader returns None for timestamp -1.
         at = NO_TIMESTAMP if record.timestamp is None else record.timestamp
         return at >= timestamp and record.offset >= log_start_offset
 
@@ -129,7 +137,7 @@ def _find_in_segment(
                 break
         else:
             return None
-        # The file may have been closed meanwhile: it is asked for anew.
+        # The file may have been closed in between, so `segment.file` is evaluated again.
         yield None
         _check_unchanged(segments, segment, position)
 
@@ -140,7 +148,7 @@ def _through_batch(
     header: BatchHeader,
     is_last: Callable[[CompiledRecord], bool],
 ) -> Generator[OffLoop | None, Any, CompiledRecord | None]:
-    """The first record of a batch for which `is_last` holds; it is asked of each before it."""
+    """Return the first record of a batch for which `is_last` returns True, or None."""
     batch = segment.file.read_at(header.size, position)
     try:
         whole = yield from _uncompressed(batch, header)
@@ -167,10 +175,10 @@ def _uncompressed(batch: bytes, header: BatchHeader) -> Generator[OffLoop | None
 
 
 def _check_unchanged(segments: Segments, segment: Segment, end: int) -> None:
-    """Check that the segment is still a part of the log, up to a position at least.
+    """Check that the segment still belongs to the log and reaches `end`.
 
     Raises:
-        LogChangedError
+        LogChangedError: it was deleted or truncated.
     """
     if segments.floor(segment.base_offset) is not segment or segment.size < end:
         raise LogChangedError(f"{segment!r} was cut or deleted while it was searched")

@@ -1,4 +1,4 @@
-"""Which topic a partition's directory belongs to: `partition.metadata`, version 0 (KIP-516)."""
+"""Topic id of a partition's directory: `partition.metadata`, version 0 (KIP-516)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
 
 _VERSION = "0"
-# Ids of two topics differ in some 64 bits: what differs in so few is a damaged copy.
+# Two topic ids differ in about 64 bits; so few different bits indicate a damaged copy.
 _FLIPPED_BITS_MAX = 8
-# So many characters of an id at the beginning of a file that was truncated name the topic.
+# A truncated file with this many characters of the id still identifies the topic.
 _PREFIX_BYTES_MIN = len("version: 0\ntopic_id: ") + 8
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
-    """The topic id of the directory; None if the file is absent, or was torn by a crash."""
+    """Return the topic id of the directory; None if the file is absent or torn by a crash."""
     path = f"{directory}/{PARTITION_METADATA}"
     if not disk.exists(path):
         return None
@@ -33,19 +33,19 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
-    """Write the file; it is synced together with the first records (`Log.prepare_flush`)."""
+    """Write the file; `Log.prepare_flush` syncs it together with the first records."""
     disk.write_atomically(
         f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id), sync=False
     )
 
 
 def encode_topic_id(topic_id: bytes) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     return f"version: {_VERSION}\ntopic_id: {uuid_to_string(topic_id)}".encode()
 
 
 def is_damaged_copy(disk: Disk, directory: str, topic_id: bytes) -> bool:
-    """Whether the file surely named that topic once: some bits flipped, or its end is cut off."""
+    """Return whether the file is a damaged copy for that topic: flipped bits, or truncated."""
     path = f"{directory}/{PARTITION_METADATA}"
     found = disk.read(path) if disk.exists(path) else b""
     whole = encode_topic_id(topic_id)

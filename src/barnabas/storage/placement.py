@@ -1,4 +1,4 @@
-"""In which data directory a new log is made (Kafka's LogManager.nextLogDirs)."""
+"""Choice of the data directory for a new log (Kafka's LogManager.nextLogDirs)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def emptiest(online: list[LogDirectory], owners: Iterable[LogDirectory]) -> LogDirectory:
-    """The directory with the fewest logs; a cordoned one only if there is no other.
+    """Return the directory with the fewest logs; a cordoned one only if all are cordoned.
 
     Args:
-        online: those that can be used, in the order of log.dirs.
-        owners: the directory of each log there is.
+        online: the usable directories, in the order of log.dirs.
+        owners: the directory of each existing log.
 
     Raises:
-        KafkaStorageError: none is online.
+        KafkaStorageError: no directory is online.
     """
     if not online:
         raise KafkaStorageError("no data directory is online")

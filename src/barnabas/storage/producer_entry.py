@@ -1,4 +1,4 @@
-"""What a log remembers of one producer (Kafka's ProducerStateEntry; KIP-98, KIP-360)."""
+"""State of one producer in a log (Kafka's ProducerStateEntry; KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REMEMBERED_BATCHES = 5
 
 
 class RememberedBatch(NamedTuple):
-    """A batch that may come again, because its answer was lost."""
+    """A recent batch, kept because the producer retries it if the response is lost."""
 
     base_sequence: int
     last_sequence: int
@@ -21,17 +21,17 @@ class RememberedBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """A producer's state; a batch makes a new entry, so that a failed append changes nothing."""
+    """A producer's state; immutable, so that a failed append changes nothing."""
 
     producer_id: int
     producer_epoch: int = NO_EPOCH
-    # The latest ones of this epoch, oldest first, at most REMEMBERED_BATCHES.
+    # The latest batches of this epoch, oldest first, at most REMEMBERED_BATCHES.
     batches: tuple[RememberedBatch, ...] = ()
-    # Of the last batch or marker; decides when the entry expires.
+    # Timestamp of the last batch or marker; decides when the entry expires.
     last_timestamp: int = -1
-    # Of the coordinator that wrote the last marker.
+    # Epoch of the coordinator that wrote the last marker.
     coordinator_epoch: int = -1
-    # Where the open transaction begins, -1 without one.
+    # First offset of the open transaction, -1 without one.
     txn_first_offset: int = NO_OFFSET
 
     @property
@@ -47,7 +47,7 @@ class ProducerEntry(NamedTuple):
     def find_duplicate(
         self, epoch: int, base_sequence: int, last_sequence: int
     ) -> RememberedBatch | None:
-        """The remembered batch that has these sequences, None if it is not one of them."""
+        """Return the remembered batch with these sequences, or None."""
         if epoch == self.producer_epoch:
             for batch in self.batches:
                 if batch.base_sequence == base_sequence and batch.last_sequence == last_sequence:
@@ -57,7 +57,7 @@ class ProducerEntry(NamedTuple):
     def with_batch(
         self, epoch: int, batch: RememberedBatch, is_transactional: bool
     ) -> ProducerEntry:
-        """The entry after a data batch; a new epoch forgets the batches of the old one."""
+        """Return the entry after a data batch; a new epoch drops the batches of the old one."""
         if epoch == self.producer_epoch:
             batches = (*self.batches[1 - REMEMBERED_BATCHES :], batch)
         else:
@@ -70,6 +70,6 @@ class ProducerEntry(NamedTuple):
         )
 
     def with_marker(self, epoch: int, coordinator_epoch: int, timestamp: int) -> ProducerEntry:
-        """The entry after the marker that ends a transaction."""
+        """Return the entry after the marker that ends a transaction."""
         batches = self.batches if epoch == self.producer_epoch else ()
         return ProducerEntry(self.producer_id, epoch, batches, timestamp, coordinator_epoch)

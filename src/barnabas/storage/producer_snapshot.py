@@ -1,8 +1,9 @@
-"""The file that keeps producer state at an offset (Kafka's `.snapshot`, version 1).
+"""Snapshot file of the producer state at an offset (Kafka's `.snapshot`, version 1).
 
-Version (2 bytes), CRC-32C (4) of all that follows it, the number of entries (4), and per producer
-46 bytes: id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first
-offset of the open transaction. Of the remembered batches only the last is kept, as in Kafka.
+The file has the version (2 bytes), the CRC-32C of the rest (4 bytes), the number of entries (4
+bytes), and 46 bytes per producer. These are the id, epoch, last sequence, last offset, offset
+delta, timestamp, coordinator epoch, and first offset of the open transaction. Only the last of the
+remembered batches is stored, as in Kafka.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _SEQUENCES = 0x8000_0000
 
 
 class CorruptSnapshotError(ValueError):
-    """Bytes that are no producer snapshot."""
+    """The content of a producer snapshot is invalid."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     packed = [_encode_entry(entry) for entry in entries]
     body = _COUNT.pack(len(packed)) + b"".join(packed)
     return _HEAD.pack(VERSION, crc32c(body)) + body
@@ -49,10 +50,10 @@ def _encode_entry(entry: ProducerEntry) -> bytes:
 
 
 def decode_snapshot(content: bytes) -> list[ProducerEntry]:
-    """The entries in a file's content.
+    """Return the entries in a file's content.
 
     Raises:
-        CorruptSnapshotError: another version, a wrong CRC, or a size that does not fit.
+        CorruptSnapshotError: the version, the CRC or the size is wrong.
     """
     if len(content) < _HEAD.size + _COUNT.size:
         raise CorruptSnapshotError("the snapshot is cut off")
@@ -73,7 +74,7 @@ def _decode_entry(*values: int) -> ProducerEntry:
     producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator, first = values
     batches: tuple[RememberedBatch, ...] = ()
     if last_offset != NO_OFFSET:
-        # A negative difference wraps as sequences do; a marker's -1 stays.
+        # Sequences wrap around at 2**31; the -1 of a producer with only markers does not.
         base = last_sequence - delta if last_sequence >= 0 else last_sequence
         base = base + _SEQUENCES if last_sequence >= 0 and base < 0 else base
         batch = RememberedBatch(base, last_sequence, last_offset - delta, last_offset, timestamp)

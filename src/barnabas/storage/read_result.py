@@ -1,4 +1,4 @@
-"""What a read gives (Kafka's FetchDataInfo), and how far it may see (FetchIsolation)."""
+"""Result of a read (Kafka's FetchDataInfo), and its isolation (FetchIsolation)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class FetchIsolation(Enum):
-    """How far a read sees."""
+    """The offset up to which a read returns records."""
 
-    # Followers.
+    # For followers.
     LOG_END = "log_end"
-    # Consumers.
+    # For consumers.
     HIGH_WATERMARK = "high_watermark"
-    # Consumers with read_committed: to the last stable offset, with the aborted transactions.
+    # For read_committed consumers: up to the last stable offset, with aborted transactions.
     TXN_COMMITTED = "txn_committed"
 
 
@@ -29,13 +29,13 @@ class AbortedTransaction(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """Bytes of whole segments' worth of batches, as they lie in the file."""
+    """Batches of one read, as they are in the file."""
 
-    # The last batch may be cut off by the byte limit.
+    # The last batch may be incomplete because of the byte limit.
     records: FileSlice | bytes
-    # The asked offset and where it lies.
+    # The requested offset and its position.
     position: LogOffsetMetadata
-    # Not even the first batch is whole: the byte limit was hard.
+    # Whether even the first batch is incomplete because of a hard byte limit.
     first_batch_incomplete: bool = False
-    # Those that overlap the records; None unless read with TXN_COMMITTED.
+    # The aborted transactions that overlap the records; None unless TXN_COMMITTED.
     aborted_transactions: list[AbortedTransaction] | None = None

@@ -261,7 +261,9 @@ class ReadableLog:
             return (yield from find_by_timestamp(segments, timestamp, self.log_start_offset))
 
     def max_timestamp_offset(self) -> Search:
-        """Find the first record with the largest timestamp; same result as the method above."""
+        """Find the first record with the largest timestamp; the result is like
+        `offset_for_timestamp`.
+        """
         from barnabas.storage.offset_search import find_max_timestamp
 
         with self._guard:

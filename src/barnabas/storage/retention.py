@@ -1,4 +1,4 @@
-"""Which segments may go: by age, by size, and below the log start (Kafka: retention.ms, .bytes)."""
+"""Selection of segments to delete, by age, size and log start (retention.ms, .bytes)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Retained(Protocol):
-    """What retention needs to know of a log."""
+    """The part of a log that retention uses."""
 
     config: LogConfig
     high_watermark: int
@@ -27,10 +27,10 @@ class Retained(Protocol):
 
 
 def expired_segments(log: Retained, now_ms: int) -> Iterator[list[Segment]]:
-    """The segments to delete, one rule after the other.
+    """Yield the segments to delete, one list per rule.
 
-    The caller deletes each list before it asks for the next. Only a prefix of the log goes, never
-    anything at or above the high watermark, never an empty active segment.
+    The caller deletes each list before requesting the next. Only the first segments of the log are
+    deleted. Segments at or above the high watermark and an empty active segment stay.
     """
     config = log.config
     if config.deletes and config.retention_ms >= 0:
@@ -52,7 +52,7 @@ def expired_segments(log: Retained, now_ms: int) -> Iterator[list[Segment]]:
 
 
 def _is_older(segment: Segment, oldest: int) -> bool:
-    """Whether all its records are older; a damaged time index must not delete what is not."""
+    """Return whether all records are older, despite a possibly damaged time index."""
     if _age_timestamp(segment) >= oldest:
         return False
     timestamp = segment.trusted_max_timestamp()
@@ -60,7 +60,7 @@ def _is_older(segment: Segment, oldest: int) -> bool:
 
 
 def _age_timestamp(segment: Segment) -> int:
-    """The largest timestamp of the records, or the time of the last write if they have none."""
+    """Return the largest record timestamp; without timestamps, the time of the last write."""
     timestamp = segment.max_timestamp
     return timestamp if timestamp >= 0 else segment.modified_ms()
 
@@ -68,7 +68,7 @@ def _age_timestamp(segment: Segment) -> int:
 def _prefix(
     log: Retained, goes: Callable[[Segment, int], bool], with_active: bool = True
 ) -> list[Segment]:
-    """The first segments for which `goes(segment, its end offset)` holds without a gap."""
+    """Return the first segments while `goes(segment, its end offset)` returns True."""
     found: list[Segment] = []
     segments = list(log.segments)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):

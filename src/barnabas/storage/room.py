@@ -1,4 +1,4 @@
-"""How much room a start needs on the disk of a data directory that is full."""
+"""Disk space that a broker needs to start on a full data directory."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from barnabas.storage.file_names import LOG_SUFFIX, offset_of
 if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
 
-# Bytes that a start writes whatever there is: the state of the election, records of the metadata
-# log, checkpoints, and the offsets topic's first batch; each file takes whole blocks.
+# Bytes written at every start: election state, metadata records, checkpoints, and the first batch
+# of the offsets topic. Each file occupies whole blocks.
 _BASE_BYTES = 128 << 10
-# Bytes for each log: leader epochs, a producer snapshot, and the blocks of two indexes.
+# Bytes per log: leader epochs, a producer snapshot, and the blocks of two indexes.
 _LOG_BYTES = 16 << 10
-# An index entry of 8 bytes and a time index entry of 12 bytes for each 4096 bytes of a log, which
-# recovery may have to write again for the last segment.
+# Each 4096 bytes of a log have an offset index entry of 8 bytes and a time index entry of 12.
+# Recovery may have to rewrite them for the last segment.
 _LOG_BYTES_PER_INDEX_BYTE = 4096 // (8 + 12)
 
 
 def missing_bytes(disk: Disk, path: str) -> int:
-    """Return how many bytes have to be freed before a start can work; 0 if there is room.
+    """Return how many bytes must be freed before the broker can start; 0 if none.
 
-    It is an upper estimate for a node of the present size, not a promise that nothing else is
-    written: clients may send more at once.
+    The result is an upper estimate for the current data. Clients may write more at the same time.
 
     Args:
-        disk: where the data directory is.
+        disk: the disk that contains the data directory.
         path: the data directory.
 
     Raises:

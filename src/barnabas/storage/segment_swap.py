@@ -1,10 +1,12 @@
-"""Putting a compacted segment in the place of those whose records it has (Kafka's replaceSegments).
+"""Replacement of segments by their compacted segment (Kafka's replaceSegments).
 
-Whatever step a crash comes at, the next opening finds all of the old or all of the new: from the
-first renaming on the files of the new one are named `.swap` and count, whatever is left of the old
-ones. Order and suffixes are Kafka's. A large log of small segments has a thousand old ones, and
-each costs some renames: they are renamed a few per turn of the loop, while the new one is read
-under its passing name.
+After a crash at any step, the next opening finds either all old segments or the complete new one.
+Once renaming begins, the files of the new segment end in `.swap` and take precedence over remaining
+old files. Order and suffixes are Kafka's.
+
+A large log with small segments may replace a thousand segments, and each needs several renames. So
+a few are renamed per turn of the loop, while the new segment is already read under its `.swap`
+name.
 """
 
 from __future__ import annotations
@@ -18,20 +20,23 @@ if TYPE_CHECKING:
 
     from barnabas.storage.segment import Segment
 
-# Old segments per turn, a millisecond's work.
+# Old segments renamed per turn: about a millisecond.
 _PER_STEP = 3
 
 
 class SegmentSwap:
-    """One of them; begun when it is made."""
+    """One replacement; creating it starts it."""
 
     __slots__ = ("_new", "_on_gone", "_waiting", "old")
 
     def __init__(self, new: Segment, old: list[Segment], on_gone: Callable[[int], None]) -> None:
-        """Args:
-        new: with the suffix `.cleaned`, complete and synced; of the base of the first old one.
-        old: neighbours, sealed.
-        on_gone: told of each base offset at which no segment begins any more.
+        """Start the replacement.
+
+        Args:
+            new: complete and synced, with suffix `.cleaned` and the base offset of the first old
+                one.
+            old: adjacent sealed segments.
+            on_gone: called with each base offset at which no segment begins any longer.
         """
         assert new.base_offset == old[0].base_offset
         self._new = new
@@ -41,7 +46,7 @@ class SegmentSwap:
         new.change_suffix(SWAP_FILE_SUFFIX)
 
     def step(self) -> bool:
-        """Rename a few; returns whether all is done."""
+        """Rename a few files; return whether the replacement is complete."""
         for segment in self._waiting[:_PER_STEP]:
             segment.mark_deleted()
             if segment.base_offset != self._new.base_offset:

@@ -1,6 +1,6 @@
-"""The segments of a log in the order of their base offsets (Kafka's LogSegments).
+"""Segments of a log in order of base offset (Kafka's LogSegments).
 
-A log may have thousands of them: whatever a request looks for is found by bisection.
+A log may have thousands of segments, so lookups use bisection.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Segments:
-    """A sorted collection; the last one is active, all others are sealed."""
+    """A sorted collection of segments; the last one is active, the others are sealed."""
 
     __slots__ = (
         "_aborting",
@@ -33,21 +33,21 @@ class Segments:
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
         self._bases = [segment.base_offset for segment in self._segments]
-        # The one that appends go to; a log always has one once it is open.
+        # The segment for appends; an open log always has one.
         self.active: Segment = self._segments[-1]
-        # Of sealed segments from a base offset on, the largest timestamp up to the end of each.
-        # Grows as segments are sealed; made new when any but the last comes or goes.
+        # Running maximum of the timestamps of sealed segments from `_maxima_base` on. It grows as
+        # segments are sealed, and is rebuilt when another segment is added or removed.
         self._maxima: list[int] = []
         self._maxima_base = -1
-        # Base offsets of those with aborted transactions (or such as had some before they were
-        # cut); None until they were looked for.
+        # Base offsets of segments with aborted transactions, possibly removed by a truncation. None
+        # until all transaction indexes were examined.
         self._aborting: list[int] | None = None
         self._on_damaged_index: Callable[[str, int], None] | None = None
         for segment in self._segments:
             segment.on_rebuilt = self._forget
 
     def listen(self, on_damaged_index: Callable[[str, int], None]) -> None:
-        """Have each segment tell the path and position of index entries that it finds damaged."""
+        """Set the callback that receives path and position of damaged index entries."""
         self._on_damaged_index = on_damaged_index
         for segment in self._segments:
             segment.on_damaged_index = on_damaged_index
@@ -66,32 +66,32 @@ class Segments:
 
     @property
     def size(self) -> int:
-        """Bytes of all."""
+        """Total size of all segments in bytes."""
         return sum(segment.size for segment in self._segments)
 
     @property
     def base_offsets(self) -> list[int]:
-        """Where each begins."""
+        """Base offsets of all segments."""
         return list(self._bases)
 
     def floor(self, offset: int) -> Segment | None:
-        """The one with the largest base offset that is no larger than `offset`."""
+        """Return the segment with the largest base offset <= `offset`, or None."""
         slot = bisect_right(self._bases, offset)
         return self._segments[slot - 1] if slot else None
 
     def higher(self, base_offset: int) -> Segment | None:
-        """The one after that base offset."""
+        """Return the next segment after a base offset, or None."""
         slot = bisect_right(self._bases, base_offset)
         return self._segments[slot] if slot < len(self._segments) else None
 
     def find_exactly(self, bases: Sequence[int]) -> list[Segment] | None:
-        """Those that begin at these offsets; None if one of them is not there."""
+        """Return the segments with these base offsets; None if one does not exist."""
         found = [self.floor(base) for base in bases]
         known = [segment for segment in found if segment is not None]
         return known if [segment.base_offset for segment in known] == list(bases) else None
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """Those that have, or could have, `offset` or later ones."""
+        """Return the segments that can contain `offset` or later offsets."""
         return self._segments[self._slot_of(offset) :]
 
     def _slot_of(self, offset: int) -> int:
@@ -100,9 +100,9 @@ class Segments:
     # -- times -------------------------------------------------------------------------------
 
     def reaching(self, timestamp: int, offset: int) -> Iterator[Segment]:
-        """Of those that could have `offset` or later ones, each that reaches `timestamp`.
+        """Yield segments that can contain `offset` or later and that reach `timestamp`.
 
-        Timestamps need not increase from one to the next, the largest so far does.
+        Timestamps need not increase from segment to segment, but their running maximum does.
         """
         segments, slot = self._segments, self._slot_of(offset)
         if segments[slot].max_timestamp >= timestamp:
@@ -113,14 +113,17 @@ class Segments:
                 yield segments[following]
 
     def max_timestamps(self, offset: int) -> tuple[Segment, int]:
-        """The one that could have `offset`, and the largest timestamp of those after it, or -1."""
+        """Return the segment that can contain `offset`, and the largest timestamp after it.
+
+        The timestamp is -1 if there is none.
+        """
         slot = self._slot_of(offset)
         first, active = self._segments[slot], self.active
         later = [] if first is active else [active.max_timestamp]
         return first, max([NO_TIMESTAMP, *later, *self._maxima_from(slot + 1)[-1:]])
 
     def _maxima_from(self, slot: int) -> list[int]:
-        """The largest timestamps so far, of the sealed segments from a place on."""
+        """Return the running maximum of timestamps of the sealed segments from `slot` on."""
         sealed = len(self._segments) - 1
         if slot >= sealed:
             return []
@@ -135,14 +138,14 @@ class Segments:
     # -- aborted transactions ----------------------------------------------------------------
 
     def add_aborted(self, entry: AbortedEntry) -> None:
-        """A transaction was aborted by the last record of the active segment."""
+        """Add a transaction that the last batch of the active segment aborted."""
         self.active.txn_index.append(entry)
         aborting = self._aborting
         if aborting is not None and self.active.base_offset not in aborting[-1:]:
             aborting.append(self.active.base_offset)
 
     def collect_aborted(self, offset: int, upper_bound: int) -> list[AbortedEntry]:
-        """The transactions that were aborted and overlap [offset, upper_bound)."""
+        """Return the aborted transactions that overlap [offset, upper_bound)."""
         if self._aborting is None:
             self._aborting = [each.base_offset for each in self if each.txn_index.entries()]
         found: list[AbortedEntry] = []
@@ -156,7 +159,7 @@ class Segments:
     # -- changes -----------------------------------------------------------------------------
 
     def add(self, segment: Segment) -> None:
-        """Add one; it becomes active if it is the last."""
+        """Add a segment; it becomes active if it is the last one."""
         slot = bisect_left(self._bases, segment.base_offset)
         assert slot == len(self._bases) or self._bases[slot] != segment.base_offset
         self._segments.insert(slot, segment)
@@ -164,12 +167,12 @@ class Segments:
         self.active = self._segments[-1]
         segment.on_rebuilt = self._forget
         segment.on_damaged_index = self._on_damaged_index
-        # A new one at the end has nothing yet.
+        # An empty segment at the end does not change the caches.
         if segment is not self.active or segment.size:
             self._forget()
 
     def remove(self, segment: Segment) -> None:
-        """Take one out; the log must not stay without any."""
+        """Remove a segment; the caller must ensure that the log keeps or gets another one."""
         slot = bisect_left(self._bases, segment.base_offset)
         assert self._segments[slot] is segment
         del self._segments[slot]
@@ -179,6 +182,6 @@ class Segments:
         self._forget()
 
     def _forget(self) -> None:
-        """What is known of the segments together is no longer so."""
+        """Invalidate the cached timestamps and aborted transactions."""
         self._maxima_base = -1
         self._aborting = None

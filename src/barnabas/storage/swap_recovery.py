@@ -1,8 +1,8 @@
-"""What a crash left of a compaction, when a log is opened (Kafka's LogLoader).
+"""Completion of an interrupted compaction when a log is opened (Kafka's LogLoader).
 
-Files with the suffix `.cleaned` were being written and go, and with them those `.swap` files whose
-renaming from `.cleaned` had begun and not ended. The others are whole: the segments whose records
-they have go, if they are still there, and they take their names.
+Files with the suffix `.cleaned` are incomplete and are deleted, with the `.swap` files of a
+renaming from `.cleaned` that was not completed. The remaining `.swap` files are complete. Segments
+that they replace are deleted, and the `.swap` files get their final names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 def finish_swaps(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """Bring all files of interrupted compactions in order; returns the names that there are."""
+    """Complete or undo interrupted compactions; return the names of the remaining files."""
     cleaned = [name for name in names if name.endswith(CLEANED_FILE_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_FILE_SUFFIX)]
     if not cleaned and not swaps:
@@ -46,14 +46,14 @@ def finish_swaps(disk: Disk, directory: str, names: list[str]) -> list[str]:
     for name in replaced:
         disk.remove(f"{directory}/{name}")
     final = {name: name.removesuffix(SWAP_FILE_SUFFIX) for name in whole}
-    # The batches first: as long as they are named `.swap`, what bears the final names is old.
+    # The batches go first: while they end in `.swap`, files with final names are old.
     for name, target in sorted(final.items(), key=lambda item: not item[1].endswith(LOG_SUFFIX)):
         disk.rename(f"{directory}/{name}", f"{directory}/{target}")
     return sorted({*(name for name in others if name not in replaced), *final.values()})
 
 
 def _replaced(disk: Disk, directory: str, whole: list[str], others: list[str]) -> set[str]:
-    """The files of segments that lie between the beginnings and ends of those to be renamed."""
+    """Return the files of segments that the complete `.swap` segments replace."""
     start, end = None, 0
     for name in whole:
         if name.endswith(LOG_SUFFIX + SWAP_FILE_SUFFIX):
@@ -66,14 +66,14 @@ def _replaced(disk: Disk, directory: str, whole: list[str], others: list[str]) -
     for name in others:
         for kind in _KINDS:
             offset = offset_of(name, kind)
-            # The first one goes even if nothing was left of it.
+            # The first segment is replaced even if no record of it remains.
             if offset is not None and (start <= offset < end or offset == start):
                 found.add(name)
     return found
 
 
 def _end_of(disk: Disk, path: str, base_offset: int) -> int:
-    """The offset after the last whole batch."""
+    """Return the offset after the last whole batch."""
     file = disk.open(path, create=False)
     try:
         end = base_offset

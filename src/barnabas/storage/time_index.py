@@ -1,7 +1,7 @@
-"""The sparse index from timestamps to offsets in a segment (Kafka's `.timeindex`, KIP-33).
+"""Sparse index from timestamps to offsets in a segment (Kafka's `.timeindex`, KIP-33).
 
-An entry is 12 bytes: a timestamp, and the last offset of a batch relative to the segment's base
-offset. Every batch up to that offset has no larger timestamp.
+An entry has 12 bytes: a timestamp, and the last offset of a batch relative to the segment's base
+offset. No batch up to that offset has a larger timestamp.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ ENTRY_BYTES = 12
 _ENTRY = Struct(">qi")
 NO_TIMESTAMP = -1
 _SWAP = sys.byteorder == "little"
-# Which of the two halves of a timestamp in memory is the higher one.
+# Index of the high half of a timestamp in memory.
 _HIGH = 1 if _SWAP else 0
 
 
 class TimeIndex:
-    """Read from its file on first use; `unload` forgets what the file has."""
+    """Time index; loaded on first use and unloaded by `unload`."""
 
     __slots__ = ("_last", "_max_entries", "_offsets", "_timestamps", "base_offset", "file")
 
@@ -34,14 +34,14 @@ class TimeIndex:
         self.file = IndexFile(disk, path, ENTRY_BYTES)
         self.base_offset = base_offset
         self._max_entries = max_bytes // ENTRY_BYTES
-        # Timestamps, strictly increasing, and relative offsets; None until they are read.
+        # Timestamps, strictly increasing, and relative offsets; None until loaded.
         self._timestamps: array[int] | None = None
         self._offsets: array[int] = array("i")
-        # (timestamp, offset) of the last entry; None until it is read.
+        # Timestamp and offset of the last entry; None until it is read.
         self._last: tuple[int, int] | None = None
 
     def create(self) -> None:
-        """Make the file of a new segment."""
+        """Create the file of a new segment."""
         self.file.create()
         self._timestamps = array("q")
         self._offsets = array("i")
@@ -52,13 +52,13 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further entry fits; one place is kept for the entry made when it is rolled."""
+        """Whether no further entry fits; one place is reserved for the entry written on sealing."""
         timestamps = self._timestamps
         count = len(self._loaded() if timestamps is None else timestamps)
         return count >= self._max_entries - 1
 
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry, (-1, base offset) without one."""
+        """Return timestamp and offset of the last entry; (-1, base offset) without one."""
         if self._last is None:
             entry = self.file.last_entry()
             if entry is None:
@@ -69,10 +69,10 @@ class TimeIndex:
         return self._last
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """The last entry that is not later than `timestamp`: its timestamp, and its offset.
+        """Return timestamp and offset of the last entry up to `timestamp`.
 
         A forward scan from that offset finds the first record at or after `timestamp`. Without such
-        an entry: (-1, base offset).
+        an entry, the result is (-1, base offset).
         """
         timestamps = self._loaded()
         slot = bisect_right(timestamps, timestamp)
@@ -81,7 +81,7 @@ class TimeIndex:
         return timestamps[slot - 1], self.base_offset + self._offsets[slot - 1]
 
     def maybe_append(self, timestamp: int, offset: int) -> bool:
-        """Add an entry, unless its timestamp is no later than the last one's."""
+        """Append an entry if its timestamp is larger than the last one; return whether it was."""
         if timestamp <= self.last_entry()[0]:
             return False
         timestamps = self._loaded()
@@ -93,7 +93,7 @@ class TimeIndex:
         return True
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries of `offset` and all after it."""
+        """Remove the entries from `offset` on."""
         timestamps = self._loaded()
         count = bisect_left(self._offsets, offset - self.base_offset)
         if count < len(timestamps):
@@ -103,14 +103,14 @@ class TimeIndex:
             self.file.replace(b"".join(map(_ENTRY.pack, timestamps, self._offsets)))
 
     def clear(self) -> None:
-        """Drop all entries."""
+        """Remove all entries."""
         self._timestamps = array("q")
         self._offsets = array("i")
         self._last = (NO_TIMESTAMP, self.base_offset)
         self.file.replace(b"")
 
     def is_sane(self) -> bool:
-        """Whether the entries are in order."""
+        """Return whether the entries are in order."""
         timestamps, offsets = self._loaded(), self._offsets
         return (not offsets or offsets[0] >= 0) and (
             all(map(int.__lt__, timestamps, timestamps[1:]))
@@ -118,7 +118,7 @@ class TimeIndex:
         )
 
     def unload(self) -> None:
-        """Give the memory back; the next use reads the file."""
+        """Write buffered entries and free the memory; the next use reads the file."""
         self.file.write_out()
         self._timestamps = None
         self._offsets = array("i")
@@ -126,7 +126,7 @@ class TimeIndex:
     def _loaded(self) -> array[int]:
         timestamps = self._timestamps
         if timestamps is None:
-            # Of a full segment there are hundreds of thousands: no step for each.
+            # A full segment has hundreds of thousands of entries, so there is no loop over them.
             words = array("i", self.file.read())
             if _SWAP:
                 words.byteswap()
