@@ -1,4 +1,4 @@
-"""Decoded records as Arrow arrays, without an object per record."""
+"""Decoded records as Arrow arrays, without one object per record."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["header_rows", "keys_and_values"]
 
 
 def keys_and_values(records: DecodedRecords) -> tuple[pa.Array, pa.Array]:
-    """Keys and values as two binary arrays.
+    """Return keys and values as two binary arrays.
 
-    The buffer is taken as one binary array whose elements are, in turn, key, gap, value, gap: its
-    offsets grow, as Arrow demands, and `take` copies only the elements asked for.
+    The buffer is interpreted as one binary array with the elements key, gap, value, gap per record.
+    The offsets increase, as Arrow requires, and `take` copies only the requested elements.
     """
     count = len(records.offsets)
     bounds = np.empty((count, 4), np.int32)
@@ -49,9 +49,9 @@ def _taken(elements: pa.Array, indices: NDArray[np.int32], sizes: Int64s) -> pa.
 
 
 def header_rows(records: DecodedRecords, kind: pa.DataType) -> pa.Array:
-    """Headers per record as lists of structs with key and value; null for none."""
+    """Return a list of structs with key and value per record; null for no headers."""
     raw = np.frombuffer(records.buffer, np.uint8)
-    # A count of 0 is the byte 0; a record without a byte for it is found corrupt below.
+    # A header count of 0 is the byte 0. A record without that byte is found corrupt below.
     starts, ends = records.header_starts, records.ends
     has_some = raw[np.minimum(starts, len(raw) - 1)] != 0
     if not has_some.any() and (ends - starts == 1).all():

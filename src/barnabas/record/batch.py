@@ -1,8 +1,8 @@
-"""The header of a v2 record batch (KIP-98; Kafka's record batch format, magic 2).
+"""Header of a v2 record batch (KIP-98; Kafka's record batch format, magic 2).
 
-A batch is a 61 byte header and its records. The first 12 bytes (base offset and length) are the
-same in every message format, and so is the place of the magic byte. The CRC-32C covers all from the
-attributes on, so base offset and leader epoch can be patched by the broker without it.
+A batch has a header of 61 bytes and its records. The first 12 bytes (base offset and length) and
+the position of the magic byte are the same in every message format. The CRC-32C covers everything
+from the attributes on. So the broker can patch base offset and leader epoch without a new CRC.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ __all__ = [
 
 Buffer = bytes | bytearray | memoryview
 
-# Bytes before the part that `batch_length` counts: base offset (8) and the length itself (4).
+# Bytes that `batch_length` does not count: base offset (8) and the length itself (4).
 LOG_OVERHEAD = 12
-# All of the header, records follow at this position.
+# Size of the header, after which the records follow.
 HEADER_SIZE = 61
 MAGIC_POSITION = 16
 CRC_POSITION = 17
@@ -66,7 +66,7 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
-# A producer's sequence numbers wrap from here to 0.
+# A producer's sequence numbers wrap around to 0 after this value.
 SEQUENCE_MAX = 0x7FFFFFFF
 
 HEADER = Struct(">qiibIhiqqqhii")
@@ -82,10 +82,10 @@ _MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
 
 class BatchHeader(NamedTuple):
-    """The header fields of one v2 batch as they are in the bytes.
+    """Header fields of one v2 batch, as in its bytes.
 
-    A named tuple, because `made_header` makes it in one step from what `Struct.unpack_from` gives,
-    and once per batch.
+    A named tuple, because `made_header` creates it in one step from the result of
+    `Struct.unpack_from`, once per batch.
     """
 
     base_offset: int
@@ -105,12 +105,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Size of the whole batch in bytes, including the header."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record that the batch was made with, compacted away or not."""
+        """Offset of the last record at creation, even if compaction has removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -120,7 +120,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """Compression code, 0 to 4 for the known ones."""
+        """Compression code; 0 to 4 are known."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -140,12 +140,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds control records, which are never shown to consumers."""
+        """Whether the batch has control records, which consumers never receive."""
         return self.attributes & CONTROL_FLAG != 0
 
     @property
     def delete_horizon(self) -> int | None:
-        """When tombstones and markers of this batch may go, in ms; None if not set yet."""
+        """Time after which tombstones and markers of the batch may be removed, in ms; or None."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
@@ -155,24 +155,24 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, wrapped as producers wrap it; -1 without one."""
+        """Sequence number of the last record, with wrap-around; -1 without one."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
 
-# As `BatchHeader._make`, without a step in Python.
+# The same as `BatchHeader._make`, but without Python code.
 made_header: Callable[[Iterable[int]], BatchHeader] = partial(tuple.__new__, BatchHeader)
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header of the v2 batch at `position`.
+    """Return the header of the v2 batch at `position`.
 
-    Only the header has to be in the buffer, the records may be cut off.
+    Only the header must be in the buffer; the records may be truncated.
 
     Raises:
         UnsupportedMagicError: the batch has another format.
-        CorruptBatchError: too few bytes, or a length that no batch can have.
+        CorruptBatchError: there are too few bytes, or the length is invalid.
     """
     try:
         header = made_header(_unpack_header(buffer, position))
@@ -188,12 +188,12 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """The position and header of each complete v2 batch from `position` on.
+    """Yield position and header of each complete v2 batch from `position` on.
 
-    A batch whose end is cut off (the tail of a fetch answer) ends the iteration silently.
+    A truncated batch (at the end of a fetch response) ends the iteration.
 
     Raises:
-        CorruptBatchError: a length or magic that cannot be.
+        CorruptBatchError: a length or magic is invalid.
     """
     end = len(buffer)
     while end - position >= HEADER_SIZE:
@@ -208,7 +208,7 @@ def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeade
 
 
 def _check_tail(buffer: Buffer, position: int) -> None:
-    """Raise if the fewer than 61 bytes from `position` on cannot be the start of a v2 batch."""
+    """Raise CorruptBatchError if the truncated header at `position` is invalid."""
     magic = buffer[position + MAGIC_POSITION]
     if magic != MAGIC_V2:
         raise UnsupportedMagicError(magic)
@@ -217,14 +217,17 @@ def _check_tail(buffer: Buffer, position: int) -> None:
 
 
 def magic_of(buffer: Buffer, position: int = 0) -> int:
-    """The format byte of the batch or message at `position`: one place in every format."""
+    """Return the magic byte of the batch or message at `position`.
+
+    It has the same position in every format.
+    """
     if len(buffer) - position <= MAGIC_POSITION:
         raise CorruptBatchError(f"{len(buffer) - position} bytes are too few to hold a magic byte")
     return buffer[position + MAGIC_POSITION]
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the CRC-32C in the header is that of the bytes; False too if the batch is cut off."""
+    """Return whether the CRC-32C matches; False also if the batch is truncated."""
     end = position + header.batch_length + LOG_OVERHEAD
     if end > len(buffer):
         return False
@@ -240,14 +243,14 @@ def set_offset_and_epoch(
 
 
 def set_log_append_time(buffer: bytearray | memoryview, position: int, now_ms: int) -> None:
-    """Give all records of the batch at `position` the time at which they were appended."""
+    """Set the timestamp of all records of the batch at `position` to its append time."""
     set_max_timestamp(buffer, position, LOG_APPEND_TIME, now_ms)
 
 
 def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, timestamp_type: int, max_timestamp: int
 ) -> None:
-    """Write timestamp type and maximal timestamp into the batch at `position`, and its new CRC."""
+    """Write timestamp type and largest timestamp into the batch, and update its CRC."""
     header = read_header(buffer, position)
     attributes = header.attributes & ~TIMESTAMP_TYPE_FLAG
     if timestamp_type == LOG_APPEND_TIME:
@@ -260,7 +263,7 @@ def set_max_timestamp(
 
 
 def set_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
-    """Compute the CRC-32C of the batch of `size` bytes at `position` and write it."""
+    """Compute and write the CRC-32C of the batch of `size` bytes at `position`."""
     with memoryview(buffer) as view:
         crc = crc32c(view[position + ATTRIBUTES_POSITION : position + size])
     _CRC.pack_into(buffer, position + CRC_POSITION, crc)

@@ -1,4 +1,4 @@
-"""Building v2 record batches (KIP-98), for producers and for the broker's own logs."""
+"""Building of v2 record batches (KIP-98), for producers and for the broker's own logs."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
     from barnabas.record.record import Record
 
-# Largest overhead of one record: length, attributes, timestamp and offset deltas, three lengths.
+# Maximum overhead of one record: length, attributes, timestamp and offset deltas, three lengths.
 _RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5
 
 
 class BatchBuilder(msgspec.Struct):
-    """Collects records and makes one batch of them.
+    """Collects records and builds one batch from them.
 
-    Offsets follow each other from `base_offset` unless `append_at` gives them. With log append time
-    every record gets the timestamp of `log_append_time_ms`.
+    Offsets are consecutive from `base_offset`, unless `append_at` sets them. With log append time,
+    every record has the timestamp `log_append_time_ms`.
     """
 
     base_offset: int = 0
@@ -51,16 +51,16 @@ class BatchBuilder(msgspec.Struct):
     transactional: bool = False
     control: bool = False
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH
-    # Uncompressed bytes, header included, that `append` does not go beyond; the first record always
-    # fits. None for no limit.
+    # Maximum uncompressed size for `append`, including the header; the first record always fits.
+    # None means no limit.
     max_bytes: int | None = None
     compression_level: int | None = None
     log_append_time_ms: int = NO_TIMESTAMP
-    # When tombstones of the batch may be removed (KIP-534); None for not set.
+    # Time after which the batch's tombstones may be removed (KIP-534), in ms; None if unset.
     delete_horizon: int | None = None
 
     record_count: int = 0
-    # Timestamp that deltas start from: the first record's, or the delete horizon.
+    # Base of the timestamp deltas: the first record's timestamp, or the delete horizon.
     _base_timestamp: int = NO_TIMESTAMP
     _max_timestamp: int = NO_TIMESTAMP
     _last_offset_delta: int = -1
@@ -73,10 +73,10 @@ class BatchBuilder(msgspec.Struct):
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> int | None:
-        """Add a record.
+        """Append a record.
 
         Returns:
-            Its offset relative to `base_offset`, None if the batch is full and it was not added.
+            Its offset relative to `base_offset`; None if the batch is full and it was not appended.
         """
         if self.max_bytes is not None and self.record_count:
             size = HEADER_SIZE + len(self._payload) + record_size_max(key, value, headers)
@@ -87,7 +87,7 @@ class BatchBuilder(msgspec.Struct):
         return delta
 
     def append_at(self, record: Record) -> None:
-        """Add a record at its own offset, which must be behind the last one; gaps are kept."""
+        """Append a record at its own offset, which must exceed the last one; gaps are kept."""
         delta = record.offset - self.base_offset
         if delta <= self._last_offset_delta:
             raise ValueError(f"offset {record.offset} does not follow the batch's last one")
@@ -124,21 +124,21 @@ class BatchBuilder(msgspec.Struct):
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the batch if it is not compressed."""
+        """Size of the uncompressed batch in bytes."""
         return HEADER_SIZE + len(self._payload)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was appended yet."""
+        """Whether no record was appended."""
         return self.record_count == 0
 
     @property
     def max_timestamp(self) -> int:
-        """Largest timestamp appended, -1 if none."""
+        """Largest timestamp of the records, -1 without records."""
         return self._max_timestamp
 
     def build(self) -> bytearray:
-        """The batch with header and CRC; the builder can be built again, with more records too."""
+        """Return the batch with header and CRC; more records and further builds may follow."""
         payload = compress(self.compression, self._payload, self.compression_level)
         is_append_time = self.timestamp_type == LOG_APPEND_TIME
         batch = bytearray(HEADER_SIZE)
@@ -187,7 +187,7 @@ def _write_bytes(output: bytearray, content: bytes | None) -> None:
 def record_size_max(
     key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
 ) -> int:
-    """An upper bound of the bytes that a record takes in a batch."""
+    """Return an upper bound of the size of a record in a batch."""
     size = _RECORD_OVERHEAD_MAX + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += 10 + len(name.encode()) + len(content or b"")
@@ -195,12 +195,12 @@ def record_size_max(
 
 
 def build_batch(records: Iterable[Record], builder: BatchBuilder | None = None) -> bytearray:
-    """One batch of `records`, each at its own offset.
+    """Build one batch of `records`, each at its own offset.
 
     Args:
-        records: in the order of their offsets, at least one.
-        builder: an empty one that says everything else; its base offset is set to the first
-            record's.
+        records: at least one record, in order of offsets.
+        builder: an empty builder with all other properties; its base offset is set to the first
+            record's offset.
     """
     builder = BatchBuilder() if builder is None else builder
     for record in records:

@@ -1,8 +1,8 @@
 """CRC-32C, the checksum of record batches and of snapshots.
 
-The function is that of the package `crc32c`, taken from its compiled module without running the
-package's own start-up: that one imports argparse and the mail parser, a sixth of the time that a
-broker has to start.
+The function is loaded from the compiled module of the package `crc32c`, without the package's
+`__init__`. That imports argparse and the mail parser, which takes a sixth of the broker's startup
+time.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ def _function() -> Callable[[Buffer], int]:
     return cast("Callable[[Buffer], int]", module.crc32c)
 
 
-# crc32c(data) -> the checksum as an unsigned 32-bit number.
+# Takes bytes; returns the checksum as an unsigned 32-bit number.
 crc32c = _function()

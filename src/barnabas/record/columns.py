@@ -1,6 +1,7 @@
-"""Reading fetched record sets of any format fast, for clients: v2 batches through compiled code.
+"""Fast reading of fetched record sets for clients; compiled code reads the v2 batches.
 
-Decompression is ours, and bounded; the compiled reader sees uncompressed batches only.
+Barnabas decompresses the batches itself, with a size limit. The compiled reader reads uncompressed
+batches only.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from barnabas.record.reader import check_record_count, iter_records_of, records_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Records that are read at once: some 0.2 ms of work in C, 2 ms in Python.
+# Records per slice: about 0.2 ms of work in C, or 2 ms in Python.
 RECORDS_PER_SLICE = 500
 
 _LENGTH = Struct(">i")
 _ATTRIBUTES = Struct(">h")
 
 
-# What the compiled reader raises beside its own error. A header key that is not UTF-8 is no reason
-# to stop reading; Java shows it changed. The others are numbers that cannot be: of more than ten
-# bytes (ValueError), or sizes that its check of bounds does not see because their sum wraps around.
+# Exceptions of the compiled reader besides its own error. A header key that is not UTF-8 must not
+# stop the read; Java replaces the invalid bytes. The other causes are invalid numbers: longer than
+# ten bytes (ValueError), or sizes whose sum overflows its bounds check.
 _UNREADABLE = (ValueError, OverflowError, MemoryError)
 
 
@@ -51,14 +52,14 @@ def _reader() -> CompiledReader:
 def iter_records(
     buffer: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[CompiledRecord]:
-    """All records of complete batches of any format, in order; control records are left out.
+    """Yield the records of all complete batches of any format, without control records.
 
     Args:
-        buffer: a fetched record set; a cut-off tail is left out.
-        max_bytes: limit of what one batch may decompress to.
+        buffer: a fetched record set; a truncated batch at the end is skipped.
+        max_bytes: maximum decompressed size of one batch.
 
     Raises:
-        CorruptBatchError: anything malformed. CRCs are not checked here.
+        CorruptBatchError: the data is malformed. CRCs are not checked.
     """
     for position, size, magic in entries(buffer):
         if magic == MAGIC_V2:
@@ -73,19 +74,19 @@ def iter_records(
 def batch_records(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Sequence[CompiledRecord]:
-    """The records of the v2 batch at `position`, control records too.
+    """Return the records of the v2 batch at `position`, including control records.
 
     Raises:
-        CorruptBatchError: anything malformed. The CRC is not checked here.
+        CorruptBatchError: the data is malformed. The CRC is not checked.
     """
     return uncompressed_records(uncompressed(buffer, position, header, max_bytes))
 
 
 def uncompressed_records(batch: Buffer) -> Sequence[CompiledRecord]:
-    """The records of a batch that `uncompressed` gave.
+    """Return the records of a batch from `uncompressed`.
 
     Raises:
-        CorruptBatchError: anything malformed.
+        CorruptBatchError: the data is malformed.
     """
     reader = _reader()
     try:
@@ -97,13 +98,13 @@ def uncompressed_records(batch: Buffer) -> Sequence[CompiledRecord]:
 
 
 def record_slices(batch: Buffer, header: BatchHeader) -> Iterator[Sequence[CompiledRecord]]:
-    """The records of a batch that `uncompressed` gave, up to RECORDS_PER_SLICE at a time.
+    """Yield the records of a batch from `uncompressed`, up to RECORDS_PER_SLICE at a time.
 
-    What the compiled reader cannot read is read in Python from the start, and slices are empty
-    until it gets to records that were not given yet.
+    If the compiled reader fails, Python code reads the batch again from its start. Slices whose
+    records were already yielded are then empty.
 
     Raises:
-        CorruptBatchError: anything malformed, perhaps after some slices.
+        CorruptBatchError: the data is malformed; some slices may have been yielded.
     """
     reader = _reader()
     count = header.record_count
@@ -115,7 +116,7 @@ def record_slices(batch: Buffer, header: BatchHeader) -> Iterator[Sequence[Compi
             part = [next(unread) for _ in range(size)]
             given += size
             if given == count:
-                # Looks whether bytes are left.
+                # Makes the reader check for remaining bytes.
                 next(unread, None)
             yield part
         return
@@ -134,13 +135,13 @@ def append_columns(
     keys: list[bytes | None],
     values: list[bytes | None],
 ) -> None:
-    """Append what a batch that `uncompressed` gave holds, without keeping an object per record.
+    """Append the contents of a batch from `uncompressed`, without keeping an object per record.
 
-    In one pass, since each record is freed before the next is read: a third faster than by lists of
-    records. Offsets are counted where there are as many records as offsets.
+    One pass, in which each record is freed before the next is read, is a third faster than lists of
+    records. If the batch has no offset gaps, its offsets are generated instead of read.
 
     Raises:
-        CorruptBatchError: anything malformed; the lists may have more than they had.
+        CorruptBatchError: the data is malformed; some items may have been appended.
     """
     reader = _reader()
     count = len(keys)
@@ -171,10 +172,11 @@ def append_columns(
 def uncompressed(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Buffer:
-    """The batch at `position` alone, its records decompressed; a view if they were not compressed.
+    """Return the batch at `position` with decompressed records; a view if uncompressed.
 
     Raises:
-        CorruptBatchError: it is cut off, or its compression is broken or a bomb.
+        CorruptBatchError: it is truncated, its compression is invalid, or its decompressed size
+            exceeds the limit.
     """
     if header.record_count < 0 or position + header.size > len(buffer):
         raise CorruptBatchError("batch is cut off or has a negative record count")

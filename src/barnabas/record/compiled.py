@@ -1,8 +1,8 @@
 """aiokafka's compiled record reader, loaded without aiokafka's client.
 
-`import aiokafka.record` runs the package's own `__init__`, which imports all of its client and
-takes longer than the reader itself. The package is put in place with its `__init__` put off until
-someone asks for a name that only it can give; a program that uses aiokafka sees no difference.
+`import aiokafka.record` runs the package's `__init__`, which imports the whole client and takes
+longer than the reader itself. Here the package is registered without running its `__init__`, which
+runs when a missing name is first requested. Programs that use aiokafka notice no difference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PACKAGE = "aiokafka"
 
 
 class CompiledRecord(Protocol):
-    """What the compiled reader yields; the same attributes as `Record`."""
+    """Record of the compiled reader; it has the same attributes as `Record`."""
 
     @property
     def offset(self) -> int: ...
@@ -39,7 +39,7 @@ class CompiledRecord(Protocol):
 
 
 class CompiledReader:
-    """The class that reads one v2 batch, and the error that it raises."""
+    """The compiled class that reads one v2 batch, and its exception class."""
 
     __slots__ = ("batch", "corrupt")
 
@@ -62,7 +62,7 @@ def _put_off_package() -> None:
 
 
 def _load_on_miss(spec: ModuleSpec, module: ModuleType) -> Callable[[str], Any]:
-    """A module's `__getattr__` (PEP 562) that runs its code on the first name it does not have."""
+    """Return a module `__getattr__` (PEP 562) that runs the module's code on a missing name."""
 
     def get(name: str) -> Any:
         if name.startswith("__") and name not in ("__version__", "__all__"):

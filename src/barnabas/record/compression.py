@@ -1,9 +1,9 @@
-"""The five compressions of record batches, as Java clients frame them, with bounded decompression.
+"""The compression types of record batches, as framed by Java clients, with size limits.
 
-Snappy is the "xerial" stream of blocks that Java writes (raw snappy is read too); lz4 is the frame
-format with independent blocks (KIP-57), in whose magic 0 variant the header checksum is computed
-over the wrong bytes; levels are those of KIP-390. Decompressing never makes more than a given
-number of bytes, whatever the input claims.
+Snappy uses Java's "xerial" stream of blocks; raw snappy is also read. lz4 uses the frame format
+with independent blocks (KIP-57). Its magic 0 variant computes the header checksum over the wrong
+bytes. The levels are those of KIP-390. Decompression never produces more than a given number of
+bytes, regardless of the input.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ ZSTD = 4
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 CODES = {name: code for code, name in enumerate(NAMES)}
 
-# Smallest, largest and default level per code (KIP-390); snappy has no levels.
+# Minimum, maximum and default level per code (KIP-390); snappy has no levels.
 LEVELS = {GZIP: (1, 9, 6), LZ4: (1, 17, 9), ZSTD: (-131072, 22, 3)}
 
-# What one batch may become; a producer's batch is at most `max.request.size` before compression.
+# Default limit for a decompressed batch. A producer's uncompressed batch has at most
+# `max.request.size` bytes.
 DECOMPRESSED_BYTES_MAX = 128 << 20
 
-# First guess of the output's size: small, because a fresh bytearray is zeroed.
+# Initial output size; small, because a new bytearray is zeroed.
 _GUESS_BYTES_MIN = 64 << 10
 _GUESS_RATIO = 4
-# Larger outputs go to memory that the kernel maps for them: it is not zeroed under the interpreter
-# lock before it is used (128 MiB: 75 ms), untouched pages cost nothing, and the kernel has it back
-# as soon as it is freed.
+# Larger outputs use mapped memory. It is not zeroed under the interpreter lock (75 ms for 128 MiB),
+# untouched pages cost nothing, and freeing returns it to the kernel at once.
 _HEAP_BYTES_MAX = 16 << 20
 
-# Mapped memory is a little larger than its content, so that a zero byte follows: the compiled
-# record reader finds the end of a number at the first byte below 128, whatever the bounds.
+# Mapped memory has slack, so that a zero byte follows the content. The compiled record reader ends
+# a number at the first byte below 128, even beyond the content.
 _SLACK_BYTES = 64
 
-# How many times as large as its input an output of each code can be; zstd has no useful limit.
+# Maximum ratio of output size to input size by code; zstd has no useful limit.
 _RATIO_MAX = {NONE: 1, GZIP: 1032, SNAPPY: 64, LZ4: 256}
 
-# What is decompressed, and given as input, at once where the library can stop in between.
+# Maximum bytes per step of decompression, and of input, for libraries that work in steps.
 _PIECE_BYTES = 1 << 20
 _GZIP_INPUT_BYTES = 16 << 10
 
@@ -69,7 +69,7 @@ _OVERFLOW = "whole buffer"
 
 
 def compress(code: int, data: Buffer, level: int | None = None) -> Buffer:
-    """Compress `data` the way Java clients expect it.
+    """Compress `data` as Java clients expect it.
 
     Args:
         code: compression code 0 to 4.
@@ -77,7 +77,7 @@ def compress(code: int, data: Buffer, level: int | None = None) -> Buffer:
         level: a level in the range of `LEVELS`; None for Kafka's default.
 
     Returns:
-        The compressed bytes, `data` itself for code 0.
+        The compressed bytes; `data` itself for code 0.
     """
     if code == NONE:
         return data
@@ -97,18 +97,19 @@ def compress(code: int, data: Buffer, level: int | None = None) -> Buffer:
 def decompress(
     code: int, data: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX, head: Buffer = b""
 ) -> Buffer:
-    """Undo `compress`.
+    """Decompress data of `compress`.
 
     Args:
-        max_bytes: limit of what the data decompress to.
-        head: bytes that the result begins with.
+        max_bytes: maximum decompressed size.
+        head: bytes at the start of the result.
 
     Returns:
-        New bytes, which at least one zero byte follows in memory, writable if there is a head;
-        `data` itself for code 0.
+        New bytes, followed by at least one zero byte in memory, and writable if there is a head;
+            `data` itself for code 0 without a head.
 
     Raises:
-        CorruptBatchError: an unknown code, malformed bytes, or more than `max_bytes` of output.
+        CorruptBatchError: the code is unknown, the data is malformed, or the output exceeds
+            `max_bytes`.
     """
     if code == NONE:
         return bytearray().join((head, data)) if head else data
@@ -127,7 +128,7 @@ def decompress(
 
 
 def decompressed_bytes_max(code: int, size: int, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> int:
-    """Return an upper bound of what `decompress` makes of `size` bytes."""
+    """Return an upper bound of the decompressed size of `size` bytes."""
     ratio = _RATIO_MAX.get(code)
     return max_bytes if ratio is None else min(max_bytes, size * ratio)
 
@@ -139,17 +140,17 @@ def _too_large(max_bytes: int) -> DecompressedTooLargeError:
 def _decompress_growing(
     decompress_into: Callable[[Buffer, Buffer], int], data: Buffer, max_bytes: int, head: Buffer
 ) -> Buffer:
-    """Decompress into a buffer, four times as large if it was too small, up to `max_bytes`.
+    """Decompress into a buffer that is enlarged fourfold until it suffices, up to `max_bytes`.
 
-    Neither format tells its size before it is decompressed; asking the library to allocate would
-    trust the sender with our memory.
+    Neither format has a reliable decompressed size. If the library allocated the output, the sender
+    would control the memory use.
     """
     start = len(head)
     capacity = min(max_bytes, max(_GUESS_BYTES_MIN, len(data) * _GUESS_RATIO))
     while True:
         is_mapped = capacity > _HEAP_BYTES_MAX
         if is_mapped:
-            # One attempt with the limit: pages that are not written to take no memory.
+            # One attempt with the full limit, because pages that are not written take no memory.
             capacity = max_bytes
             output: bytearray | mmap.mmap = mmap.mmap(-1, start + capacity + _SLACK_BYTES)
         else:
@@ -172,7 +173,7 @@ def _decompress_growing(
 
 
 class _Output:
-    """Collects decompressed pieces: as a list, and in mapped memory once they are many."""
+    """Collects decompressed pieces in a list, or in mapped memory if they are large."""
 
     __slots__ = ("_head", "_mapped", "_max_bytes", "_pieces", "size")
 
@@ -180,21 +181,21 @@ class _Output:
         self._max_bytes = max_bytes
         self._head = head
         self._pieces: list[Buffer] = [head] if head else []
-        # None while the pieces are few.
+        # None while the list is used.
         self._mapped: mmap.mmap | None = None
         # Bytes added, without the head.
         self.size = 0
 
     @property
     def room(self) -> int:
-        """Bytes that may still be added."""
+        """Number of bytes that may still be added."""
         return self._max_bytes - self.size
 
     def add(self, piece: Buffer) -> None:
         """Add a piece.
 
         Raises:
-            DecompressedTooLargeError: there is no room for it.
+            DecompressedTooLargeError: it exceeds the limit.
         """
         self.check_room(len(piece))
         if self._mapped is None and self.size + len(piece) > _HEAP_BYTES_MAX:
@@ -209,12 +210,12 @@ class _Output:
         self.size += len(piece)
 
     def check_room(self, size: int) -> None:
-        """Raise DecompressedTooLargeError if so many bytes cannot be added."""
+        """Raise DecompressedTooLargeError if `size` more bytes exceed the limit."""
         if size > self.room:
             raise _too_large(self._max_bytes)
 
     def content(self) -> Buffer:
-        """Return the head and everything that was added."""
+        """Return the head and all added pieces."""
         if self._mapped is not None:
             return memoryview(self._mapped)[: len(self._head) + self.size]
         if self._head:
@@ -223,10 +224,10 @@ class _Output:
 
 
 def _decompress_gzip(data: Buffer, output: _Output) -> Buffer:
-    """All gzip members of `data`, one after the other.
+    """Decompress all gzip members of `data`.
 
-    The input is given in pieces: what a member leaves of its piece is copied, and there may be as
-    many members as there are 20 bytes of input.
+    The input is passed in pieces, because zlib copies the rest of a piece after each member, and a
+    member may have only 20 bytes.
     """
     view = memoryview(data)
     position = 0
@@ -237,7 +238,7 @@ def _decompress_gzip(data: Buffer, output: _Output) -> Buffer:
             if not rest:
                 rest = view[position : position + _GZIP_INPUT_BYTES]
                 position += len(rest)
-            # One byte more than the room, so that "exactly full" and "too large" differ.
+            # One more byte than the room distinguishes "exactly full" from "too large".
             piece = member.decompress(rest, min(output.room + 1, _PIECE_BYTES))
             if not (rest or piece or member.eof):
                 raise CorruptBatchError("gzip stream is cut off")
@@ -267,7 +268,7 @@ def _decompress_snappy(data: Buffer, output: _Output) -> Buffer:
     position = len(_XERIAL_HEADER)
     while position < len(view):
         if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-            # Streams may be concatenated, each with its header.
+            # Streams may be concatenated, each with its own header.
             position += len(_XERIAL_HEADER)
             continue
         (length,) = _BLOCK_LENGTH.unpack_from(view, position)
@@ -285,25 +286,25 @@ def _decompress_raw_snappy(data: memoryview, output: _Output) -> bytes:
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
-    # Kafka's default level 9 stands for the fast compressor; Java reads independent blocks only.
+    # Kafka's default level 9 selects the fast compressor; Java reads only independent blocks.
     fast = level is None or level == LEVELS[LZ4][2]
     compressor = cramjam.lz4.Compressor(
         level=0 if fast else level, content_checksum=False, block_linked=False
     )
     with memoryview(data) as view:
-        # It takes bytes only; copies of pieces do not hold the interpreter lock for long.
+        # The compressor accepts only bytes; copying small pieces keeps the interpreter lock short.
         for start in range(0, len(view), _PIECE_BYTES):
             compressor.compress(bytes(view[start : start + _PIECE_BYTES]))
     return bytes(compressor.finish())
 
 
 def with_lz4_checksum_of_magic_0(frame: Buffer) -> bytes:
-    """The lz4 frame with the header checksum of magic 0 clients: over the magic bytes too."""
+    """Return the lz4 frame with the checksum of magic 0 clients, which covers the magic too."""
     return _with_lz4_checksum(frame, with_magic=True)
 
 
 def with_lz4_checksum_of_the_format(frame: Buffer) -> bytes:
-    """The lz4 frame of a magic 0 message with the header checksum that other readers check.
+    """Return the lz4 frame of a magic 0 message with a header checksum as the format defines.
 
     Raises:
         CorruptBatchError: it is not an lz4 frame.
@@ -335,7 +336,7 @@ def _rotate(value: int, bits: int) -> int:
 
 
 def _xxhash32(data: bytes | bytearray) -> int:
-    """xxHash-32 with seed 0, for an lz4 header's few bytes."""
+    """Return the xxHash-32 with seed 0; used for the few bytes of an lz4 header."""
     position, length = 0, len(data)
     if length >= 16:
         lanes = [_PRIME_1 + _PRIME_2, _PRIME_2, 0, -_PRIME_1]

@@ -1,4 +1,4 @@
-"""The name of a partition, and of its directory (Kafka's TopicPartition)."""
+"""Name of a partition and of its directory (Kafka's TopicPartition)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"
 
-# A directory name on Linux has at most 255 bytes; a topic alone may have 249.
+# Limit of a file name on Linux in bytes; a topic name alone may have 249.
 DIRECTORY_NAME_MAX = 255
 _UNIQUE_ID_DIGITS = 32
 
 
 class TopicPartition(NamedTuple):
-    """A partition by name."""
+    """A partition by topic name and number."""
 
     topic: str
     partition: int
@@ -24,25 +24,26 @@ class TopicPartition(NamedTuple):
 
     @property
     def directory_name(self) -> str:
-        """The name of the directory that holds the partition's log."""
+        """Name of the directory with the partition's log."""
         return f"{self.topic}-{self.partition}"
 
     def deleted_directory_name(self, unique_id: bytes) -> str:
-        """The name the directory is moved to while it waits for its deletion.
+        """Return the name of the directory while it is pending deletion.
 
         Args:
-            unique_id: 16 bytes, so that a topic created and deleted twice gets two names.
+            unique_id: 16 bytes, so that each deletion of a topic of that name has its own
+                directory.
         """
         return self._set_aside(f".{unique_id.hex()}{DELETE_SUFFIX}")
 
     def stray_directory_name(self, unique_id: bytes) -> str:
-        """The name a directory is moved to that the metadata knows nothing of (KIP-858)."""
+        """Return the name for a directory that the metadata does not know (KIP-858)."""
         return self._set_aside(f".{unique_id.hex()}{STRAY_SUFFIX}")
 
     def future_directory_name(self, unique_id: bytes) -> str:
-        """The name of a replica that is on its way to another data directory (KIP-113).
+        """Return the name of a replica that moves to another data directory (KIP-113).
 
-        It is never cut, since the partition is found from it again: it may exceed
+        The name is never shortened, because the partition is parsed from it again. It may exceed
         DIRECTORY_NAME_MAX.
         """
         return f"{self.directory_name}.{unique_id.hex()}{FUTURE_SUFFIX}"
@@ -60,15 +61,15 @@ class TopicIdPartition(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The same partition by name alone."""
+        """The same partition without the topic id."""
         return TopicPartition(self.topic, self.partition)
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """The partition whose log the directory holds.
+    """Return the partition whose log is in a directory of that name.
 
     Returns:
-        None for a directory of any other kind, one that waits for its deletion too.
+        None for any other directory, including one that is pending deletion.
     """
     topic, dash, partition = name.rpartition("-")
     if not dash or not topic or not (partition.isascii() and partition.isdigit()):
@@ -77,7 +78,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def parse_future_directory_name(name: str) -> TopicPartition | None:
-    """The partition whose future replica the directory holds; None for any other directory."""
+    """Return the partition of a future replica's directory; None for any other directory."""
     if not name.endswith(FUTURE_SUFFIX):
         return None
     directory_name, dot, unique_id = name.removesuffix(FUTURE_SUFFIX).rpartition(".")

@@ -1,7 +1,7 @@
-"""A checksum in white space behind a text, for file formats of Kafka's that have none.
+"""A checksum in white space at the end of a text, for Kafka's formats without checksum.
 
-Kafka's readers skip white space at the end of a line, so that the file stays readable to them. The
-32 bits of the CRC-32C are written as spaces (0) and tabs (1), the highest bit first.
+Kafka's readers ignore white space at the end of a line, so they can still read the file. The 32
+bits of the CRC-32C are written as spaces (0) and tabs (1), highest bit first.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ _WHITE = b" \t"
 
 
 class ChecksumError(ValueError):
-    """The checksum behind a text is not that of the text."""
+    """The checksum does not match the text."""
 
 
 def trailing_checksum(content: bytes) -> bytes:
-    """The white space to be written behind `content`, which must not end with white space."""
+    """Return the checksum for the end of `content`, which must not end with white space."""
     assert content == content.rstrip(), content[-20:]
     checksum = crc32c(content)
     return bytes(_WHITE[checksum >> bit & 1] for bit in reversed(range(_BITS)))
 
 
 def split_checksum(content: bytes) -> bytes:
-    """The text without its checksum; a text without one is returned as it is.
+    """Return the text without its checksum; a text without checksum is returned unchanged.
 
     Raises:
-        ChecksumError: there is one, and it is not that of the text.
+        ChecksumError: the checksum does not match the text.
     """
     text = content.rstrip()
     found = content[len(text) :]

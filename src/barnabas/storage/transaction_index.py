@@ -1,7 +1,7 @@
-"""The aborted transactions of a segment (Kafka's TransactionIndex, `.txnindex`, KIP-98).
+"""Aborted transactions of a segment (Kafka's TransactionIndex, `.txnindex`, KIP-98).
 
-An entry is 34 bytes: version 0, producer id, first and last offset of the transaction, and the last
-stable offset after it ended. The file exists only once a transaction was aborted.
+An entry has 34 bytes: version 0, producer id, first and last offset of the transaction, and the
+last stable offset after its end. The file exists only if the segment has an aborted transaction.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _VERSION = 0
 
 
 class AbortedEntry(NamedTuple):
-    """A transaction that was aborted."""
+    """An aborted transaction."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    # Below it nothing is undecided once this transaction has ended.
+    # Last stable offset after the end of this transaction.
     last_stable_offset: int
 
 
 class TransactionIndex:
-    """Entries in the order in which the transactions ended."""
+    """Aborted transactions in the order of their ends."""
 
     __slots__ = ("_disk", "_entries", "_unwritten", "path")
 
@@ -38,24 +38,23 @@ class TransactionIndex:
         self._disk = disk
         self.path = path
         self._entries: list[AbortedEntry] | None = None
-        # How many of the last entries are not in the file, because no descriptor was free.
+        # Number of entries at the end that are not in the file, because no descriptor was free.
         self._unwritten = 0
 
     def create(self) -> None:
-        """A new segment has none, and no file."""
+        """Start empty, and without a file, for a new segment."""
         self._entries = []
 
     def entries(self) -> list[AbortedEntry]:
-        """All of them; read from the file on first use."""
+        """Return all entries; the file is read on first use."""
         if self._entries is None:
             self._entries = self._read()
         return self._entries
 
     def is_sane(self, base_offset: int, end_offset: int) -> bool:
-        """Whether the file's entries can belong to a segment of these offsets.
+        """Return whether the entries in the file can belong to a segment with these offsets.
 
-        An empty file is not: it says as little as a missing one, and a segment without aborted
-        transactions has none.
+        An empty file is invalid, because a segment without aborted transactions has no file.
         """
         content = self._disk.read(self.path)
         if not content or len(content) % ENTRY_BYTES:
@@ -64,7 +63,7 @@ class TransactionIndex:
         for version, producer_id, *offsets in _ENTRY.iter_unpack(content):
             first_offset, last_offset, last_stable_offset = offsets
             is_placed = last < last_offset < end_offset and 0 <= first_offset <= last_offset
-            # The end of the transaction, or the first offset of another one that is open.
+            # Either the end of the transaction, or the first offset of another open transaction.
             is_stable = 0 <= last_stable_offset <= last_offset + 1
             if version != _VERSION or producer_id < 0 or not (is_placed and is_stable):
                 return False
@@ -72,18 +71,18 @@ class TransactionIndex:
         return True
 
     def append(self, entry: AbortedEntry) -> None:
-        """Add a transaction; it is written at once, aborts are rare."""
+        """Add a transaction and write it at once, since aborts are rare."""
         self.entries().append(entry)
         self._unwritten += 1
         try:
             self.write_out()
         except OSError as error:
-            # The marker is in the log, and its entry here: it is written with a later one.
+            # The marker is in the log and its entry in memory; a later call writes the entry.
             if not is_out_of_descriptors(error):
                 raise
 
     def write_out(self) -> None:
-        """Bring entries to the file that could not be written before."""
+        """Write the entries that are not in the file."""
         if not self._unwritten:
             return
         entries = self.entries()
@@ -98,10 +97,10 @@ class TransactionIndex:
             file.close()
 
     def collect(self, offset: int, upper_bound: int, into: list[AbortedEntry]) -> bool:
-        """Add the transactions that overlap [offset, upper_bound).
+        """Add the transactions that overlap [offset, upper_bound) to `into`.
 
         Returns:
-            Whether a later segment cannot have any more of them.
+            Whether later segments cannot have more of them.
         """
         for entry in self.entries():
             if entry.last_offset >= offset and entry.first_offset < upper_bound:
@@ -111,7 +110,7 @@ class TransactionIndex:
         return False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the transactions that ended at `offset` or after it."""
+        """Remove the transactions that ended at or after `offset`."""
         kept = [entry for entry in self.entries() if entry.last_offset < offset]
         if not kept:
             self.clear()
@@ -121,14 +120,14 @@ class TransactionIndex:
             self._unwritten = 0
 
     def clear(self) -> None:
-        """Drop all entries, and the file."""
+        """Remove all entries, and delete the file."""
         self._entries = []
         self._unwritten = 0
         if self._disk.exists(self.path):
             self._disk.remove(self.path)
 
     def sync(self) -> None:
-        """Make the entries survive the loss of power."""
+        """Sync the file, if it exists."""
         if self._disk.exists(self.path):
             file = self._disk.open(self.path, briefly=True)
             try:

@@ -1,10 +1,11 @@
-"""The time by which records, producers and offsets expire: the wall clock, unless it has jumped.
+"""Clock for the expiry of records, producers and offsets: the wall clock without recent jumps.
 
-A wall clock that is set forward by days, if only for minutes, would delete everything whose
-retention is shorter. So a jump forward counts only after the broker has run with it for
-`barnabas.retention.hold.ms`; until then this clock goes on from the time before, by the monotonic
-clock. The time in which the broker was off is a jump too: what had expired in it is deleted after
-the same delay. A clock that goes back is believed at once: it deletes nothing.
+A wall clock set forward by days, even for minutes, would delete all records with a shorter
+retention. So a jump forward takes effect only after the broker has run with it for
+`barnabas.retention.hold.ms`. Until then, this clock continues from the time before the jump, driven
+by the monotonic clock. Downtime of the broker also counts as a jump, so records that expired
+meanwhile are deleted after the same delay. A jump backwards takes effect at once, because it
+deletes nothing.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 CHECKPOINT = "retention-clock-checkpoint"
-# Clocks are corrected by less than this, and processes stand still for less.
+# Smaller differences are normal clock corrections or pauses of the process.
 JUMP_MS = 10 * 60_000
-# A broker that was off for less than this deletes at once what has expired.
+# After a shorter downtime, expired records are deleted at once.
 OFF_MS_MAX = 24 * 3_600_000
 _MS_PER_HOUR = 3_600_000.0
 
 
 class TrustedTime(NamedTuple):
-    """What is kept for the next start."""
+    """State of the clock that is stored for the next start."""
 
     trusted_ms: int
-    # How long the jump has been held back that is held back now; -1: none is.
+    # How long the current jump has been held back, in ms; -1 without a jump.
     held_ms: int
 
     def encode(self) -> bytes:
-        """The content of the checkpoint."""
+        """Return the content of the checkpoint."""
         return encode_lines([f"{self.trusted_ms} {self.held_ms}"])
 
 
 def read_trusted_time(disk: Disk, path: str) -> TrustedTime | None:
-    """What a checkpoint says; None if it is absent or damaged.
+    """Return the content of a checkpoint; None if it is absent or damaged.
 
     Raises:
         OSError: the disk failed.
@@ -57,36 +58,36 @@ def read_trusted_time(disk: Disk, path: str) -> TrustedTime | None:
 
 
 class TrustedClock:
-    """A clock whose wall time follows a jump forward only after some time."""
+    """A clock whose wall time follows a jump forward only after a delay."""
 
     __slots__ = ("_at_ms", "_clock", "_held_ms", "_target_ms", "_trusted_ms", "hold_ms")
 
     def __init__(self, clock: Clock, hold_ms: int) -> None:
         self._clock = clock
-        # How long a jump is held back; 0: never.
+        # How long a jump is held back, in ms; 0 disables the delay.
         self.hold_ms = hold_ms
-        # The trusted wall time, and the monotonic time at which it was taken. Invariant: no wall
-        # time that this clock has given was ahead of the real clock's by then.
+        # Trusted wall time, and the monotonic time of its last update. Invariant: this clock never
+        # returns a wall time ahead of the real wall clock.
         self._trusted_ms = float(clock.wall_ms())
         self._at_ms = clock.monotonic_ms()
-        # How long the present jump has been held back; None: there is none.
+        # How long the current jump has been held back, in ms; None without a jump.
         self._held_ms: float | None = None
-        # How far the wall clock was ahead when that began.
+        # Lead of the wall clock at the start of the jump, in ms.
         self._target_ms = 0.0
 
     @property
     def held_back_ms(self) -> int:
-        """How far the wall clock is ahead of this one, 0 if it is believed."""
+        """Lead of the wall clock over this clock in ms; 0 if there is no jump."""
         if self._held_ms is None:
             return 0
         return max(0, self._clock.wall_ms() - self.wall_ms())
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of the monotonic clock."""
+        """Return the time of the monotonic clock in ms."""
         return self._clock.monotonic_ms()
 
     def wall_ms(self) -> int:
-        """The time by which something may expire, milliseconds since 1970-01-01 UTC."""
+        """Return the wall time for expiry, in ms since 1970-01-01 UTC."""
         wall_ms, now_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
         passed_ms = now_ms - self._at_ms
         self._at_ms = now_ms
@@ -100,7 +101,7 @@ class TrustedClock:
         return wall_ms
 
     def resume(self, last: TrustedTime) -> None:
-        """Go on from what an earlier process knew: the time since then is a jump if it is long."""
+        """Continue from the state of an earlier process; a long downtime counts as a jump."""
         off_ms = self._clock.wall_ms() - last.trusted_ms
         if last.held_ms < 0 and off_ms <= OFF_MS_MAX:
             return
@@ -110,14 +111,14 @@ class TrustedClock:
         self._begin_hold(off_ms, max(0, last.held_ms))
 
     def state(self) -> TrustedTime:
-        """What the next process has to know."""
+        """Return the state for the next process."""
         trusted_ms = self.wall_ms()
         return TrustedTime(trusted_ms, -1 if self._held_ms is None else int(self._held_ms))
 
     def _is_held(self, ahead_ms: float, passed_ms: float) -> bool:
-        """Whether a wall clock that is so far ahead is still not believed."""
+        """Return whether a lead of `ahead_ms` is still held back; update the hold."""
         if self._held_ms is None or ahead_ms > self._target_ms + JUMP_MS:
-            # A further jump begins a hold of its own.
+            # A further jump starts a new hold.
             self._begin_hold(ahead_ms, 0)
         else:
             self._held_ms += passed_ms

@@ -1,4 +1,4 @@
-"""The file in each data directory that keeps the trusted time for the next start."""
+"""File in each data directory that stores the trusted time for the next start."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
 
 
 class TrustedClockFile:
-    """Reads it at the start, and writes it from time to time and at a stop."""
+    """Reads the file at startup; writes it periodically and at shutdown."""
 
     __slots__ = ("_clock", "_doors", "_writing")
 
     def __init__(self, clock: TrustedClock, doors: LogDoors) -> None:
         self._clock = clock
         self._doors = doors
-        # Directories whose file is being written off the loop. Two writes at once would rename
+        # Directories whose file is being written off the loop. Two concurrent writes would rename
         # the same temporary file.
         self._writing: set[str] = set()
 
     @property
     def is_writing(self) -> bool:
-        """Whether a write off the loop is under way: `write_now` has to wait for it."""
+        """Whether a write off the loop is running; `write_now` must wait for it."""
         return bool(self._writing)
 
     def resume(self, directories: Sequence[LogDirectory]) -> None:
-        """Let the clock go on from the latest time that one of the directories knows.
+        """Resume the clock from the latest time stored in a directory.
 
-        Directories that have no such file, since Kafka wrote them, have other checkpoints: the
-        time of their last change says when the broker ran.
+        Directories written by Kafka have no such file. Then the modification time of their
+        checkpoints shows when the broker last ran.
         """
         found: list[TrustedTime] = []
         for directory in directories:
-            # What cannot be read here fails again when the directory is opened.
+            # If this read fails, opening the directory fails as well and reports it.
             with contextlib.suppress(OSError):
                 known = self._read(directory)
                 if known is not None:
@@ -53,14 +53,18 @@ class TrustedClockFile:
         directories: Sequence[LogDirectory],
         on_failure: Callable[[LogDirectory, OSError], None],
     ) -> None:
-        """Write it to each directory, off the loop, unless the last write is still under way."""
+        """Write the file of each directory off the loop, except where a write is running."""
         content = self._clock.state().encode()
         for directory in directories:
             if directory.path not in self._writing:
                 self._write_later(directory, content, on_failure)
 
     def write_now(self, directory: LogDirectory) -> None:
-        """Write it in this turn. Raises OSError."""
+        """Write the file synchronously.
+
+        Raises:
+            OSError: the write failed.
+        """
         content = self._clock.state().encode()
         self._doors.disk.write_atomically(f"{directory.path}/{CHECKPOINT}", content)
 

@@ -1,4 +1,4 @@
-"""Logs that are there and must not be used: each takes only its own partition offline."""
+"""Logs on disk that must not be used; each one takes only its own partition offline."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class UnreadableLogs:
-    """Logs that could not be opened, or that may be another topic's."""
+    """Logs that could not be opened, or that may belong to another topic."""
 
     __slots__ = ("_damage", "_found")
 
     def __init__(self, damage: DamageRegister) -> None:
         self._damage = damage
-        # The directory of each, and why it must not be used.
+        # Directory of each log, and the reason why it must not be used.
         self._found: dict[TopicPartition, tuple[str, str]] = {}
 
     def take(self, found: FoundLog, assigned: AssignedLogs) -> bool:
-        """Keep what was found, if it must not be used; returns whether that is so."""
+        """Register a found log if it must not be used; return whether it was registered."""
         if found.unreadable is not None:
             partition, reason = found.unreadable
             self._found[partition] = (found.path, reason)
@@ -43,31 +43,31 @@ class UnreadableLogs:
         return True
 
     def check(self, partition: TopicPartition) -> None:
-        """Refuse a partition whose log is one of these.
+        """Reject a partition whose log is registered here.
 
         Raises:
-            KafkaStorageError: it is.
+            KafkaStorageError: its log must not be used.
         """
         if partition in self._found:
             path, problem = self._found[partition]
             raise KafkaStorageError(f"{path} cannot be opened: {problem}")
 
     def forget(self, partition: TopicPartition) -> str | None:
-        """The partition is to be deleted; returns the directory, None if it is none of these."""
+        """Remove a deleted partition; return its directory, None if it was not registered."""
         return self._found.pop(partition, ("", ""))[0] or None
 
 
 def _settle_identity(
     log: Log, assigned: AssignedLogs, damage: DamageRegister, *, was_synced: bool
 ) -> str | None:
-    """Mend a damaged `partition.metadata`, if the metadata says which topic the log belongs to.
+    """Repair a damaged `partition.metadata`, if the metadata identifies the log's topic.
 
     Args:
         was_synced: whether the log, and so the file, had been synced.
 
     Returns:
-        Why the log must not be used, though it may be the topic's; None if that is settled: by its
-        topic id, it is the topic's or a stray.
+        Why the log must not be used although it may belong to the topic; None if its topic id
+            decides, so that it belongs to the topic or is a stray.
     """
     expected = assigned.topic_id_of(log.topic_partition)
     if expected is None or log.topic_id == expected:
@@ -79,10 +79,10 @@ def _settle_identity(
         log.mend_topic_id(expected)
         return None
     if log.topic_id is not None or not log.log_end_offset:
-        # Another topic's, or empty.
+        # The log belongs to another topic, or is empty.
         return None
     if not was_synced:
-        # A loss of power may have torn the file, of this topic or of an older one of its name.
+        # A power loss may have torn the file, which may also be an older topic's of the same name.
         action = (
             "the directory is set aside with the suffix -stray and kept; if it is the topic's, "
             "stop the broker, move it back and mend the file"

@@ -1,8 +1,8 @@
-"""A log's small files that were written and are not known to be synced.
+"""Small files of a log that were written and are not known to be synced.
 
-A sync takes time, and another one may begin and end meanwhile: the log's owner closes it, or a
-producer's records must be on the disk in this very turn. What the first one was to sync is synced
-by the second one too, until one of both has done it.
+While one sync runs, another one may begin and end: the owner closes the log, or a producer's
+records must be synced in the same turn. The second sync therefore also covers the files of the
+first, until one of the two has completed.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ if TYPE_CHECKING:
 
 
 class UnsyncedFiles:
-    """The paths, each with the mark of its latest change."""
+    """Paths of unsynced files, each with the number of its latest change."""
 
     __slots__ = ("_changes", "_done", "_marks")
 
     def __init__(self) -> None:
         self._marks: dict[str, int] = {}
         self._changes = 0
-        # What syncs have covered, path and mark; threads append to it.
+        # Paths and change numbers covered by completed syncs; other threads append to it.
         self._done: list[dict[str, int]] = []
 
     def add(self, paths: Sequence[str]) -> None:
-        """These have changed."""
+        """Record that these files have changed."""
         self._changes += 1
         self._marks.update(dict.fromkeys(paths, self._changes))
 
     def covering(self, prepare: Callable[[list[str]], Callable[[], None]]) -> Callable[[], None]:
-        """The work of a sync that covers all that is unsynced now.
+        """Return a sync that covers all files that are unsynced now.
 
         Args:
-            prepare: makes the work, for any thread, that syncs these paths with the records.
+            prepare: returns a function, callable on any thread, that syncs these paths and the
+                records.
         """
         self._forget_done()
         covered = self._marks.copy()
@@ -48,7 +49,7 @@ class UnsyncedFiles:
         return sync
 
     def on_directory_renamed(self, old: str, new: str) -> None:
-        """The directory has a new name."""
+        """Adopt the new name of the directory."""
         self._forget_done()
         self._marks = {new + path[len(old) :]: mark for path, mark in self._marks.items()}
 

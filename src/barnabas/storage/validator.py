@@ -1,8 +1,7 @@
-"""What a leader checks before it takes batches, and how it changes them (Kafka's LogValidator).
+"""A leader's validation and conversion of batches (Kafka's LogValidator).
 
-The checks here are those of headers, one batch of a request after the other. `batch_inspection`
-looks into the records, where the topic or a header asks for it. Offsets and epoch are patched by
-the log.
+This module checks the headers, one batch of a request after the other. `batch_inspection` reads the
+records, where the topic or a header requires it. The log patches offsets and epoch.
 """
 
 from __future__ import annotations
@@ -45,31 +44,31 @@ if TYPE_CHECKING:
 
 Batches: TypeAlias = list[tuple[int, BatchHeader]]
 
-# Looking a member up in its enum costs 100 ns, as much as a call.
+# Module constants, because an enum lookup costs 100 ns, as much as a call.
 _CLIENT = AppendOrigin.CLIENT
 _RAFT = AppendOrigin.RAFT
 
 _unpack_header = HEADER.unpack_from
 
 _COMPRESSION_MAX = ZSTD
-# What the length of a batch counts beside its records.
+# The part of `batch_length` that is not records.
 _HEADER_LENGTH = HEADER_SIZE - LOG_OVERHEAD
-# No batch has a later one.
+# The largest leader epoch, that is, no limit.
 _ANY_LEADER_EPOCH = 0x7FFF_FFFF
 
 
 def read_batches(records: memoryview) -> Batches:
-    """Position and header of each batch, CRCs checked; every byte must belong to one.
+    """Return position and header of each batch after checking the CRCs.
 
     Raises:
-        CorruptRecordError
+        CorruptRecordError: a batch is invalid, or bytes remain after the last one.
         UnsupportedMagicError: message format 0 or 1.
     """
     size = len(records)
     if size >= HEADER_SIZE:
         header = made_header(_unpack_header(records))
         if header.magic == MAGIC_V2 and header.batch_length + LOG_OVERHEAD == size:
-            # One whole batch: all that a producer may send, and the common case of a follower.
+            # A single batch: all that a producer may send, and the common case for a follower.
             if crc32c(records[ATTRIBUTES_POSITION:]) != header.crc:
                 raise CorruptRecordError("the CRC of the batch is wrong")
             return [(0, header)]
@@ -86,17 +85,17 @@ def _read_several(records: memoryview) -> Batches:
 def read_followed_batches(
     records: memoryview | bytes, leader_epoch_max: int
 ) -> tuple[Batches, int]:
-    """What of a leader's answer is to be appended.
+    """Read the batches of a leader's fetch response that the follower appends.
 
-    The last batch may be cut off by the byte limit of the fetch. A batch of a later leader epoch
-    than the follower asked in is left out with all behind it: the leader may have lost its
-    leadership, and truncated, while it sent them.
+    The byte limit of the fetch may truncate the last batch. A batch with a later leader epoch than
+    the follower requested is skipped, along with all later batches: the leader may have lost its
+    leadership and truncated its log while it sent them.
 
     Returns:
-        Position and header of each batch, CRCs checked, and where the last one ends.
+        Position and header of each batch with a valid CRC, and the end of the last one.
 
     Raises:
-        CorruptRecordError
+        CorruptRecordError: a batch is invalid.
         UnsupportedMagicError: message format 0 or 1.
     """
     found: Batches = []
@@ -121,18 +120,21 @@ def read_followed_batches(
 def validate(
     records: memoryview | InspectedRecords, config: LogConfig, origin: AppendOrigin, now_ms: int
 ) -> tuple[memoryview, Batches]:
-    """Check the batches of an append as leader, and bring them into the topic's form.
+    """Validate the batches of a leader append, and convert them to the topic's format.
 
     Args:
-        records: as they came, or as an inspection has left them: then nothing is checked.
+        records: batches as received, or the result of an inspection, which is not checked again.
 
     Returns:
-        The bytes to write (`records` itself unless they had to be made new) and their batches.
+        The bytes to write (`records` itself unless they were rebuilt) and their batches.
 
     Raises:
-        CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
-        UnsupportedCompressionTypeError
-        InspectionNeededError: a client's records must be looked into, which takes several turns.
+        CorruptRecordError: a batch is damaged.
+        InvalidRecordError: a batch or record is malformed or not allowed.
+        InvalidTimestampError: a timestamp is out of range.
+        RecordTooLargeError: a batch exceeds max.message.bytes.
+        UnsupportedCompressionTypeError: the compression code is unknown.
+        InspectionNeededError: a client's records need an inspection that takes several turns.
     """
     if records.__class__ is not memoryview:
         return records.content, records.batches  # type: ignore[union-attr]
@@ -157,8 +159,8 @@ def validate(
 def _inspected(
     records: memoryview, found: Batches, config: LogConfig, origin: AppendOrigin, now_ms: int
 ) -> tuple[memoryview, Batches]:
-    """The checks of records, and the changes, that the topic or the batches ask for."""
-    # Most brokers never need it.
+    """Inspect the records and convert the batches, as the topic or the batches require."""
+    # Imported here because most brokers never need it.
     from barnabas.storage.batch_inspection import Inspection
 
     inspection = Inspection(records, found, config, origin, now_ms)
@@ -172,7 +174,7 @@ def _inspected(
 
 
 def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None:
-    """The checks of a batch that its header allows."""
+    """Check what the header of a batch shows."""
     count = header.record_count
     if count <= 0 or header.last_offset_delta + 1 != count:
         raise InvalidRecordError(
@@ -204,9 +206,9 @@ def _check_producer(header: BatchHeader) -> None:
 
 
 def _converted(records: memoryview, config: LogConfig, now_ms: int) -> bytearray:
-    """One v2 batch of an old message set (Produce v0 to v2)."""
+    """Return one v2 batch with the messages of an old message set (Produce v0 to v2)."""
     append_time = now_ms if config.has_log_append_time else None
-    # "producer" is none of the codes: as it came.
+    # "producer" is not a key of CODES: the compression stays as received.
     target = CODES.get(config.compression_type)
     if config.compression_type == "uncompressed":
         target = NONE
@@ -214,5 +216,5 @@ def _converted(records: memoryview, config: LogConfig, now_ms: int) -> bytearray
         batch = to_v2(records, target, append_time)
     except CorruptBatchError as error:
         raise CorruptRecordError(str(error)) from None
-    # What the set says about log append time is the sender's; the batch is checked as CreateTime.
+    # Log append time in the set is the sender's claim; the batch is checked as CreateTime.
     return batch

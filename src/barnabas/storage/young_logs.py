@@ -1,9 +1,9 @@
-"""Logs that the checkpoint files know nothing of, though they have entries of the same name.
+"""Logs that are newer than the checkpoint entries of the same name.
 
-A topic is deleted and made anew under its old name: until the checkpoints are written the next time
-they still have offsets of the old log. Applied to the new one after a kill, or a loss of power,
-they would hide its first records, or leave them unchecked. A file in the log's directory says so
-until it is over. Kafka writes its checkpoints in the midst of the deletion instead.
+If a topic is deleted and created again, the checkpoints have offsets of the old log until they are
+next written. After a kill or a power loss, applying these offsets to the new log would hide its
+first records, or leave them unchecked. So a file in the log's directory marks the log until the
+checkpoints are written. Kafka instead writes its checkpoints during the deletion.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ FILE_NAME = "younger-than-checkpoints"
 
 
 class YoungLogs:
-    """Sets the marks and takes them away."""
+    """Sets and removes the marks of logs newer than the checkpoints."""
 
     __slots__ = ("_disk", "_marked")
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        # With the number of writes of each checkpoint that were begun when the mark was set.
+        # Values: number of started writes of each checkpoint when the mark was set.
         self._marked: dict[tuple[TopicPartition, LogDirectory], tuple[int, ...]] = {}
 
     def mark(self, partition: TopicPartition, path: str, directory: LogDirectory) -> None:
-        """Before a log is made in `path`: mark it if a checkpoint has an entry of its name."""
+        """Mark a log before it is created in `path`, if a checkpoint has an entry of its name."""
         if any(each.may_name(partition) for each in directory.checkpoints):
             self._disk.make_directory(path)
             self._disk.open(f"{path}/{FILE_NAME}", briefly=True).close()
             self.note(partition, directory)
 
     def note(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """The log has a mark."""
+        """Record that a log is marked."""
         started = tuple(each.started for each in directory.checkpoints)
         self._marked[partition, directory] = started
 
     def unmark(self, find: Callable[[TopicPartition, LogDirectory], Log | None]) -> None:
-        """Take the marks from logs whose checkpoints were all begun and written since.
+        """Remove the marks of logs for which every checkpoint was started and written since.
 
         Args:
-            find: the log of a partition, or its future replica, in a directory.
+            find: returns the log of a partition, or its future replica, in a directory.
         """
         for (partition, directory), started in list(self._marked.items()):
             log = find(partition, directory)
@@ -64,5 +64,5 @@ class YoungLogs:
 
 
 def is_young(disk: Disk, path: str) -> bool:
-    """Whether the checkpoints' entries are of an older log than the one in `path`."""
+    """Return whether the log in `path` is newer than its checkpoint entries."""
     return disk.exists(f"{path}/{FILE_NAME}")
