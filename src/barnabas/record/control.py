@@ -1,4 +1,4 @@
-"""Control records: the keys that say what a control batch means (KIP-98, KIP-595, KIP-853)."""
+"""Control records, whose keys define the meaning of a control batch (KIP-98, KIP-595, KIP-853)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _END_MARKER_VERSION = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says; others are kept and skipped."""
+    """Type of a control record; records of other types are kept and ignored."""
 
     ABORT = 0
     COMMIT = 1
@@ -30,15 +30,15 @@ class ControlType(IntEnum):
 
 
 def encode_control_key(control_type: ControlType) -> bytes:
-    """The key of a control record."""
+    """Return the key of a control record."""
     return _KEY.pack(_KEY_VERSION, control_type)
 
 
 def parse_control_key(key: Buffer | None) -> ControlType | None:
-    """The type in a control record's key, None for one that this version does not know.
+    """Return the type in a control record's key; None for an unknown type.
 
     Raises:
-        CorruptBatchError: no key, a key that is too short, or a negative version.
+        CorruptBatchError: the key is missing or too short, or its version is negative.
     """
     try:
         version, number = _KEY.unpack_from(key or b"")
@@ -53,12 +53,12 @@ def parse_control_key(key: Buffer | None) -> ControlType | None:
 
 
 def encode_end_marker(coordinator_epoch: int) -> bytes:
-    """The value of a transaction's ABORT or COMMIT marker."""
+    """Return the value of a transaction's ABORT or COMMIT marker."""
     return _END_MARKER.pack(_END_MARKER_VERSION, coordinator_epoch)
 
 
 def parse_end_marker(value: Buffer | None) -> int:
-    """The coordinator epoch in the value of an ABORT or COMMIT marker.
+    """Return the coordinator epoch in the value of an ABORT or COMMIT marker.
 
     Raises:
         CorruptBatchError: the value is too short or has a negative version.

@@ -1,6 +1,6 @@
-"""Record sets of mixed formats: walking and reading them, as logs of an old Kafka hold them.
+"""Iteration over record sets of mixed formats, as in logs of old Kafka versions.
 
-Conversion between the formats is in `up_conversion` and `down_conversion`.
+`up_conversion` and `down_conversion` convert between the formats.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
     from barnabas.record.record import Record
 
-# Any batch or message: overhead and, at the least, a message of magic 0 without its value.
+# Minimum value of the length field: a message of magic 0 without key and value.
 _ENTRY_BYTES_MIN = 14
-# Records per batch when converting upwards with gaps kept; an offset delta is 31 bits.
+# Maximum offset delta in a batch, when a conversion keeps gaps.
 _DELTA_MAX = 0x7FFFFFFF
 
 
 def entries(buffer: Buffer) -> Iterator[tuple[int, int, int]]:
-    """Position, size and magic of each complete batch or message of any format.
+    """Yield position, size and magic of each complete batch or message of any format.
 
     Raises:
-        CorruptBatchError: a size that cannot be.
+        CorruptBatchError: a length is too small.
     """
     position, end = 0, len(buffer)
     while end - position > LOG_OVERHEAD + 4:
@@ -51,12 +51,12 @@ def entries(buffer: Buffer) -> Iterator[tuple[int, int, int]]:
 
 
 def newest_magic(buffer: Buffer) -> int:
-    """The highest format among the complete batches, -1 if there is none."""
+    """Return the highest magic of the complete batches, -1 without batches."""
     return max((magic for _, _, magic in entries(buffer)), default=-1)
 
 
 def read_records(buffer: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """All records of complete batches of any format, control records left out."""
+    """Yield the records of all complete batches of any format, without control records."""
     for position, size, magic in entries(buffer):
         if magic == MAGIC_V2:
             header = read_header(buffer, position)
@@ -68,7 +68,7 @@ def read_records(buffer: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Ite
 
 
 def to_v2_at_offsets(buffer: Buffer, leader_epoch: int = -1) -> Iterator[bytearray]:
-    """One v2 batch per old message or wrapper, at the offsets that they have in the log."""
+    """Yield one v2 batch per old message or wrapper, with unchanged offsets."""
     for message, unwrapped in read_message_set(buffer):
         builder = BatchBuilder(
             base_offset=unwrapped[0].offset,

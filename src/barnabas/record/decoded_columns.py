@@ -1,7 +1,7 @@
-"""Record batches to columns without an object per record (KIP-98 layout, read with numpy).
+"""Decoding of record batches into columns, without an object per record (KIP-98, with numpy).
 
-Only the walk from record to record is a Python loop; the fields of all records of a record set are
-decoded side by side. Keys and values stay where they are until Arrow gathers them in one call.
+Only finding the start of each record is a Python loop; the fields of all records are decoded
+together. Keys and values stay in the buffer until Arrow collects them in one call.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
 
-# Decompressed bytes that are decoded in one go.
+# Decompressed bytes that are decoded together.
 _CHUNK_BYTES = 64 << 20
-# Records that are decoded in one go, or a few more: a small batch may hold millions.
+# Limit of records decoded together, which may be slightly exceeded. A small batch may have millions
+# of records.
 DECODED_RECORDS_MAX = 500_000
-# After so many records a run is looked for, and so many are compared at once at most.
+# A run of equally sized records is searched after this many records, and has at most this many.
 _RUN_PROBE = 64
 _RUN_MAX = 1024
 
 
 class Region(NamedTuple):
-    """The uncompressed records of one batch inside a buffer."""
+    """Uncompressed records of one batch inside a buffer."""
 
     start: int
     end: int
@@ -43,24 +44,24 @@ class Region(NamedTuple):
 
 
 class DecodedRecords(NamedTuple):
-    """Records as columns; positions point into `buffer`, a null key or value has its size < 0."""
+    """Records as columns; positions refer to `buffer`, and a null key or value has a size < 0."""
 
     buffer: bytes
     offsets: Int64s
-    # Milliseconds since the epoch.
+    # In ms since the epoch.
     timestamps: Int64s
-    # 0 create time, 1 log append time.
+    # 0 for create time, 1 for log append time.
     timestamp_types: Int64s
     key_starts: Int64s
     key_sizes: Int64s
     value_starts: Int64s
     value_sizes: Int64s
-    # Where the headers are, count included.
+    # Start of the headers, which begin with their count.
     header_starts: Int64s
     ends: Int64s
 
     def between(self, first: int, end: int) -> DecodedRecords:
-        """Only the records with first <= offset < end."""
+        """Return the records with first <= offset < end."""
         offsets = self.offsets
         if not len(offsets) or (offsets[0] >= first and offsets[-1] < end):
             return self
@@ -71,18 +72,18 @@ class DecodedRecords(NamedTuple):
 def decode_record_set(
     data: bytes, aborted: Sequence[tuple[int, int]] = ()
 ) -> Iterator[DecodedRecords]:
-    """The records of a fetched record set, control records left out.
+    """Decode the records of a fetched record set, without control records.
 
     Args:
         data: complete batches of any format.
-        aborted: (producer id, first offset) of the aborted transactions that the broker named;
-            their records are left out.
+        aborted: (producer id, first offset) of the aborted transactions in the fetch response;
+            their records are skipped.
 
     Yields:
-        Columns for a part of the set at a time, so that compressed sets stay bounded.
+        Columns for one part of the set at a time, which limits the memory of compressed sets.
 
     Raises:
-        CorruptBatchError: anything malformed. CRCs are the client's business.
+        CorruptBatchError: the data is malformed. The caller checks the CRCs.
     """
     pending: list[tuple[memoryview, BatchHeader]] = []
     pending_bytes = 0
@@ -106,7 +107,7 @@ def decode_record_set(
 
 
 def upgraded(data: bytes) -> bytes:
-    """The record set with batches of magic 0 and 1 made into v2 ones; most often as it was."""
+    """Convert batches of magic 0 and 1 to v2; return a set without any unchanged."""
     found = list(entries(data))
     if all(magic == MAGIC_V2 for _, _, magic in found):
         return data
@@ -120,7 +121,7 @@ def upgraded(data: bytes) -> bytes:
 def _visible_batches(
     data: bytes, aborted: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Batches that consumers see: no control batches, none of an aborted transaction."""
+    """Yield the batches that consumers receive: no control batches, no aborted transactions."""
     upcoming = sorted(aborted, key=lambda transaction: transaction[1])
     open_aborted: set[int] = set()
     index = position = 0
@@ -153,13 +154,13 @@ def _decode_joined(parts: list[tuple[memoryview, BatchHeader]]) -> Iterator[Deco
 
 
 def record_starts(buffer: bytes, start: int, end: int, limit: int) -> tuple[list[int], int]:
-    """Where each record between `start` and `end` begins: its length, a varint.
+    """Return the start of each record between `start` and `end`, that is, of its length.
 
     Args:
-        limit: stop after so many records, or some more.
+        limit: stop after this number of records, or slightly more.
 
     Returns:
-        The positions, and the position behind the last of these records.
+        The positions, and the position after the last of these records.
 
     Raises:
         CorruptBatchError: the records do not end at `end`.
@@ -193,10 +194,10 @@ def record_starts(buffer: bytes, start: int, end: int, limit: int) -> tuple[list
 
 
 def _skip_run(buffer: bytes, starts: list[int], position: int, end: int) -> int:
-    """Take a run of records of one size at once; returns the position after it.
+    """Skip a run of records of one size; return the position after it.
 
-    If a record of a size is followed by the same length bytes, the next has that size too: so how
-    far a size repeats is a comparison of strided bytes, and exact.
+    A record that begins with the same length bytes as the previous record has the same size. So
+    comparing strided bytes gives the exact length of the run.
     """
     stride = position - starts[-1]
     if starts[-1] - starts[-2] != stride or starts[-2] - starts[-3] != stride:
@@ -221,9 +222,9 @@ def _varint_width(buffer: bytes, position: int) -> int:
 
 
 def _decode(buffer: bytes, regions: list[Region]) -> Iterator[DecodedRecords]:
-    """Decode the records of all regions, DECODED_RECORDS_MAX or some more at a time."""
+    """Decode the records of all regions, about DECODED_RECORDS_MAX at a time."""
     starts: list[int] = []
-    # Regions to which the starts belong, and how many belong to each.
+    # Regions of `starts`, and the number of starts in each.
     parts: list[Region] = []
     counts: list[int] = []
     for region in regions:
@@ -269,7 +270,7 @@ def _columns(
     key_sizes, key_starts = _varints(raw, position)
     value_sizes, value_starts = _varints(raw, key_starts + np.maximum(key_sizes, 0))
     header_starts = value_starts + np.maximum(value_sizes, 0)
-    # Every size is checked on its own first: sums of forged ones could wrap around.
+    # Each size is checked separately first, because sums of forged sizes could overflow.
     limit = len(buffer)
     for column in (sizes, key_sizes, value_sizes):
         if len(column) and (column.min() < -1 or column.max() > limit):
@@ -286,7 +287,7 @@ def _columns(
 def _from_headers(
     regions: list[Region], counts: list[int], offset_deltas: Int64s, timestamp_deltas: Int64s
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Offsets, timestamps and their types, which need the batches' headers."""
+    """Return offsets, timestamps and timestamp types, which depend on the batch headers."""
     headers = [region.header for region in regions]
     base_offsets = np.array([header.base_offset for header in headers], np.int64)
     base_times = np.array([header.base_timestamp for header in headers], np.int64)
@@ -303,7 +304,7 @@ def _from_headers(
 
 
 def _varints(raw: NDArray[np.uint8], positions: Int64s) -> tuple[Int64s, Int64s]:
-    """The zigzag varint at each position, and the positions after them."""
+    """Decode the zigzag varint at each position; return values and end positions."""
     first = raw[positions]
     values = (first & 0x7F).astype(np.int64)
     positions = positions + 1

@@ -1,7 +1,7 @@
-"""Batches as message sets of magic 0 or 1: what a broker answers to Fetch v0 to v3.
+"""Conversion of batches to message sets of magic 0 or 1, for Fetch v0 to v3.
 
-Offsets and timestamps stay, headers are lost, control batches are left out (Kafka's
-RecordsUtil.downConvert). The work is done in steps, as in `up_conversion`.
+Offsets and timestamps are kept, headers are lost, and control batches are skipped (Kafka's
+RecordsUtil.downConvert). The conversion runs in steps, as in `up_conversion`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _START_V1 = Struct(">bbqi")
 _LENGTH = Struct(">i")
 _NULL = _LENGTH.pack(-1)
 _OFFSET_MAX = (1 << 63) - 1
-# An answer ends with the batch that makes it so large; a compressed batch that becomes more is
-# refused. A message takes up to 34 bytes where a record takes 7.
+# A response ends with the batch that exceeds this size. A single compressed batch that exceeds it
+# is rejected. A message takes up to 34 bytes where a record takes 7.
 CONVERTED_BYTES_MAX = 64 << 20
 
-# Decompressed on the loop at most; a sixteenth of it is compressed there.
+# Maximum bytes decompressed on the loop; one sixteenth of it is compressed on the loop.
 _INLINE_BYTES = 1 << 20
-# What stands for batches of which nothing is left: the start of a message that does not fit.
-# It tells an old consumer that something is there, as Kafka's answer does.
+# Result if no batch is left: the start of a message that does not fit. It tells an old consumer
+# that the log continues, as in Kafka's response.
 NOTHING_LEFT = OFFSET_AND_LENGTH.pack(-1, 61)
 
 
@@ -62,24 +62,24 @@ def down_conversion(
     first_offset: int = 0,
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> Generator[OffLoop | None, Any, bytes]:
-    """The complete batches of `buffer` in a format that an old consumer reads, in steps.
+    """Convert the complete batches of `buffer` to an old format, in steps.
 
-    What is old enough already is passed on as it is.
+    Batches that are already old enough are copied unchanged.
 
     Args:
-        buffer: batches of any format; it must live until the last step.
+        buffer: batches of any format; it must stay valid until the last step.
         magic: 0 or 1.
-        first_offset: where the consumer asked to read; uncompressed records before it are left
-            out, which saves converting them.
-        max_bytes: limit of what one batch may decompress to.
+        first_offset: the consumer's fetch offset. Uncompressed records before it are skipped, which
+            saves work.
+        max_bytes: maximum decompressed size of one batch.
 
     Returns:
         A message set. It ends before a batch that is compressed with zstd.
 
     Raises:
         UnsupportedConversionError: the first batch is compressed with zstd, which the old formats
-            lack.
-        CorruptBatchError: anything malformed.
+            do not support.
+        CorruptBatchError: the data is malformed.
     """
     output = bytearray()
     is_empty = True
@@ -102,7 +102,7 @@ def down_conversion(
             except error:
                 raise CorruptBatchError("a record's timestamp overflows") from None
             if len(output) >= CONVERTED_BYTES_MAX:
-                # The consumer asks for the rest with its next request.
+                # The consumer fetches the rest with its next request.
                 break
         else:
             entry = memoryview(buffer)[position : position + size]
@@ -124,7 +124,7 @@ def _payload(
 
 
 class _Batch:
-    """One v2 batch on its way down."""
+    """Conversion of one v2 batch."""
 
     __slots__ = ("_header", "_magic", "_payload", "_start")
 
@@ -132,14 +132,14 @@ class _Batch:
         self._header = header
         self._payload = payload
         self._magic = magic
-        # Records before this offset are left out.
+        # Records before this offset are skipped.
         self._start = start
 
     def convert(self, output: bytearray) -> Generator[OffLoop | None, Any, None]:
-        """Append what the batch becomes.
+        """Append the converted batch.
 
         Raises:
-            CorruptBatchError: more than CONVERTED_BYTES_MAX if it is compressed, or malformed.
+            CorruptBatchError: it is malformed, or compressed and larger than CONVERTED_BYTES_MAX.
         """
         header = self._header
         if header.compression == NONE:
@@ -157,10 +157,10 @@ class _Batch:
                 output += yield OffLoop(work)
 
     def _write(self, output: bytearray, shift: int) -> Generator[None, None, int]:
-        """Append each record as a message of its own.
+        """Append each record as a message.
 
         Args:
-            shift: taken from each offset; -1 for that of the first record.
+            shift: subtracted from each offset; -1 selects the offset of the first record.
 
         Returns:
             Offset of the last record.
@@ -209,7 +209,7 @@ class _Batch:
 
 
 def record_count(buffer: Buffer) -> int:
-    """Records of the batches of magic 2 that are converted, by their headers."""
+    """Return the number of records in convertible magic 2 batches, from their headers."""
     count = 0
     for position, _, found in entries(buffer):
         if found == MAGIC_V2:
@@ -225,6 +225,6 @@ def down_convert(
     first_offset: int = 0,
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
-    """The same at once."""
+    """Run `down_conversion` in one turn, and return its result."""
     converted: bytes = run_steps(down_conversion(buffer, magic, first_offset, max_bytes))
     return converted

@@ -1,21 +1,21 @@
-"""What can be wrong with bytes that claim to be records."""
+"""Errors for malformed or unsupported record data."""
 
 from __future__ import annotations
 
 
 class CorruptBatchError(ValueError):
-    """Bytes that are not the record batch, message set or control record they should be."""
+    """The data is not a valid record batch, message set or control record."""
 
 
 class DecompressedTooLargeError(CorruptBatchError):
-    """Records that decompress to more bytes than they may."""
+    """The decompressed records exceed the size limit."""
 
 
 class UnsupportedMagicError(CorruptBatchError):
-    """A batch in another message format than the one that the caller can read.
+    """A batch has another message format than the caller supports.
 
     Attributes:
-        magic: the format byte that was found.
+        magic: the magic byte that was found.
     """
 
     __slots__ = ("magic",)
@@ -26,12 +26,12 @@ class UnsupportedMagicError(CorruptBatchError):
 
 
 class InvalidMessageSetError(CorruptBatchError):
-    """Intact messages of magic 0 or 1 that do not make one set: INVALID_RECORD to a producer."""
+    """Messages of magic 0 or 1 in an invalid combination; the error code is INVALID_RECORD."""
 
 
 class MessageSetTooLargeError(CorruptBatchError):
-    """Messages of magic 0 or 1 that are more than a batch may hold: MESSAGE_TOO_LARGE."""
+    """Messages of magic 0 or 1 above the batch size limit; the error code is MESSAGE_TOO_LARGE."""
 
 
 class UnsupportedConversionError(ValueError):
-    """A batch that cannot be put into the older format (zstd), answered as such to the client."""
+    """A batch cannot be converted to the older format, because it is compressed with zstd."""

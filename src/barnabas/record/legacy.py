@@ -1,8 +1,8 @@
-"""Message sets of magic 0 and 1: what Kafka wrote before 0.11 (KIP-31, KIP-32).
+"""Message sets of magic 0 and 1, written by Kafka before 0.11 (KIP-31, KIP-32).
 
-A message set is a run of messages, each with offset, size and CRC-32. A compressed message is a
-wrapper whose value is a message set: with magic 1 the inner offsets count from 0 and the wrapper
-has the last one's offset, with magic 0 they are absolute. One level of wrapping, no more.
+A message set is a sequence of messages, each with offset, size and CRC-32. A compressed message is
+a wrapper whose value is a message set. With magic 1, the inner offsets start at 0, and the wrapper
+has the offset of the last one. With magic 0, they are absolute. Wrappers cannot be nested.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LENGTH = Struct(">i")
 _MAGIC_START = LOG_OVERHEAD + 4
 _MESSAGE_BYTES_MIN = (14, 22)
 _OFFSET_MAX = (1 << 63) - 1
-# zstd came after these formats.
+# zstd is newer than these formats.
 _MESSAGE_CODECS = frozenset((GZIP, SNAPPY, LZ4))
 
 
@@ -69,19 +69,19 @@ class Message(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """Compression code of the wrapped set, 0 if the message is a plain one."""
+        """Compression code of the wrapped set, 0 for a plain message."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def timestamp_type(self) -> int:
-        """`CREATE_TIME` or `LOG_APPEND_TIME`; magic 0 has neither and counts as create time."""
+        """`CREATE_TIME` or `LOG_APPEND_TIME`; magic 0 has no type and counts as create time."""
         return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_FLAG else CREATE_TIME
 
     def content(self, timestamp: int) -> tuple[int, bytes | None, bytes | None]:
-        """`timestamp`, which must be one that can be, with copies of key and value.
+        """Return `timestamp` after checking it, with copies of key and value.
 
         Raises:
-            CorruptBatchError: the timestamp cannot be.
+            CorruptBatchError: the timestamp is invalid.
         """
         if timestamp < NO_TIMESTAMP:
             raise CorruptBatchError(f"timestamp {timestamp} of a message cannot be")
@@ -93,16 +93,16 @@ class Message(NamedTuple):
 
 
 def messages(buffer: Buffer, position: int = 0, *, check: bool = True) -> Iterator[Message]:
-    """The outer messages of a set; a cut-off tail is left out.
+    """Yield the outer messages of a set; a truncated message at the end is skipped.
 
     Args:
         buffer: a message set of magic 0 or 1.
-        position: where to start.
-        check: whether CRCs are checked.
+        position: start of the first message.
+        check: whether to check CRCs.
 
     Raises:
-        UnsupportedMagicError: a batch of magic 2 or an unknown one is among them.
-        CorruptBatchError: anything malformed.
+        UnsupportedMagicError: a message has magic 2 or an unknown magic.
+        CorruptBatchError: the data is malformed.
     """
     view = memoryview(buffer)
     end = len(view)
@@ -151,12 +151,12 @@ def _read_bytes(view: memoryview, position: int) -> tuple[memoryview | None, int
 
 
 def unwrap(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
-    """The records of a message: itself, or those that it wraps, with absolute offsets.
+    """Return the records of a message with absolute offsets; several for a wrapper.
 
     Raises:
-        InvalidMessageSetError: a wrapper in a wrapper, inner messages of another format, or an
-            empty wrapper.
-        CorruptBatchError: anything malformed, broken compression too.
+        InvalidMessageSetError: the wrapper is empty, or has an inner wrapper or inner messages of
+            another format.
+        CorruptBatchError: the data or its compression is malformed.
     """
     if message.compression == NONE:
         return [_record(message, message.offset, message.timestamp, message.timestamp_type)]
@@ -170,13 +170,14 @@ def unwrap(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Re
 
 
 def inner_messages(message: Message, inner_set: Buffer) -> Iterator[Message]:
-    """What a wrapper holds, with inner offsets; one message at least.
+    """Yield the messages in a wrapper, at least one, with their inner offsets.
 
     Args:
-        inner_set: what `decompressed_set` made of it.
+        inner_set: the result of `decompressed_set`.
 
     Raises:
-        InvalidMessageSetError, CorruptBatchError: as `unwrap`.
+        InvalidMessageSetError: as in `unwrap`.
+        CorruptBatchError: as in `unwrap`.
     """
     is_empty = True
     for inner in messages(inner_set):
@@ -191,10 +192,11 @@ def inner_messages(message: Message, inner_set: Buffer) -> Iterator[Message]:
 
 
 def decompressed_set(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """The message set in a wrapper.
+    """Return the decompressed message set of a wrapper.
 
     Raises:
-        InvalidMessageSetError, CorruptBatchError: as `unwrap`.
+        InvalidMessageSetError: the value is missing or the compression is unknown.
+        CorruptBatchError: the compression is malformed.
     """
     if message.compression not in _MESSAGE_CODECS or message.value is None:
         raise InvalidMessageSetError("compressed message has no value or an unknown compression")
@@ -219,7 +221,11 @@ def _record(message: Message, offset: int, timestamp: int, timestamp_type: int) 
 def read_message_set(
     buffer: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[tuple[Message, list[Record]]]:
-    """Each outer message of magic 0 or 1 with its records; `max_bytes` is for all of the set."""
+    """Yield each outer message of magic 0 or 1 with its records.
+
+    Args:
+        max_bytes: maximum decompressed size of the whole set.
+    """
     room = max_bytes
     for message in messages(buffer):
         unwrapped = unwrap(message, room)
@@ -229,13 +235,13 @@ def read_message_set(
 
 
 def write_message(magic: int, offset: int, record: Record, compression: int = NONE) -> bytes:
-    """One message.
+    """Return one message.
 
     Args:
         magic: 0 or 1.
         offset: absolute, or relative inside a wrapper of magic 1.
-        record: timestamp (left out in magic 0), key and value; headers are lost.
-        compression: code for a wrapper, whose value is the compressed set.
+        record: timestamp (not written in magic 0), key and value; headers are lost.
+        compression: compression code of a wrapper, whose value is the compressed set.
     """
     attributes = compression
     if magic == MAGIC_V1 and record.timestamp_type == LOG_APPEND_TIME:
@@ -251,12 +257,12 @@ def write_message(magic: int, offset: int, record: Record, compression: int = NO
 
 
 def write_message_set(magic: int, records: Sequence[Record], compression: int = NONE) -> bytes:
-    """A message set of `records` at their offsets, as one wrapper if compressed.
+    """Return a message set of `records` at their offsets; one wrapper if compressed.
 
     Args:
         magic: 0 or 1.
-        records: at least one; all have one timestamp type.
-        compression: code 0 to 3, zstd does not exist in these formats.
+        records: at least one record; all have the same timestamp type.
+        compression: code 0 to 3; these formats do not support zstd.
     """
     if compression == NONE:
         return b"".join(write_message(magic, record.offset, record) for record in records)
@@ -271,12 +277,12 @@ def write_message_set(magic: int, records: Sequence[Record], compression: int = 
 def write_wrapper(
     magic: int, last_offset: int, inner: Buffer, compression: int, stamp: tuple[int, int]
 ) -> bytes:
-    """A compressed message that holds the message set `inner`.
+    """Return a compressed message that wraps the message set `inner`.
 
     Args:
         magic: 0 or 1.
-        last_offset: of the last inner message, absolute.
-        inner: with offsets from 0 in magic 1, absolute ones in magic 0.
+        last_offset: absolute offset of the last inner message.
+        inner: message set with offsets from 0 in magic 1, and absolute offsets in magic 0.
         compression: code 1 to 3.
         stamp: largest timestamp, and timestamp type.
     """

@@ -1,6 +1,6 @@
-"""Reading the records of v2 batches in pure Python, for the broker's own logs (KIP-98).
+"""Reading of v2 batches in pure Python, for the broker's own logs (KIP-98).
 
-Clients that want many records fast use `columns`, which reads them in C.
+Clients use `columns` for many records, which reads them in C.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ if TYPE_CHECKING:
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 
-# Length, attributes, two deltas, sizes of key and value, number of headers: a byte each.
+# One byte each: length, attributes, two deltas, sizes of key and value, number of headers.
 RECORD_BYTES_MIN = 7
 
-# timestamp delta, offset delta, key start, key end, value start, value end, headers start, end.
-# A null key or value has start -1.
+# Timestamp delta, offset delta, key start, key end, value start, value end, headers start, end. A
+# null key or value has start -1.
 RecordLayout = tuple[int, int, int, int, int, int, int, int]
 
 
 def records_payload(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> memoryview:
-    """The uncompressed bytes of all records of the batch at `position`.
+    """Return the uncompressed bytes of all records of the batch at `position`.
 
     Returns:
-        A view into `buffer` for an uncompressed batch, else of new bytes.
+        A view of `buffer` for an uncompressed batch, otherwise of new bytes.
 
     Raises:
-        CorruptBatchError: the batch is cut off, or its compression is broken or a bomb.
+        CorruptBatchError: the batch is truncated, its compression is malformed, or its decompressed
+            size exceeds the limit.
     """
     end = position + header.size
     if end > len(buffer):
@@ -48,20 +49,20 @@ def records_payload(
 
 
 def check_record_count(count: int, size: int) -> None:
-    """Check that so many records can lie in `size` uncompressed bytes.
+    """Check that `count` records fit into `size` uncompressed bytes.
 
     Raises:
-        CorruptBatchError: the count is negative, or too large.
+        CorruptBatchError: the count is negative or too large.
     """
     if not 0 <= count * RECORD_BYTES_MIN <= size:
         raise CorruptBatchError(f"{count} records do not fit into {size} bytes")
 
 
 def layouts(payload: bytes | memoryview, count: int) -> Iterator[RecordLayout]:
-    """Where the parts of each of `count` records are, without copying keys or values.
+    """Yield the positions of the parts of each record, without copying keys or values.
 
     Raises:
-        CorruptBatchError: a length that does not fit, or bytes left over behind the last record.
+        CorruptBatchError: a length does not fit, or bytes remain after the last record.
     """
     position, size = 0, len(payload)
     check_record_count(count, size)
@@ -94,7 +95,7 @@ def layouts(payload: bytes | memoryview, count: int) -> Iterator[RecordLayout]:
 
 
 def _span(payload: bytes | memoryview, position: int, limit: int) -> tuple[int, int]:
-    """Start and end of the bytes with a length at `position`; null starts behind its end."""
+    """Return start and end of the field with its length at `position`; for null, start > end."""
     length, start = read_varint(payload, position)
     if length < 0:
         if start > limit:
@@ -108,17 +109,17 @@ def _span(payload: bytes | memoryview, position: int, limit: int) -> tuple[int, 
 def read_headers(
     payload: bytes | memoryview, position: int, end: int
 ) -> list[tuple[str, bytes | None]]:
-    """The headers of a record, which lie from `position` to `end`.
+    """Return the headers of a record between `position` and `end`.
 
-    Header keys that are not UTF-8 are shown with replacement characters, as Java does.
+    Invalid UTF-8 in header keys is replaced by replacement characters, as in Java.
 
     Raises:
-        CorruptBatchError: they do not fill those bytes exactly.
+        CorruptBatchError: the headers do not end exactly at `end`.
     """
     headers: list[tuple[str, bytes | None]] = []
     try:
         count, position = read_varint(payload, position)
-        # Each header takes two bytes at least: a forged count is found before any work.
+        # Each header has at least two bytes, so a forged count is rejected before any work.
         if not 0 <= count <= (end - position) // 2:
             raise CorruptBatchError(f"header count {count} does not fit its record")
         for _ in range(count):
@@ -138,15 +139,15 @@ def read_headers(
 def records(
     buffer: Buffer, position: int = 0, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """All records of the v2 batch at `position`, control records too.
+    """Return all records of the v2 batch at `position`, including control records.
 
     Args:
-        buffer: bytes that hold the whole batch; what follows it is ignored.
-        position: where the batch starts.
-        max_bytes: limit of what the records may decompress to.
+        buffer: bytes with the whole batch; further bytes are ignored.
+        position: start of the batch.
+        max_bytes: maximum decompressed size of the records.
 
     Raises:
-        CorruptBatchError: anything malformed. The CRC is not checked here.
+        CorruptBatchError: the data is malformed. The CRC is not checked.
     """
     return records_of(buffer, position, read_header(buffer, position), max_bytes)
 
@@ -154,24 +155,24 @@ def records(
 def records_of(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """The same as `records`, with the header already read."""
+    """Do the same as `records` with a header that was already read."""
     return list(iter_records_of(buffer, position, header, max_bytes))
 
 
 def iter_records_of(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """The same, one record after the other."""
+    """Do the same as `records_of`, but return an iterator."""
     return decoded_records(records_payload(buffer, position, header, max_bytes), header)
 
 
 def first_record(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Record:
-    """The first record of the v2 batch at `position`; those behind it are not looked at.
+    """Return the first record of the v2 batch at `position`, without reading the others.
 
     Raises:
-        CorruptBatchError: no record, or a malformed one. The CRC is not checked here.
+        CorruptBatchError: the batch has no record or a malformed one. The CRC is not checked.
     """
     payload = records_payload(buffer, position, header, max_bytes)
     for record in decoded_records(payload, header):
@@ -180,10 +181,10 @@ def first_record(
 
 
 def decoded_records(payload: memoryview, header: BatchHeader) -> Iterator[Record]:
-    """The records of a batch, from what `records_payload` has returned.
+    """Yield the records of a batch from the result of `records_payload`.
 
     Raises:
-        CorruptBatchError: anything malformed.
+        CorruptBatchError: the data is malformed.
     """
     timestamp_type = header.timestamp_type
     append_time = header.max_timestamp if header.has_log_append_time else None
@@ -207,6 +208,6 @@ def decoded_records(payload: memoryview, header: BatchHeader) -> Iterator[Record
 def read_batches(
     buffer: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Header and records of each complete v2 batch; a cut-off tail is left out."""
+    """Yield header and records of each complete v2 batch; skip a truncated batch at the end."""
     for position, header in batches(buffer):
         yield header, records_of(buffer, position, header, max_bytes)

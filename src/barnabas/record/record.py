@@ -1,4 +1,4 @@
-"""One record as it is handed to whoever looks inside a batch."""
+"""A decoded record of a batch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ if TYPE_CHECKING:
 
 
 class Record(NamedTuple):
-    """A record with its batch's part (offset, timestamp) worked out.
+    """A record with its absolute offset and timestamp.
 
-    A named tuple: one allocation per record. Timestamps are ms since the epoch, -1 for none.
+    A named tuple, which needs one allocation per record. Timestamps are in ms since the epoch, -1
+    for none.
     """
 
     offset: int
     timestamp: int
-    # 0 create time, 1 log append time.
+    # 0 for create time, 1 for log append time.
     timestamp_type: int
     key: bytes | None
     value: bytes | None

@@ -1,8 +1,8 @@
-"""Old message sets as one batch of magic 2: what a broker does with Produce v0 to v2.
+"""Conversion of old message sets to one batch of magic 2, for Produce v0 to v2.
 
-The work is done in steps, because it is Python's work per record: whoever runs an event loop does
-something else between two of them. What may stand together in a set is what Kafka's LogValidator
-takes: messages of one magic, or one compressed message and nothing beside it.
+The conversion is Python work per record. So it runs in steps, between which an event loop can do
+other work. A set may have messages of one magic, or a single compressed message, as in Kafka's
+LogValidator.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from barnabas.waiting.off_loop import OffLoop, run_steps
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-# Records between two steps: about one millisecond of work.
+# Records per step: about one millisecond of work.
 RECORDS_PER_STEP = 250
-# Decompressed on the loop at most; a sixteenth of it is compressed there.
+# Maximum bytes decompressed on the loop; one sixteenth of it is compressed on the loop.
 _INLINE_BYTES = 1 << 20
 
 
@@ -38,24 +38,24 @@ def up_conversion(
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
     max_batch_bytes: int | None = None,
 ) -> Generator[OffLoop | None, Any, bytearray | None]:
-    """One v2 batch of all records of an old message set, in steps; offsets count from 0.
+    """Convert all records of an old message set to one v2 batch in steps, with offsets from 0.
 
     Args:
-        buffer: a message set of magic 0 or 1 as a client sent it; it must live until the last step.
-        compression: of the result; None for that of the set.
-        log_append_time_ms: if given, the time of all records; otherwise each keeps its own,
-            -1 for messages of magic 0, which have none.
-        max_bytes: limit of what the set may decompress to.
-        max_batch_bytes: limit of each message as it came and, when nothing is compressed, of the
-            batch; None for no limit. It ends the work early.
+        buffer: a message set of magic 0 or 1 from a client; it must stay valid until the last step.
+        compression: compression of the result; None for that of the set.
+        log_append_time_ms: timestamp of all records; if None, each record keeps its own, which is
+            -1 for messages of magic 0.
+        max_bytes: maximum decompressed size of the set.
+        max_batch_bytes: maximum size of each message as received and, if nothing is compressed, of
+            the batch; None for no limit. A larger size stops the conversion early.
 
     Returns:
-        The batch; None if the set holds no complete message.
+        The batch; None if the set has no complete message.
 
     Raises:
-        InvalidMessageSetError: messages that cannot stand together.
-        MessageSetTooLargeError: more than `max_batch_bytes`.
-        CorruptBatchError: anything malformed.
+        InvalidMessageSetError: the set combines messages that must not be combined.
+        MessageSetTooLargeError: the size exceeds `max_batch_bytes`.
+        CorruptBatchError: the data is malformed.
     """
     builder = BatchBuilder()
     magic, source = -1, NONE
@@ -96,7 +96,7 @@ def _check_size(size: int, limit: int | None) -> None:
 def _contents(
     message: Message, max_bytes: int
 ) -> Generator[OffLoop | None, Any, Iterable[tuple[int, bytes | None, bytes | None]]]:
-    """Timestamp, key and value of a plain message, or of those that a wrapper holds."""
+    """Return timestamp, key and value of a plain message, or of each message in a wrapper."""
     if message.compression == NONE:
         return [message.content(message.timestamp)]
     try:
@@ -118,10 +118,10 @@ def to_v2(
     log_append_time_ms: int | None = None,
     max_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytearray:
-    """The same at once.
+    """Run `up_conversion` in one turn, and return its batch.
 
     Raises:
-        CorruptBatchError: anything malformed, or an empty set.
+        CorruptBatchError: the data is malformed, or the set is empty.
     """
     steps = up_conversion(buffer, compression, log_append_time_ms, max_bytes)
     batch: bytearray | None = run_steps(steps)

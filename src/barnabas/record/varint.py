@@ -1,22 +1,23 @@
-"""Zigzag varints of the records inside a v2 batch (KIP-98).
+"""Zigzag varints in the records of a v2 batch (KIP-98).
 
-The protocol package has its own for messages; these are the record format's, with its errors.
+The protocol package has separate varint functions for messages. These raise the errors of the
+record format.
 """
 
 from __future__ import annotations
 
 from barnabas.record.errors import CorruptBatchError
 
-# A 64-bit number takes at most ten bytes of seven bits.
+# A 64-bit number has at most ten bytes of seven bits.
 _SHIFT_MAX = 63
 
 
 def read_varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The signed number at `position` and the position after it.
+    """Return the signed number at `position`, and the position after it.
 
     Raises:
-        IndexError: the buffer ends inside it.
-        CorruptBatchError: it has more than ten bytes.
+        IndexError: the buffer ends within the number.
+        CorruptBatchError: the number has more than ten bytes.
     """
     byte = buffer[position]
     position += 1

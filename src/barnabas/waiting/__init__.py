@@ -1,1 +1,1 @@
-"""Whoever must wait is an object here, not a task: purgatories over a timing wheel."""
+"""Pending requests as objects instead of tasks: purgatories on a timing wheel."""

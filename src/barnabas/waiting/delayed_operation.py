@@ -1,7 +1,7 @@
-"""An answer that has to wait for something, or for its time to be over (Kafka's delayed operation).
+"""A request that is pending on a condition or a timeout (Kafka's DelayedOperation).
 
-It completes exactly once, whoever comes first: a check of one of its keys, its time-out, or a
-caller that forces it. There is one thread, so that a flag is all the locking there is.
+It completes exactly once: by a check of one of its keys, by its timeout, or by a caller that forces
+completion. There is only one thread, so a flag suffices instead of a lock.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ if TYPE_CHECKING:
 
 
 class Watcher(Protocol):
-    """The purgatory, as far as an operation knows it."""
+    """The part of the purgatory that an operation uses."""
 
     def forget(self, operation: DelayedOperation) -> None:
-        """Take a completed operation out of all its keys."""
+        """Remove a completed operation from all its keys."""
         ...
 
 
 class DelayedOperation(ABC):
-    """Base class: a subclass says when it is complete and what happens then.
+    """Base class: a subclass defines the condition and the completion.
 
-    An operation whose client is gone is canceled instead.
+    If the client disconnects, the operation is canceled instead of completed.
     """
 
     __slots__ = ("_completed", "_entry", "_keys", "_purgatory", "delay_ms")
 
     def __init__(self, delay_ms: float) -> None:
-        # How long it waits at most.
+        # Timeout of the operation, in ms.
         self.delay_ms = delay_ms
         self._completed = False
-        # Set by the purgatory while it waits there.
+        # Set by the purgatory while the operation is pending.
         self._purgatory: Watcher | None = None
         self._keys: list[Hashable] = []
         self._entry: WheelEntry | None = None
 
     @property
     def is_completed(self) -> bool:
-        """Whether it was completed or canceled, or is being completed."""
+        """Whether the operation was completed or canceled, or is being completed."""
         return self._completed
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Look at the condition and, if it holds, `return self.force_complete()`."""
+        """Check the condition and, if it is true, `return self.force_complete()`."""
 
     def try_complete_for(self, key: Hashable) -> bool:  # noqa: ARG002
-        """Something about one of its keys has changed: look, at that alone where that is enough."""
+        """Check the condition after a change to one key, for that key only if that suffices."""
         return self.try_complete()
 
     @abstractmethod
     def on_complete(self) -> None:
-        """Answer. Called once, whether complete or timed out."""
+        """Complete the request. Called once, also after a timeout."""
 
     def on_expiration(self) -> None:
-        """Called after `on_complete` when the time was over: count it."""
+        """Record a timeout. Called after `on_complete`."""
         return
 
     def on_cancel(self) -> None:
-        """Called instead of `on_complete` when the operation is canceled: release what it holds."""
+        """Release resources. Called instead of `on_complete` when the operation is canceled."""
         return
 
     def cancel(self) -> bool:
-        """Give up without an answer, since the client is gone; returns whether this call did it."""
+        """Cancel without a response because the client is gone; return whether this call did it."""
         if self._completed:
             return False
         self._completed = True
@@ -75,7 +75,7 @@ class DelayedOperation(ABC):
         return True
 
     def force_complete(self) -> bool:
-        """Complete now; returns whether this call did it."""
+        """Complete now; return whether this call did it."""
         if self._completed:
             return False
         self._completed = True
@@ -92,6 +92,6 @@ class DelayedOperation(ABC):
             self._purgatory.forget(self)
 
     def expire(self) -> None:
-        """The time is over (called by the wheel)."""
+        """Complete after the timeout (called by the wheel)."""
         if self.force_complete():
             self.on_expiration()

@@ -1,5 +1,4 @@
-"""What steps of work ask for that must be done off the loop: a call that releases the interpreter
-lock."""
+"""Work that a generator requests off the event loop: calls that release the interpreter lock."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    # Yields None after about a millisecond of work, or a call whose result it is sent.
+    # Yields None after about a millisecond of work, or a call; receives the result of the call.
     Steps = Generator["OffLoop | None", Any, Any]
 
 
@@ -16,13 +15,13 @@ class OffLoop(NamedTuple):
     """A call that a generator yields instead of making it."""
 
     work: Callable[[], Any]
-    # What the result may take in memory. It takes the place of what the same generator announced
-    # before; None if that is still in use.
+    # Maximum memory of the result in bytes. It replaces the value of the generator's previous call;
+    # None means that the previous result is still in use.
     result_bytes_max: int | None = None
 
 
 def run_steps(steps: Steps) -> Any:
-    """Run a generator to its end at once, and return its result."""
+    """Run a generator to its end in one turn, and return its result."""
     answer: Any = None
     failure: Exception | None = None
     while True:
@@ -39,10 +38,10 @@ def run_steps(steps: Steps) -> Any:
 
 
 class ImmediateSteps:
-    """Runs all work at once: for tests and tools, which have no other requests to serve."""
+    """Runs all work at once, for tests and tools that serve no other requests."""
 
     __slots__ = ()
 
     def submit(self, _lane: object, steps: Steps, on_done: Callable[[Any], None]) -> None:
-        """Run `steps` and hand its result to `on_done`, before this returns."""
+        """Run `steps` and pass the result to `on_done`, before this returns."""
         on_done(run_steps(steps))

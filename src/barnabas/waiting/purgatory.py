@@ -1,8 +1,8 @@
-"""Where delayed operations wait under keys (Kafka: DelayedOperationPurgatory).
+"""Delayed operations that are pending under keys (Kafka's DelayedOperationPurgatory).
 
-Whoever changes what an operation may wait for calls `check_and_complete(key)` after the change,
-never in the midst of it. A completed operation leaves all of its keys at once; Kafka purges them
-now and then instead, because there a lock would be taken per key.
+Code that changes a condition calls `check_and_complete(key)` after the change, never during it. A
+completed operation is removed from all its keys at once. Kafka purges completed operations
+periodically instead, because each removal would take a lock.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-# What an operation counts for beside its keys, as if it had so many more.
+# Weight of an operation in the limit, in addition to its keys.
 _KEYS_OF_NONE = 4
 
 
 class Purgatory:
-    """Operations of one kind."""
+    """Pending operations of one kind."""
 
     __slots__ = (
         "_in_order",
@@ -38,33 +38,35 @@ class Purgatory:
     )
 
     def __init__(self, name: str, wheel: TimingWheel, watched_max: int | None = None) -> None:
-        """Args:
-        watched_max: when operations wait under more keys together, the oldest are completed as if
-            their time were over; only for operations whose clients lose nothing by that. An
-            operation itself counts as four keys. None: no limit.
+        """Create a purgatory.
+
+        Args:
+            watched_max: maximum weight of all pending operations: the number of keys plus four for
+                each operation. Above it, the oldest operations are completed as after a timeout, so
+                it suits only operations whose clients lose nothing by that. None means no limit.
         """
         self.name = name
         self._watched_max = watched_max
-        # Operations that wait, the oldest first; kept only if there is a limit.
+        # Pending operations, the oldest first; used only with a limit.
         self._in_order: dict[DelayedOperation, None] = {}
         self._wheel = wheel
-        # Operations by key, in the order in which they came; a key without any is not there.
+        # Pending operations by key, in order of arrival; a key without operations is absent.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._watched = 0
-        # Operations that wait.
+        # Number of pending operations.
         self.delayed = 0
         self._shut_down = False
 
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Iterable[Hashable]
     ) -> bool:
-        """Complete it now if its condition holds, else let it wait under `keys`.
+        """Complete the operation if its condition is true, otherwise watch it under `keys`.
 
-        The condition is looked at again once it is watched: what it waits for may have come
-        through the very calls of the first look, when nobody would have woken it.
+        The condition is checked again once the operation is watched: the first check itself may
+        have made it true, before a change could wake the operation.
 
         Returns:
-            Whether it is completed; `on_complete` may run before this returns.
+            Whether the operation is completed; `on_complete` may run before this returns.
         """
         if operation.is_completed or operation.try_complete():
             return True
@@ -78,8 +80,10 @@ class Purgatory:
         return operation.is_completed
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
-        """Let it wait under `keys` without a look: its condition was looked at in this very turn,
-        and nothing has happened since."""
+        """Watch an operation under `keys` without checking its condition.
+
+        The caller has just checked the condition in the same turn, and nothing has changed since.
+        """
         if not self._shut_down:
             self._enter(operation, keys)
             operation._entry = self._wheel.add(operation.delay_ms, operation.expire)
@@ -102,7 +106,7 @@ class Purgatory:
             self._in_order[operation] = None
 
     def watch_also(self, operation: DelayedOperation, key: Hashable) -> None:
-        """Let one that waits here wait under one more key."""
+        """Watch a pending operation under one more key."""
         if operation._purgatory is not self:
             return
         watchers = self._watchers.setdefault(key, {})
@@ -112,12 +116,12 @@ class Purgatory:
             self._watched += 1
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Look at all operations under `key`; returns how many that completed."""
+        """Check all operations under `key`; return the number that completed."""
         watchers = self._watchers.get(key)
         if watchers is None:
             return 0
         completed = 0
-        # A copy: completing one takes it out, and may start or complete others.
+        # A copy, because completion removes operations and may start or complete others.
         for operation in list(watchers):
             if operation.is_completed:
                 continue
@@ -126,20 +130,20 @@ class Purgatory:
             except AssertionError:
                 raise
             except Exception:  # noqa: BLE001 - the others are completed
-                # Not raised to the caller, which serves another client's request.
+                # Not raised, because the caller serves another client's request.
                 _log.exception("Unexpected error in a waiting %s: key=%s", self.name, key)
         return completed
 
     def complete_all(self) -> int:
-        """Complete all that waits, as if its time were over; returns how many."""
+        """Complete all pending operations as after a timeout; return their number."""
         waiting = dict.fromkeys(each for watchers in self._watchers.values() for each in watchers)
         return sum(operation.force_complete() for operation in waiting)
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Stop watching under `key`; the operations wait on for their other keys and their time.
+        """Stop watching under `key`; the operations stay pending for other keys and their timeout.
 
         Returns:
-            The operations, for the caller to force.
+            The operations, which the caller completes.
         """
         operations = list(self._watchers.pop(key, ()))
         for operation in operations:
@@ -148,7 +152,7 @@ class Purgatory:
         return operations
 
     def forget(self, operation: DelayedOperation) -> None:
-        """Take a completed operation out of all its keys (called by the operation)."""
+        """Remove a completed operation from all its keys (called by the operation)."""
         for key in operation._keys:
             watchers = self._watchers[key]
             del watchers[operation]
@@ -162,11 +166,13 @@ class Purgatory:
         operation._purgatory = None
 
     def watched(self) -> int:
-        """Operations counted once per key they wait under."""
+        """Return the number of pending operations, each counted once per key."""
         return self._watched
 
     def shutdown(self) -> None:
-        """Drop all that waits, unanswered; what comes later is tried once and dropped."""
+        """Drop pending operations without a response. Later operations are checked once, then
+        dropped.
+        """
         self._shut_down = True
         for watchers in list(self._watchers.values()):
             for operation in list(watchers):

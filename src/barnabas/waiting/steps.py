@@ -1,6 +1,6 @@
-"""Work in small steps: generators that stop often, so that other work of the loop runs in between.
+"""Generators that work in small steps, so that the loop can do other work in between.
 
-`server/slices` runs those of requests, and `run_in_slices` those that belong to no request.
+`server/slices` runs the steps of requests; `run_in_slices` runs those without a request.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 H = TypeVar("H", bound="Hashable")
 
-# How long the steps of `run_in_slices` run in one turn of the loop.
+# Time limit of `run_in_slices` per turn of the loop, in ms.
 SLICE_MS = 4.0
-# Names that are counted in one step.
+# Names counted per step.
 _COUNTED_AT_ONCE = 100
 
 
 def gradually(items: Iterable[T]) -> Generator[None, None, list[T]]:
-    """Collect the items in a list, a step each."""
+    """Collect the items in a list, one per step."""
     made: list[T] = []
     for each in items:
         made.append(each)
@@ -33,7 +33,7 @@ def gradually(items: Iterable[T]) -> Generator[None, None, list[T]]:
 
 
 def count_gradually(names: Iterable[H]) -> Generator[None, None, dict[H, int]]:
-    """Count how often each name comes, in the order in which they come first."""
+    """Count the occurrences of each name, in order of first occurrence."""
     times: dict[H, int] = {}
     for number, name in enumerate(names):
         times[name] = times.get(name, 0) + 1
@@ -45,10 +45,10 @@ def count_gradually(names: Iterable[H]) -> Generator[None, None, dict[H, int]]:
 def run_in_slices(
     steps: Generator[None, None, T], clock: Clock, timer: Timer, on_done: Callable[[T], object]
 ) -> None:
-    """Run the steps: a slice now, and one in each of the next turns, if there are many.
+    """Run the steps: a slice now, and further slices in the next turns.
 
     Args:
-        on_done: gets the result, perhaps before this returns.
+        on_done: receives the result; may run before this returns.
     """
     ends_ms = clock.monotonic_ms() + SLICE_MS
     try:

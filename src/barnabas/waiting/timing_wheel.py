@@ -1,12 +1,12 @@
-"""A hierarchical timing wheel (Varghese and Lauck, scheme 6/7; Kafka: SystemTimer).
+"""A hierarchical timing wheel (Varghese and Lauck, scheme 6/7; Kafka's SystemTimer).
 
-Insert and cancel are O(1) whatever the number that waits. Level 0 has `wheel_size` buckets of one
-tick; each bucket of a level is as wide as the whole level below. An entry that lies further away
-sits in a coarse bucket and moves down when that bucket's time comes. Only buckets with something
-in them are known to the loop: one timer is armed, for the earliest.
+Insert and cancel are O(1) for any number of entries. Level 0 has `wheel_size` buckets of one tick;
+each bucket of a higher level spans the whole level below. An entry far in the future is in a coarse
+bucket, and moves to a lower level when the time of that bucket comes. The loop has one timer, set
+to the earliest bucket with entries.
 
-Buckets are dictionaries keyed by the entry, which keep the order of insertion and let an entry
-leave in O(1); a bucket exists only while it holds something.
+Buckets are dictionaries keyed by entry, which keep the insertion order and remove an entry in O(1).
+An empty bucket is dropped when it is the earliest one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WHEEL_SIZE = 20
 
 
 class WheelEntry:
-    """Something that happens at `due_tick` unless cancelled before."""
+    """A callback that runs at `due_tick` unless it is canceled."""
 
     __slots__ = ("_bucket", "_wheel", "callback", "due_tick")
 
@@ -37,29 +37,29 @@ class WheelEntry:
         self.callback = callback
         # The first tick at whose start the whole delay has passed.
         self.due_tick = due_tick
-        # Where it waits; None once fired or cancelled.
+        # Bucket of the entry; None after it has fired or was canceled.
         self._bucket: _Bucket | None = None
 
     @property
     def waiting(self) -> bool:
-        """Whether it has neither fired nor been cancelled."""
+        """Whether it has neither fired nor been canceled."""
         return self._bucket is not None
 
     def cancel(self) -> bool:
-        """Take it out; returns whether it was still waiting."""
+        """Cancel the entry; return whether it was pending."""
         bucket = self._bucket
         if bucket is None:
             return False
         self._bucket = None
         del bucket.entries[self]
         self._wheel.waiting_count -= 1
-        # The callback often leads back to this entry: such a circle would be garbage to collect.
+        # The callback often refers back to this entry; such a cycle would need garbage collection.
         self.callback = _nothing
         return True
 
 
 class _Bucket:
-    """Entries of one span of ticks. Outlives its last entry until its time comes."""
+    """Entries of one span of ticks. It may stay empty until its time comes."""
 
     __slots__ = ("entries", "level", "start_tick")
 
@@ -100,30 +100,30 @@ class TimingWheel:
         self._timer = timer
         self._tick_ms = tick_ms
         self._wheel_size = wheel_size
-        # Tick 0 is the moment of construction.
+        # Tick 0 is the time of construction.
         self._start_ms = clock.monotonic_ms()
-        # The last tick that was worked off; buckets that start at or before it are gone.
+        # Last processed tick; buckets that start at or before it are removed.
         self._now_tick = 0
         # Existing buckets by (level, index in the level).
         self._buckets: dict[tuple[int, int], _Bucket] = {}
-        # A heap of (start tick, order of making, bucket), one for each of _buckets.
+        # Heap with one (start tick, creation number, bucket) for each of `_buckets`.
         self._starts: list[tuple[int, int, _Bucket]] = []
         self._sequence = 0
         self._armed: Cancellable | None = None
         self._armed_tick = 0
-        # Entries that wait, in all buckets.
+        # Number of pending entries in all buckets.
         self.waiting_count = 0
 
     def add(self, delay_ms: float, callback: Callable[[], None]) -> WheelEntry:
-        """Call back once `delay_ms` has passed, at most a tick and the loop's delay late.
+        """Call `callback` after `delay_ms`, at most one tick plus the loop's delay late.
 
         The callback never runs before this returns.
         """
         elapsed_ms = self._clock.monotonic_ms() - self._start_ms
         reached = int(elapsed_ms / self._tick_ms)
         if not self._starts or self._starts[0][0] > reached:
-            # Nothing was due meanwhile, so that the wheel may turn for free: after an idle time
-            # the entry would land in too coarse a bucket otherwise.
+            # Nothing was due since, so the wheel can advance without work. Otherwise, after an idle
+            # time, the entry would get into a bucket that is too coarse.
             self._now_tick = reached
         due_tick = math.ceil((elapsed_ms + delay_ms) / self._tick_ms)
         entry = WheelEntry(self, callback, max(due_tick, self._now_tick + 1))
@@ -134,7 +134,7 @@ class TimingWheel:
         return entry
 
     def close(self) -> None:
-        """Forget everything; nothing fires any more."""
+        """Cancel all entries."""
         for bucket in self._buckets.values():
             for entry in list(bucket.entries):
                 entry.cancel()
@@ -143,7 +143,7 @@ class TimingWheel:
         self._disarm()
 
     def _place(self, entry: WheelEntry) -> None:
-        """Put it into the finest level that reaches as far as its due tick."""
+        """Put the entry into the lowest level that reaches its due tick."""
         size = self._wheel_size
         level = 0
         width = 1
@@ -161,13 +161,13 @@ class TimingWheel:
         entry._bucket = bucket
 
     def _advance(self) -> None:
-        """The armed time has come: fire what is due, move down what is not."""
+        """Fire due entries, and move other entries of the reached buckets to lower levels."""
         self._armed = None
         now_ms = self._clock.monotonic_ms()
         reached = int((now_ms - self._start_ms) / self._tick_ms)
         if now_ms >= self._start_ms + self._armed_tick * self._tick_ms:
-            # The difference of two times may be rounded to just below the tick: it has come all
-            # the same, and would be armed again without any delay.
+            # Rounding may place the time just below the armed tick. The tick counts as reached,
+            # because it would be armed again without delay.
             reached = max(reached, self._armed_tick)
         due: list[WheelEntry] = []
         while self._starts and self._starts[0][0] <= reached:
@@ -186,7 +186,9 @@ class TimingWheel:
         self._fire(deque(due))
 
     def _fire(self, due: deque[WheelEntry]) -> None:
-        """One may cancel a later one; one that raises does not take the later ones with it."""
+        """Run the callbacks. One may cancel a later entry; an exception does not skip later
+        entries.
+        """
         try:
             while due:
                 entry = due.popleft()
@@ -207,7 +209,7 @@ class TimingWheel:
             self._armed = self._timer.call_later(delay_ms, self._advance)
 
     def _drop_empty_buckets(self) -> None:
-        """Do not wake the loop for a bucket whose entries were all cancelled."""
+        """Drop buckets without entries, so that they do not wake the loop."""
         while self._starts and not self._starts[0][2].entries:
             start, _, bucket = heapq.heappop(self._starts)
             del self._buckets[bucket.level, start // self._wheel_size**bucket.level]
@@ -219,7 +221,7 @@ class TimingWheel:
 
 
 def _nothing() -> None:
-    """Take the place of the callback of an entry that has fired or was canceled."""
+    """Replace the callback of an entry that has fired or was canceled."""
 
 
 def _due_tick(entry: WheelEntry) -> int:
