@@ -41,8 +41,8 @@ DECOMPRESSED_BYTES_MAX = 128 << 20
 # Initial output size; small, because a new bytearray is zeroed.
 _GUESS_BYTES_MIN = 64 << 10
 _GUESS_RATIO = 4
-# Larger outputs use mapped memory. It is not zeroed under the interpreter lock (75 ms for 128 MiB),
-# untouched pages cost nothing, and freeing returns it to the kernel at once.
+# Larger outputs use mapped memory, because it is not zeroed under the interpreter lock (75 ms for
+# 128 MiB). Untouched pages cost nothing, and freeing returns the memory to the kernel at once.
 _HEAP_BYTES_MAX = 16 << 20
 
 # Mapped memory has slack, so that a zero byte follows the content. The compiled record reader ends

@@ -124,7 +124,7 @@ class LogCleaner:
         self._is_scanning = False
         self._timer: Cancellable | None = None
 
-    # -- life --------------------------------------------------------------------------------
+    # -- lifecycle ---------------------------------------------------------------------------
 
     def start(self) -> None:
         """Scan for logs to compact, now and regularly."""
@@ -171,7 +171,7 @@ class LogCleaner:
                 found.append(log_to_clean(log, offsets, now_ms).cleanable_bytes)
         return found
 
-    # -- what others do to a log -------------------------------------------------------------
+    # -- aborting and pausing ----------------------------------------------------------------
 
     def abort_cleaning(self, partition: TopicPartition) -> None:
         """Abort the cleaning of a log, if it runs; on return, its task has stopped.
@@ -219,7 +219,7 @@ class LogCleaner:
         if directory.is_online:
             self.checkpoints.remove(directory, partition)
 
-    # -- looking for work --------------------------------------------------------------------
+    # -- scanning for work -------------------------------------------------------------------
 
     def _schedule(self, delay_ms: float) -> None:
         if self._timer is not None:

@@ -429,7 +429,7 @@ def cleaner_config(broker: ParsedConfig) -> CleanerConfig:
     """Return the log cleaner's part of the broker configuration.
 
     Raises:
-        ConfigError: at most 1 MiB of key memory per cleaner thread.
+        ConfigError: the key memory is at most 1 MiB per cleaner thread.
     """
     config = broker.build(CleanerConfig)
     check_cleaner_memory(config.log_cleaner_dedupe_buffer_size, config.log_cleaner_threads)

@@ -38,8 +38,8 @@ class LogDoors(msgspec.Struct, frozen=True):
     timer: Timer
     # For roll jitter and the names of deleted directories.
     rng: Rng
-    # Called with the log's directory on its first failed file operation, so that the data directory
-    # goes offline. The caller also receives a KafkaStorageError.
+    # Called with the log's directory after a failed file operation, so that the data directory goes
+    # offline. The caller also receives a KafkaStorageError.
     on_disk_failure: Callable[[str, OSError], None] = _ignore_failure
     # Called when an operation found no free descriptor, so that idle files can be closed.
     on_descriptor_shortage: Callable[[], None] = _ignore_shortage

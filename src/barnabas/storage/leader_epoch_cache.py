@@ -31,7 +31,7 @@ class LeaderEpochCache:
         # Whether the file has every epoch in memory. False while the last epoch has no records, and
         # after a change for which no descriptor was free.
         self._is_written = True
-        # Whether a sync has begun since the last change that needs one.
+        # Whether a sync has begun since the last write of the file, successful or not.
         self._is_synced = True
 
     def load(self) -> bool:

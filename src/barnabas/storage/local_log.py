@@ -63,7 +63,7 @@ class LocalLog:
         self.may_skip = config.is_compacted
         segments.listen(self._on_damaged_index)
 
-    # -- places ------------------------------------------------------------------------------
+    # -- positions ---------------------------------------------------------------------------
 
     def end_metadata(self) -> LogOffsetMetadata:
         """Return the log end offset and its position."""
@@ -191,7 +191,7 @@ class LocalLog:
             raise
         return segment
 
-    # -- cutting -----------------------------------------------------------------------------
+    # -- truncation --------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Truncate to `offset`; the first segment must begin at or before it.

@@ -1,9 +1,9 @@
 """Log of one partition (Kafka's UnifiedLog), the only place where offsets are assigned.
 
 An append writes its batches with one system call. The base offset and the leader epoch are patched
-in place; both lie outside the CRC. `ReadableLog` implements reading. Each disk failure is reported
-once to `LogDoors.on_disk_failure` and raised as KafkaStorageError. After a failure the log rejects
-appends.
+in place; both lie outside the CRC. `ReadableLog` implements reading. The first disk failure is
+reported to `LogDoors.on_disk_failure`; every one is raised as KafkaStorageError. After a failure
+the log rejects appends.
 """
 
 from __future__ import annotations
@@ -260,10 +260,7 @@ class Log(ReadableLog):
         return True
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
-        """Raise the log start offset to `offset`; return whether it moved.
-
-        Args:
-            reason: why records are deleted, for the error message.
+        """Raise the log start offset to `offset`, for `reason`; return whether it moved.
 
         Raises:
             OffsetOutOfRangeError: `offset` is above the high watermark.
@@ -279,7 +276,7 @@ class Log(ReadableLog):
             self.leader_epochs.truncate_from_start(offset)
         return True
 
-    # -- cutting -----------------------------------------------------------------------------
+    # -- truncation --------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
         """Truncate the log to `offset`; return whether batches were removed.
@@ -430,7 +427,7 @@ class Log(ReadableLog):
 
     @property
     def is_swapping(self) -> bool:
-        """Whether files of replaced segments are still to be renamed or deleted."""
+        """Whether a swap of compacted segments still has files to rename."""
         return self._local.is_swapping
 
     def _continue_swap(self) -> None:
@@ -525,7 +522,7 @@ class Log(ReadableLog):
         if isinstance(error, OSError) and not self._is_closed:
             self._guard.failure(error)
 
-    # -- life --------------------------------------------------------------------------------
+    # -- lifecycle ---------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close cleanly: sync everything, snapshot the producer state, complete the indexes."""
@@ -573,7 +570,7 @@ class Log(ReadableLog):
             self._doors.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
 
     def take_over_from(self, other: Log) -> None:
-        """Replace `other`, whose records this log also has: copy its offsets, and sync."""
+        """Take the place of `other`, whose records this log has: copy epochs and offsets, sync."""
         assert self.log_end_offset == other.log_end_offset
         with self._guard:
             self.leader_epochs.replace(other.leader_epochs.entries)

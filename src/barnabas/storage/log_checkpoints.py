@@ -86,7 +86,7 @@ class LogCheckpoints:
         def failed(error: OSError) -> None:
             self._on_failure(directory, error)
             if is_out_of_descriptors(error) and checkpoint.path not in self._retrying:
-                # An old recovery point may lie above the end of a truncated log.
+                # Retry, because an old recovery point may lie above the end of a truncated log.
                 self._retrying.add(checkpoint.path)
                 self._doors.timer.call_later(RETRY_MS, retry)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from barnabas.storage.doors import LogDoors
     from barnabas.storage.log import Log
 
-# From this number of logs on, the file system first writes back everything in one operation,
-# because each single sync of a changed file waits for the device.
+# From this number of logs on, the file system first writes back everything in one operation.
+# Otherwise each sync of a changed file waits for the device.
 _MANY = 64
 
 _log = logging.getLogger(__name__)

@@ -289,7 +289,7 @@ class ProducerState:
                 first: last for first, last in self._unreplicated.items() if last >= high_watermark
             }
 
-    # -- life --------------------------------------------------------------------------------
+    # -- lifecycle ---------------------------------------------------------------------------
 
     def remove_expired(self, now_ms: int) -> int:
         """Remove producers idle for `producer.id.expiration.ms`; return their number.

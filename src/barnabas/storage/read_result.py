@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 class FetchIsolation(Enum):
     """The offset up to which a read returns records."""
 
-    # For followers.
+    # Up to the log end offset, for followers.
     LOG_END = "log_end"
-    # For consumers.
+    # Up to the high watermark, for consumers.
     HIGH_WATERMARK = "high_watermark"
-    # For read_committed consumers: up to the last stable offset, with aborted transactions.
+    # Up to the last stable offset, for read_committed consumers, with aborted transactions.
     TXN_COMMITTED = "txn_committed"
 
 

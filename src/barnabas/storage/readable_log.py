@@ -110,7 +110,7 @@ class ReadableLog:
         self.topic_id = None
         self.assign_topic_id(topic_id)
 
-    # -- facts -------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------
 
     @property
     def directory(self) -> str:

@@ -112,7 +112,7 @@ class Segment:
         # Largest timestamp, and last offset of its batch; None until the time index is read.
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
-        # Timestamp of the first batch, from which segment.ms counts; None if unknown.
+        # Largest timestamp of the first batch, from which segment.ms counts; None if unknown.
         self.first_batch_timestamp: int | None = None
         self.created_ms = 0
         # Whether the directory entry has not been synced yet.
@@ -390,7 +390,7 @@ class Segment:
             end, next_offset = position + header.size, header.next_offset
         return end, next_offset
 
-    # -- changing ----------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
         """Remove the batch of `offset` and everything after it.
@@ -524,7 +524,7 @@ class Segment:
             self._file.close()
             self._file = None
 
-    # -- names -------------------------------------------------------------------------------
+    # -- renaming ----------------------------------------------------------------------------
 
     def on_directory_renamed(self, directory: str) -> None:
         """Adopt the new name of the log's directory; an open file stays open."""

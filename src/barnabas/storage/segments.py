@@ -97,7 +97,7 @@ class Segments:
     def _slot_of(self, offset: int) -> int:
         return max(0, bisect_right(self._bases, offset) - 1)
 
-    # -- times -------------------------------------------------------------------------------
+    # -- timestamps --------------------------------------------------------------------------
 
     def reaching(self, timestamp: int, offset: int) -> Iterator[Segment]:
         """Yield segments that can contain `offset` or later and that reach `timestamp`.

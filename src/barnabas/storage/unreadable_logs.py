@@ -66,8 +66,8 @@ def _settle_identity(
         was_synced: whether the log, and so the file, had been synced.
 
     Returns:
-        Why the log must not be used although it may belong to the topic; None if its topic id
-            decides, so that it belongs to the topic or is a stray.
+        Why the log must not be used although it may belong to the topic; None otherwise. Then its
+            topic id shows whether it belongs to the topic or is a stray.
     """
     expected = assigned.topic_id_of(log.topic_partition)
     if expected is None or log.topic_id == expected:
