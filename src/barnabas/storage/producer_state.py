@@ -239,8 +239,9 @@ class ProducerState:
         return bool(self._ongoing or self._unreplicated)
 
     def first_unstable_offset(self) -> int | None:
-        """Return the first offset of a transaction that is open or not ended below the high
-        watermark.
+        """Return the lowest first offset of the undecided transactions; None without any.
+
+        A transaction is undecided while it is open or its marker is above the high watermark.
         """
         first = min(self._ongoing, default=None)
         replicated = min(self._unreplicated, default=None)

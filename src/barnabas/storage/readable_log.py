@@ -261,8 +261,10 @@ class ReadableLog:
             return (yield from find_by_timestamp(segments, timestamp, self.log_start_offset))
 
     def max_timestamp_offset(self) -> Search:
-        """Find the first record with the largest timestamp; the result is like
-        `offset_for_timestamp`.
+        """Find the first record with the largest timestamp, in steps.
+
+        Returns:
+            Its timestamp, offset and leader epoch, or None.
         """
         from barnabas.storage.offset_search import find_max_timestamp
 

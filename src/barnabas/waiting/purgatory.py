@@ -62,8 +62,8 @@ class Purgatory:
     ) -> bool:
         """Complete the operation if its condition is true, otherwise watch it under `keys`.
 
-        The condition is checked again once the operation is watched: the first check itself may
-        have made it true, before a change could wake the operation.
+        The condition is checked again once the operation is watched. Calls made by the first check
+        may make it true at a time when no key watches the operation yet.
 
         Returns:
             Whether the operation is completed; `on_complete` may run before this returns.
@@ -170,8 +170,9 @@ class Purgatory:
         return self._watched
 
     def shutdown(self) -> None:
-        """Drop pending operations without a response. Later operations are checked once, then
-        dropped.
+        """Drop pending operations without a response.
+
+        Later operations are checked once and then dropped.
         """
         self._shut_down = True
         for watchers in list(self._watchers.values()):

@@ -186,8 +186,9 @@ class TimingWheel:
         self._fire(deque(due))
 
     def _fire(self, due: deque[WheelEntry]) -> None:
-        """Run the callbacks. One may cancel a later entry; an exception does not skip later
-        entries.
+        """Run the callbacks of due entries.
+
+        A callback may cancel a later entry. An exception does not skip the later entries.
         """
         try:
             while due:
