@@ -294,8 +294,7 @@ class Segment:
             noted, position = self.offset_index.entry_before(offset)
             try:
                 place = self._scan(position, noted, offset, may_skip)
-            except _AstrayError:
-                # Either the entry or its batch is damaged. The previous entry leads there too.
+            except _AstrayError:  # The entry or its batch is damaged; the previous one leads there.
                 astray.append(position)
                 self.offset_index.forget(position)
                 continue
@@ -310,9 +309,8 @@ class Segment:
 
         Args:
             position: where a batch begins.
-            noted: the offset that is known of that batch. The index has its last one, or that of a
-                batch behind it which was appended in the same call (Kafka's).
-            is_base: whether `noted` is its base offset instead.
+            noted: its base offset with `is_base`; else its last offset, or that of a later batch of
+                the same append (as in Kafka's index).
 
         Raises:
             _AstrayError: no batch of that offset begins at the position.
@@ -326,8 +324,7 @@ class Segment:
                     known = base_offset if is_base else header.last_offset
                     if base_offset < self.base_offset or known > noted:
                         raise _AstrayError
-                is_known = at != first or not first
-                if base_offset != next_offset and is_known:
+                if base_offset != next_offset and (at != first or not first):
                     self._check_jump(at, next_offset, base_offset, may_skip)
                 next_offset = header.next_offset
                 if next_offset > offset:
@@ -336,7 +333,7 @@ class Segment:
             if first and error.position == first:
                 raise _AstrayError from None
             raise
-        if first >= self.size and first:
+        if first and first >= self.size:
             raise _AstrayError
         return None
 
