@@ -1,3 +1,3 @@
-"""The consumer: positions, fetched records, commits and its two faces' common core (F1 to F6)."""
+"""The consumer: positions, fetched records, commits, and the core of both consumer classes."""
 
 from __future__ import annotations

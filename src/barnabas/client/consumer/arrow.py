@@ -1,4 +1,4 @@
-"""Consumed records as an Arrow table, straight from the fetched bytes."""
+"""Convert consumed records to an Arrow table, directly from the fetched bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ SCHEMA = pa.schema([
 
 
 class _Run(NamedTuple):
-    """Neighbouring batches of a record set, and which of their records are meant."""
+    """Adjacent batches of one record set, and the offset range of their selected records.
+
+    The batches occupy `data[start:end]`. Records with `first_offset <= offset < end_offset` are
+    selected.
+    """
 
     data: bytes
     start: int
@@ -44,10 +48,13 @@ class _Run(NamedTuple):
 
 
 def to_table(parts: Iterable[PartitionRecords]) -> pa.Table:
-    """One table of all records, in their order.
+    """Return one table of all records, in their order.
+
+    Args:
+        parts: The records, by partition.
 
     Raises:
-        CorruptRecordsError: malformed bytes.
+        CorruptRecordsError: A batch has malformed bytes.
     """
     batches = [batch for part in parts for batch in _record_batches(part)]
     return pa.Table.from_batches(batches, schema=SCHEMA)

@@ -1,4 +1,4 @@
-"""How calls of the blocking consumer begin, wait and end: one thread inside, wake-ups, close."""
+"""How calls of the blocking consumer begin, wait and end: thread check, wake-ups and close."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ T = TypeVar("T")
 
 
 class BlockingCalls(ConsumerCalls):
-    """Calls of callbacks nest."""
+    """Entry, waiting and closing of the blocking consumer. Calls made by callbacks may nest."""
 
     __slots__ = ("_late_close_ms", "_session")
 
     def __init__(self, session: Session, core: ConsumerCore, iterator: ConsumerIterator) -> None:
         super().__init__(session.runtime.clock, core, iterator)
         self._session = session
-        # Close when the outermost call ends: `close` came from within it.
+        # The timeout (ms) of a `close` that was called inside another call, for example by a
+        # callback. The outermost call closes the consumer when it ends. None if no close is
+        # pending.
         self._late_close_ms: float | None = None
 
     def _begin(self) -> None:
@@ -49,7 +51,15 @@ class BlockingCalls(ConsumerCalls):
     # Waiting
 
     def wait(self, deadline_ms: float, begun: int) -> bool:
-        """Wait for news, or a `close` since `closings` was `begun`; whether there is time left."""
+        """Wait for an event, a wake-up or a `close`, until the deadline at the latest.
+
+        Args:
+            deadline_ms: The deadline on the monotonic clock.
+            begun: The value of `closings` when the call began; a later `close` ends the wait.
+
+        Returns:
+            Whether there is time left before the deadline.
+        """
         core, clock = self._core, self._clock
         left_ms = deadline_ms - clock.monotonic_ms()
         limit_ms = self._wait_ms(left_ms) if left_ms > 0 else 0.0
@@ -61,10 +71,17 @@ class BlockingCalls(ConsumerCalls):
         return clock.monotonic_ms() < deadline_ms
 
     def until(self, predicate: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Find positions until `predicate` holds.
+        """Look up positions until `predicate` holds.
+
+        Args:
+            predicate: The condition to wait for.
+            timeout: Seconds; None for default.api.timeout.ms.
+            what: The name of the awaited value, for the message of a timeout.
 
         Raises:
-            ClientTimeoutError: it does not within `timeout` seconds.
+            WakeupError: `wakeup` was called.
+            ClientClosedError: `close` was called.
+            ClientTimeoutError: The predicate did not hold within the timeout.
         """
         limit_ms = self._limit_ms(timeout)
         deadline_ms = self._clock.monotonic_ms() + limit_ms
@@ -77,17 +94,17 @@ class BlockingCalls(ConsumerCalls):
             has_time = predicate() or self.wait(deadline_ms, begun)
 
     def result(self, start: Start[T], what: str, timeout: float | None = None) -> T:
-        """Start a call and wait for its end, or a wake-up.
+        """Start a call and wait for its result.
 
         Args:
-            start: starts the call.
-            what: names it in the message of a time-out.
-            timeout: seconds that the user gave; None for default.api.timeout.ms.
+            start: Starts the call.
+            what: The name of the call, for the message of a timeout.
+            timeout: Seconds that the user gave; None for default.api.timeout.ms.
 
         Raises:
-            ClientError: what it ended with.
+            ClientError: The call failed with this error.
             WakeupError: `wakeup` was called.
-            ClientTimeoutError: it did not end in time.
+            ClientTimeoutError: The call did not end within the timeout.
         """
         outcomes: list[tuple[T | None, ClientError | None]] = []
         start(lambda result, error: outcomes.append((result, error)))
@@ -104,16 +121,16 @@ class BlockingCalls(ConsumerCalls):
         return outcome_of(outcomes[0])
 
     def wakeup(self) -> None:
-        """Have a wait look at what it waits for."""
+        """Make a waiting call check its condition again. Safe from any thread."""
         self._session.stepper.wake()
 
-    # The end
+    # Closing
 
     def leave(self) -> None:
-        """Give everything up.
+        """Give up all partitions and leave the group, within default.api.timeout.ms.
 
         Raises:
-            BaseException: what a callback of the user raised.
+            BaseException: A callback of the user raised this exception.
         """
         ended: list[bool] = []
         self._core.unsubscribe("the consumer unsubscribed", lambda: ended.append(True))
@@ -124,7 +141,7 @@ class BlockingCalls(ConsumerCalls):
         self._raise_callback_error()
 
     def _run_steps(self, predicate: Callable[[], bool], deadline_ms: float) -> None:
-        """Let the group's steps go on until `predicate` holds or the time is over."""
+        """Run pending steps of the membership until `predicate` holds or the deadline passes."""
         core = self._core
         while not predicate():
             core.is_awake = False
@@ -135,11 +152,14 @@ class BlockingCalls(ConsumerCalls):
             self._session.stepper.run_until(lambda: core.is_awake or predicate(), left_ms)
 
     def close(self, timeout_ms: float) -> None:
-        """End everything, from any thread.
+        """Close the consumer, from any thread.
+
+        If the current thread is inside a call of this consumer, the close takes place when that
+        call ends.
 
         Raises:
-            ConcurrentUseError: another thread did not leave its call within the time-out.
-            BaseException: what a callback of the user raised.
+            ConcurrentUseError: Another thread did not leave its call within the timeout.
+            BaseException: A callback of the user raised this exception.
         """
         session = self._session
         if session.lifetime.is_closed or session.lifetime.is_forked:

@@ -1,8 +1,8 @@
-"""Committing offsets: at once, in the background, and by itself every so often (F6).
+"""Offset commits: synchronous, asynchronous and automatic.
 
-A commit speaks for the generation in which it was begun. Callbacks run in the order of their
-commits, inside of the user's calls. What is committed is where the user is: behind the records that
-polls have returned.
+A commit belongs to the generation in which it began. Callbacks run in the order of their commits,
+inside calls of the user. The committed offsets are the positions behind the records that polls have
+returned.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["CommitParts", "Commits", "as_offsets"]
 _log = logging.getLogger(__name__)
 
 _HAS_MEMBERS = "the group has members: stop them, or commit under another group name"
-# The group went on without the member that speaks.
+# These errors mean that the group has removed the member that commits.
 _EXPELLED = frozenset({
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -43,10 +43,10 @@ _EXPELLED = frozenset({
 
 
 def as_offsets(given: Mapping[K, int | CommittedOffset]) -> Offsets:
-    """Offsets as users write them: plain numbers too.
+    """Convert offsets as users write them, including plain integers, to `CommittedOffset` values.
 
     Raises:
-        ValueError: a negative offset.
+        ValueError: An offset is negative.
     """
     found = offsets_of(given)
     for tp, committed in found.items():
@@ -56,23 +56,24 @@ def as_offsets(given: Mapping[K, int | CommittedOffset]) -> Offsets:
 
 
 class CommitParts(NamedTuple):
-    """What commits need of their consumer."""
+    """What `Commits` needs from its consumer."""
 
     subscription: Subscription
-    # Who speaks at this moment.
+    # Returns the member and generation that commit now.
     speaker: Callable[[], GroupGeneration]
-    # Why nobody can commit at this moment, None if somebody can.
+    # Returns the reason why the consumer cannot commit now; None if it can.
     refusal: Callable[[], ClientError | None]
-    # Told of refused commits: the membership's.
+    # Called with the error and the generation of each failed commit, for the membership.
     on_error: Callable[[ClientError, GroupGeneration], None]
-    # Told of what was committed: the interceptors', and metrics.
+    # Called with the offsets and the latency (ms) of each successful commit, for interceptors and
+    # metrics.
     on_committed: Callable[[Offsets, float], None]
-    # Called when a callback waits to be run.
+    # Called when an asynchronous commit has ended and its callback can run.
     on_change: Callable[[], None]
 
 
 class _Pending:
-    """A commit in the background."""
+    """An asynchronous commit."""
 
     __slots__ = ("callback", "error", "is_done", "offsets")
 
@@ -84,7 +85,14 @@ class _Pending:
 
 
 class Commits:
-    """All commits of one consumer."""
+    """All commits of one consumer.
+
+    Args:
+        cluster: The cluster; provides clock, timer and configuration.
+        offsets: Sends the commit requests.
+        parts: What commits need from the consumer.
+        auto_interval_ms: Interval of automatic commits (ms); None disables them.
+    """
 
     def __init__(
         self,
@@ -98,35 +106,41 @@ class Commits:
         self._backoff_ms = float(cluster.config.retry_backoff_ms)
         self._offsets = offsets
         self._parts = parts
-        # None without auto commit.
+        # Interval of automatic commits (ms); None if automatic commits are off.
         self._auto_interval_ms = auto_interval_ms
         self._next_auto_ms = self._clock.monotonic_ms() + (auto_interval_ms or 0.0)
         self._auto_is_under_way = False
-        # Commits in the background, in the order of their calls.
+        # Asynchronous commits whose callbacks have not run yet, in the order of the calls.
         self._pending: deque[_Pending] = deque()
 
     @property
     def is_auto(self) -> bool:
-        """Whether offsets are committed without being asked."""
+        """Whether automatic commits are on."""
         return self._auto_interval_ms is not None
 
     @property
     def is_idle(self) -> bool:
-        """Whether no commit in the background is under way."""
+        """Whether no asynchronous commit is in progress."""
         return all(pending.is_done for pending in self._pending)
 
     def consumed(self) -> Offsets:
-        """Where the user is, of every assigned partition that has a position."""
+        """Return the offset to commit for each assigned partition that has a position."""
         return {
             tp: CommittedOffset(position.offset, position.epoch)
             for tp, position in self._parts.subscription.assignment.items()
             if position.has_position
         }
 
-    # At once
+    # Synchronous commits
 
     def commit(self, offsets: Offsets, timeout_ms: float, on_done: OnDone[bool]) -> None:
-        """Commit, trying again after errors that pass; `on_done` may be called at once."""
+        """Commit offsets, with retries after retriable errors.
+
+        Args:
+            offsets: The offsets by partition; an empty mapping succeeds without a request.
+            timeout_ms: The time for all attempts (ms); 0 means a single attempt.
+            on_done: Called once with the result; possibly before this method returns.
+        """
         if not offsets:
             on_done(True, None)
             return
@@ -146,7 +160,8 @@ class Commits:
             self._parts.on_error(error, spoken_by)
             left_ms = timeout_ms - (now_ms - began_ms)
             stale = error.error_code is ErrorCode.STALE_MEMBER_EPOCH
-            # The member is in the next epoch, or hears of it with its next heartbeat.
+            # If the member epoch has changed since, retry immediately. Otherwise wait for the
+            # heartbeat response that carries the new epoch.
             pause_ms = 0.0 if self._parts.speaker() != spoken_by else self._backoff_ms
             if stale and left_ms > pause_ms:
                 again = partial(self.commit, offsets, left_ms - pause_ms, on_done)
@@ -156,10 +171,10 @@ class Commits:
 
         self._offsets.commit(spoken_by, offsets, timeout_ms, on_committed)
 
-    # In the background
+    # Asynchronous commits
 
     def commit_later(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        """Commit once, without trying again; `callback` runs within a later call of the user."""
+        """Commit once, without retries; `callback` runs during a later call of the user."""
         pending = _Pending(offsets, callback)
         self._pending.append(pending)
 
@@ -171,7 +186,7 @@ class Commits:
         self.commit(offsets, 0.0, on_done)
 
     def run_callbacks(self) -> None:
-        """Run those of commits that have ended, as long as none before them is under way."""
+        """Run the callbacks of ended commits, in commit order, up to the first pending one."""
         while self._pending and self._pending[0].is_done:
             pending = self._pending.popleft()
             if pending.callback is not None:
@@ -179,14 +194,14 @@ class Commits:
             elif pending.error is not None:
                 _log.warning("a commit in the background failed: %s", pending.error)
 
-    # By itself
+    # Automatic commits
 
     def next_auto_ms(self) -> float | None:
-        """When, on the monotonic clock, the next automatic commit is due."""
+        """Return when the next automatic commit is due (ms, monotonic clock), or None."""
         return self._next_auto_ms if self.is_auto else None
 
     def maybe_auto_commit(self) -> None:
-        """Commit what earlier polls returned, if it is time."""
+        """Commit the records that earlier polls returned, if an automatic commit is due."""
         now_ms = self._clock.monotonic_ms()
         if self._auto_interval_ms is None or now_ms < self._next_auto_ms:
             return
@@ -209,7 +224,7 @@ class Commits:
         self.commit(self.consumed(), 0.0, on_done)
 
     def commit_before(self, timeout_ms: float, on_done: Callable[[], None]) -> None:
-        """Commit automatically before partitions are given up; a failure is only logged."""
+        """Commit automatically before partitions are given up; failures are only logged."""
         if not self.is_auto:
             on_done()
             return
@@ -223,13 +238,13 @@ class Commits:
 
 
 def _explained(error: ClientError, spoken_by: GroupGeneration, *, is_last: bool) -> ClientError:
-    """Return what the user gets.
+    """Return the error that the user sees for a failed commit.
 
     Args:
-        error: what the broker answered.
-        spoken_by: who committed; without a member's id a consumer whose partitions are assigned by
-            hand, which no rebalance can have thrown out.
-        is_last: it was the last of several attempts, none of which was of a valid epoch.
+        error: The error of the request.
+        spoken_by: The generation that committed. An empty member id means that the partitions were
+            assigned by hand; no rebalance can have removed that consumer.
+        is_last: Whether this was the last attempt of several, all refused because of a stale epoch.
     """
     codes = _EXPELLED | {ErrorCode.STALE_MEMBER_EPOCH} if is_last else _EXPELLED
     if isinstance(error, BrokerError) and error.error_code in codes:
@@ -241,7 +256,7 @@ def _explained(error: ClientError, spoken_by: GroupGeneration, *, is_last: bool)
 
 
 def _cause(error: ClientError | None) -> ClientError | None:
-    """What a single attempt ended with, rather than that its time was over."""
+    """Return the error of a single attempt in place of the timeout that wraps it."""
     if isinstance(error, ClientTimeoutError) and isinstance(error.__cause__, ClientError):
         return error.__cause__
     return error

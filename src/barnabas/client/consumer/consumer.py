@@ -1,8 +1,9 @@
-"""`barnabas.Consumer`: the blocking consumer, with connections of its own.
+"""`barnabas.Consumer`: the blocking consumer, with its own connections.
 
-Method names and config keys are those of Kafka's Java consumer in snake case. One thread at a time
-may call it; `wakeup` and `close` may come from any. It has no thread of its own, unless it is in a
-group: then one keeps the membership alive while the user is elsewhere.
+Method names and config keys are those of Kafka's Java consumer, in snake case. Only one thread at a
+time may call the consumer; `wakeup` and `close` are safe from any thread. A consumer in a group has
+one background thread that keeps the membership alive between calls. A consumer without a group has
+no thread.
 """
 
 from __future__ import annotations
@@ -38,17 +39,19 @@ __all__ = ["Consumer"]
 
 
 class Consumer(WithBlock, ConsumerFace):
-    """Reads records. Use it in a `with` block, or call `close()`.
+    """Read records from topics. Use it in a `with` block, or call `close()`.
 
     Args:
-        topics: names to subscribe to at once.
-        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of them.
-        config: keys of Kafka's consumer with "_" for "."; `**{"group.id": "g"}` works too. Beside
-            them `key_deserializer` and `value_deserializer` (functions of bytes; null stays None)
-            and `interceptors` (a list of `ConsumerInterceptor`).
+        topics: Names of the topics to subscribe to at once.
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of "HOST:PORT" strings.
+        config: Keys of Kafka's consumer with "_" for "."; `**{"group.id": "g"}` works too. In
+            addition `key_deserializer` and `value_deserializer` (callables that take bytes; null
+            stays None) and `interceptors` (a list of `ConsumerInterceptor`).
 
-    Every call raises `ClientError` and its subclasses, whose messages say what to check;
-    `ConcurrentUseError` when another thread is in a call.
+    Raises:
+        ClientError: Any call may raise it or a subclass; the message says what to check.
+        ClientConfigError: A config key is unknown or its value is invalid.
+        ConcurrentUseError: Another thread is inside a call of this consumer.
     """
 
     def __init__(self, *topics: str, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
@@ -61,23 +64,28 @@ class Consumer(WithBlock, ConsumerFace):
         if topics:
             self.subscribe(topics)
 
-    # Life
+    # Closing
 
     def close(self, timeout: float = CLOSE_S) -> None:
-        """Commit (if that is automatic), leave the group, close all connections.
+        """Commit (if automatic commits are on), leave the group and close all connections.
 
-        Callbacks run as in a rebalance. From another thread: a poll under way ends with
-        `ClientClosedError` first.
+        Rebalance callbacks run as in a rebalance. If another thread is inside a call, that call
+        first ends with `ClientClosedError`.
+
+        Args:
+            timeout: Limit in seconds.
 
         Raises:
-            BaseException: what a callback of the user raised; it is closed all the same.
+            ConcurrentUseError: Another thread did not leave its call within the timeout.
+            BaseException: A callback of the user raised this exception; the consumer is closed
+                anyway.
         """
         self._calls.close(timeout * MS_PER_S)
 
-    # What to read
+    # Subscription
 
     def unsubscribe(self) -> None:
-        """Give up all partitions, and leave the group if there is one."""
+        """Give up all partitions, and leave the group if the consumer is a member."""
         with self._calls as calls:
             calls.leave()
 
@@ -87,18 +95,26 @@ class Consumer(WithBlock, ConsumerFace):
     # Reading
 
     def poll(self, timeout: float = 0.0, *, max_records: int | None = None) -> ConsumerRecords:
-        """The next records, up to max.poll.records; none if none came within `timeout` seconds.
+        """Return the next records, up to max.poll.records; empty if none arrive within `timeout`.
 
-        The position moves behind them, and the next fetches are on their way when this returns.
-        Rebalances go on in here, and callbacks run.
+        The positions move behind the returned records, and the next fetch requests are sent before
+        this method returns. Rebalances make progress and callbacks run only inside this and other
+        calls.
+
+        Args:
+            timeout: Seconds to wait for records; 0 returns at once.
+            max_records: The limit for this poll; None for max.poll.records.
+
+        Returns:
+            The records by partition.
 
         Raises:
-            SubscriptionError: nothing is subscribed to or assigned.
+            SubscriptionError: The consumer has neither a subscription nor an assignment.
             WakeupError: `wakeup` was called.
-            NoOffsetError: no offset to begin at, with auto.offset.reset=none.
-            RecordDeserializationError: a deserializer raised; the position stays at its record.
-            CorruptRecordsError: the next batch of a partition is corrupt; the position stays there,
-                and the other partitions are read on with the next polls.
+            NoOffsetError: There is no offset to begin at, and auto.offset.reset=none.
+            RecordDeserializationError: A deserializer raised; the position stays at its record.
+            CorruptRecordsError: The next batch of a partition is corrupt. The position stays at the
+                batch; the next polls continue with the other partitions.
         """
         limit = self._limit if max_records is None else max_records
         with self._calls as calls:
@@ -123,25 +139,26 @@ class Consumer(WithBlock, ConsumerFace):
                 core.metrics.on_poll_end()
 
     def _send(self, records: ConsumerRecords) -> None:
-        """Let the loop have a turn now and then, so that the next fetches leave."""
+        """Let the event loop run from time to time, so that the next fetch requests are sent."""
         if not self._takes_turn():
             return
         try:
             self._session.stepper.run_until(_never, 0)
         except BaseException:
-            # Ctrl-C: what was taken has not reached the user.
+            # Interrupted, for example by Ctrl-C: the user has not received the records.
             self._core.give_back({tp: len(part) for tp, part in records.items()})
             raise
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Record by record; waits for them, for ever unless `consumer_timeout_ms` is set.
+        """Iterate over records one by one; wait for more unless `consumer_timeout_ms` is set.
 
-        The position moves record by record: what is committed in between is what was iterated.
+        The position moves with each record, so a commit during the iteration covers exactly the
+        records that were iterated.
         """
         return chain.from_iterable(self._polled())
 
     def __next__(self) -> ConsumerRecord:
-        """The next record, as in an iteration."""
+        """Return the next record; see `__iter__`."""
         for record in self:
             return record
         raise StopIteration
@@ -161,11 +178,15 @@ class Consumer(WithBlock, ConsumerFace):
     # Positions
 
     def position(self, partition: Partition, timeout: float | None = None) -> int:
-        """Offset of the record that the next poll begins with.
+        """Return the offset of the record that the next poll begins with.
+
+        Args:
+            partition: An assigned partition, as (topic, number).
+            timeout: Seconds; None for default.api.timeout.ms.
 
         Raises:
-            SubscriptionError: the partition is not assigned.
-            ClientTimeoutError: it was not to be found out in time.
+            SubscriptionError: The partition is not assigned.
+            ClientTimeoutError: The position was not found within the timeout.
         """
         tp = as_partition(partition)
         with self._calls as calls:
@@ -174,10 +195,15 @@ class Consumer(WithBlock, ConsumerFace):
             return position.offset
 
     def seek_to_time(self, timestamp_ms: int, *partitions: Partitions) -> None:
-        """Go on at the first record as late as that; at the end where there is none.
+        """Continue at the first record at or after a timestamp; at the end if there is none.
+
+        Args:
+            timestamp_ms: Timestamp in ms since the epoch.
+            partitions: (topic, number) pairs; all assigned partitions if omitted.
 
         Raises:
-            SubscriptionError: a partition is not assigned.
+            SubscriptionError: A partition is not assigned.
+            ValueError: The timestamp is negative.
         """
         with self._calls as calls:
             calls.result(self._lookups.seek_to_time(timestamp_ms, partitions), "seek to a time")
@@ -189,15 +215,17 @@ class Consumer(WithBlock, ConsumerFace):
         offsets: Mapping[K, int | CommittedOffset] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Commit, and wait until it is done (Java's commitSync).
+        """Commit offsets and wait for the result (Java's commitSync).
 
         Args:
-            offsets: the next ones to be read; None for where all positions are.
-            timeout: seconds; None for default.api.timeout.ms.
+            offsets: For each partition the offset of the next record to read; None commits all
+                positions.
+            timeout: Seconds; None for default.api.timeout.ms.
 
         Raises:
-            CommitFailedError: the group has given the partitions to others.
-            ClientTimeoutError: not within the time-out.
+            CommitFailedError: The group has assigned the partitions to other members.
+            ClientTimeoutError: The commit did not succeed within the timeout.
+            InvalidGroupIdError: `group.id` is missing.
         """
         with self._calls as calls:
             try:
@@ -208,7 +236,12 @@ class Consumer(WithBlock, ConsumerFace):
     def committed(
         self, partitions: Iterable[Partition], timeout: float | None = None
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """What the group has committed for these partitions, None where it has nothing."""
+        """Return the group's committed offsets of these partitions; None where there is none.
+
+        Args:
+            partitions: (topic, number) pairs.
+            timeout: Seconds; None for default.api.timeout.ms.
+        """
         with self._calls as calls:
             return calls.result(
                 self._lookups.committed(partitions, timeout), "committed offsets", timeout
@@ -219,7 +252,12 @@ class Consumer(WithBlock, ConsumerFace):
     def beginning_offsets(
         self, partitions: Iterable[Partition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
+        """Return the first offset of each partition.
+
+        Args:
+            partitions: (topic, number) pairs.
+            timeout: Seconds; None for default.api.timeout.ms.
+        """
         with self._calls as calls:
             return calls.result(
                 self._lookups.ends(partitions, EARLIEST, timeout), "offsets", timeout
@@ -228,22 +266,44 @@ class Consumer(WithBlock, ConsumerFace):
     def end_offsets(
         self, partitions: Iterable[Partition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each, with read_committed behind the last stable."""
+        """Return the end offset of each partition: the offset behind the last visible record.
+
+        With isolation.level=read_committed this is the last stable offset.
+
+        Args:
+            partitions: (topic, number) pairs.
+            timeout: Seconds; None for default.api.timeout.ms.
+        """
         with self._calls as calls:
             return calls.result(self._lookups.ends(partitions, LATEST, timeout), "offsets", timeout)
 
     def offsets_for_times(
         self, timestamps: Mapping[K, int], timeout: float | None = None
     ) -> dict[TopicPartition, ListedOffset | None]:
-        """For each partition the first record as late as a time in ms, None where there is none."""
+        """Return for each partition the first record at or after a timestamp, or None.
+
+        Args:
+            timestamps: Timestamps in ms since the epoch, by partition.
+            timeout: Seconds; None for default.api.timeout.ms.
+
+        Returns:
+            Offset, timestamp and leader epoch by partition; None where no record is that recent.
+
+        Raises:
+            ValueError: A timestamp is negative.
+        """
         with self._calls as calls:
             return calls.result(self._lookups.times(timestamps, timeout), "offsets", timeout)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
-        """The partitions of a topic, with leaders and replicas.
+        """Return the partitions of a topic, with leaders and replicas.
+
+        Args:
+            topic: Name of the topic.
+            timeout: Seconds; None for default.api.timeout.ms.
 
         Raises:
-            UnknownTopicError: there is no such topic.
+            UnknownTopicError: The topic does not exist.
         """
         with self._calls as calls:
             return calls.result(
@@ -251,13 +311,13 @@ class Consumer(WithBlock, ConsumerFace):
             )
 
     def list_topics(self, timeout: float | None = None) -> dict[str, list[PartitionInfo]]:
-        """All topics that this user may see, with their partitions."""
+        """Return all topics that this principal may describe, with their partitions."""
         with self._calls as calls:
             return calls.result(self._lookups.topics(timeout), "list of topics", timeout)
 
 
 def _run_callback(call: Callable[[], object], on_done: OnHostDone) -> None:
-    """Run the user's code here and now."""
+    """Run the user's callback at once, on the calling thread."""
     with UserCode() as code:
         call()
     on_done(code.error)

@@ -1,4 +1,4 @@
-"""How calls of a consumer begin and end, in what both faces have in common."""
+"""What the blocking and the asyncio consumer have in common about how calls begin and end."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ __all__ = ["ConsumerCalls", "outcome_of"]
 
 T = TypeVar("T")
 _MS_PER_S = 1000.0
-# Beyond the time-out that a call keeps itself: time for its own error to arrive.
+# Added to the timeout that a call keeps itself, so that the call's own error arrives first.
 _GRACE_MS = 5_000.0
-# A wait is at least so long while the user's time is not over: whatever is due, nothing spins.
+# Lower limit of a wait (ms) while the user's timeout has not passed. It prevents a busy loop when a
+# deadline is already due.
 _SHORTEST_MS = 1.0
 
 
 class ConsumerCalls(ABC):
-    """A context manager around every call: it is entered if the consumer may be used."""
+    """A context manager around every call; entering it checks that the consumer may be used."""
 
     __slots__ = ("_clock", "_core", "_iterator", "closings")
 
@@ -34,12 +35,14 @@ class ConsumerCalls(ABC):
         self._clock = clock
         self._core = core
         self._iterator = iterator
-        # Counts the calls of `close`: whatever waited before ends, and callbacks of its own go on.
+        # Number of `close` calls. A call that began with a smaller number ends with
+        # ClientClosedError; calls that callbacks make during the close continue.
         self.closings = 0
 
     def __enter__(self) -> Self:
         self._begin()
-        # Positions are where the user stands, and at what he could not read.
+        # Before the call, set positions to the records that the user has seen, and back to batches
+        # that could not be decoded.
         corrupt = self._core.buffer.corrupt_since()
         self._iterator.settle()
         if corrupt:
@@ -56,28 +59,28 @@ class ConsumerCalls(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Raise unless a call may be made."""
+        """Raise unless a call may be made now."""
 
     @abstractmethod
     def _end(self) -> None:
-        """A call is over."""
+        """End the call."""
 
     @abstractmethod
     def wakeup(self) -> None:
-        """Have a wait look at what it waits for."""
+        """Make a waiting call check its condition again."""
 
     def check_open(self, begun: int) -> None:
-        """Raise if `close` was called since `closings` was `begun`."""
+        """Raise `ClientClosedError` if `close` was called since `closings` was `begun`."""
         if self.closings != begun:
             raise ClientClosedError("the consumer was closed during the call")
 
     def _check_going(self, begun: int) -> None:
-        """Raise if a waiting call is to end: `wakeup` or `close` was called."""
+        """Raise if a waiting call must end because `wakeup` or `close` was called."""
         self._core.check_wakeup()
         self.check_open(begun)
 
     def _find_positions(self, begun: int) -> None:
-        """Take the search for positions one step further."""
+        """Start the requests that partitions without a valid position need."""
         self._core.is_awake = False
         self._check_going(begun)
         self._core.positions.update()
@@ -86,23 +89,23 @@ class ConsumerCalls(ABC):
         return self._core.config.default_api_timeout_ms
 
     def _limit_ms(self, timeout: float | None) -> float:
-        """A time-out of the user's, in seconds, or the usual one."""
+        """Convert the user's timeout in seconds to ms; None means default.api.timeout.ms."""
         return self._default_ms() if timeout is None else timeout * _MS_PER_S
 
     def _result_ms(self, timeout: float | None) -> float:
-        """How long the end of a call is waited for.
+        """Return how long (ms) to wait for the end of a call.
 
-        A call bounds itself and says what it failed for, but one attempt may outlast its time.
+        A call limits itself and reports its own error, but its last attempt may exceed the limit.
         """
         return self._default_ms() + _GRACE_MS if timeout is None else timeout * _MS_PER_S
 
     def _wait_ms(self, left_ms: float) -> float:
-        """How long to wait for news while the user has this much time left."""
+        """Return how long (ms) to wait for an event while the user has `left_ms` left."""
         due_ms = self._core.next_deadline_ms() - self._clock.monotonic_ms()
         return min(left_ms, max(due_ms, _SHORTEST_MS))
 
     def _late(self, what: str, limit_ms: float) -> ClientTimeoutError:
-        """The error of a wait whose time is over; with why, if a broker is not to be reached."""
+        """Return the timeout error of a call, with the cause if a broker is unreachable."""
         why = self._core.unreachable
         late = f"{what} was not to be had within {limit_ms:.0f} ms"
         error = ClientTimeoutError(late if why is None else f"{late}: {why}")
@@ -117,10 +120,13 @@ class ConsumerCalls(ABC):
 
 
 def outcome_of(ended: tuple[T | None, ClientError | None]) -> T:
-    """What a call ended with.
+    """Return the result of a call.
+
+    Args:
+        ended: Result and error of the call.
 
     Raises:
-        ClientError: it failed.
+        ClientError: The call failed with this error.
     """
     result, error = ended
     if error is not None:

@@ -1,8 +1,8 @@
-"""The consumer without a thread, an await or a wait: what both faces stand on (F1 to F6).
+"""The core of both consumers: no thread, no await and no waiting.
 
-A face calls `round` and `take` until there are records or its time is over, and waits in between
-until `is_awake`: what happened meanwhile came by callbacks on the loop. All of the user's code runs
-inside of `round`, `take` and what the face calls besides.
+A consumer class calls `round` and `take` until there are records or its timeout passes. In between
+it waits until `is_awake`, which callbacks on the event loop set. All code of the user runs inside
+`round`, `take` and the other methods that the consumer class calls.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class ConsumerCore:
     """Subscription, positions, fetching, commits and membership of one consumer.
 
     Args:
-        cluster: its connections; nobody else uses them.
-        coordinators: over the same.
-        parts: the user's deserializers and interceptors.
-        run_callback: runs the user's code for the face, see `HostParts`.
+        cluster: The connections, used by this consumer only.
+        coordinators: Finds group coordinators over the same connections.
+        parts: The user's deserializers and interceptors.
+        run_callback: Runs callbacks of the user; see `HostParts`.
     """
 
     def __init__(
@@ -82,13 +82,14 @@ class ConsumerCore:
         self._user = parts
         self._clock = cluster.runtime.clock
         self.metrics = ConsumerMetrics(self._clock)
-        # Whether something happened that the next round should see; a face waits for it.
+        # Whether an event occurred that the next round has to handle. Set by `wake`, cleared by
+        # `round`; a waiting call ends when it becomes true.
         self.is_awake = False
-        # Called, on the loop, when `is_awake` becomes true.
+        # Called by `wake` on the event loop.
         self.on_wake: Callable[[], None] = _nothing
-        # Set by `wakeup`, from any thread; the next round raises.
+        # Set by `wakeup`, from any thread; the next round raises `WakeupError` and clears it.
         self.is_wakeup_wanted = False
-        # `requests_sent` of the fetcher when `has_sent_fetches` was last asked.
+        # Value of `fetcher.requests_sent` at the last call of `has_sent_fetches`.
         self._fetches_seen = 0
         self.subscription = Subscription(exclude_internal=config.exclude_internal_topics)
         self.membership: Membership | None = None
@@ -137,10 +138,10 @@ class ConsumerCore:
         interval_ms = float(config.auto_commit_interval_ms) if auto else None
         return Commits(self._cluster, self.offsets, parts, interval_ms)
 
-    # What happens
+    # Events
 
     def wake(self) -> None:
-        """End the wait of a face."""
+        """Mark the consumer as awake and end the wait of the current call."""
         self.is_awake = True
         self.on_wake()
 
@@ -153,13 +154,17 @@ class ConsumerCore:
         self.wake()
 
     def _commit_refusal(self) -> ClientError | None:
-        """A member that lost its place must not commit as if the group had no members."""
+        """Return why the consumer cannot commit now, or None.
+
+        A member that the group has removed must not commit as if the group had no members.
+        """
         membership = self.membership
         if membership is None:
             return None
         subject = f"commit of group {self.group_id}"
         if membership.generation.generation_id < 0:
-            # Partitions that it still has are of a membership that it has lost.
+            # If partitions are still assigned, they belong to a membership that the consumer has
+            # lost.
             cause = None if self.subscription.assignment else _NO_MEMBER
             return CommitFailedError(ErrorCode.UNKNOWN_MEMBER_ID, subject, cause)
         if self.config.group_protocol == "classic" and not membership.is_stable:
@@ -180,17 +185,17 @@ class ConsumerCore:
 
     @property
     def generation(self) -> GroupGeneration:
-        """Who of the group speaks."""
+        """The member and generation on whose behalf this consumer commits."""
         if self.membership is not None:
             return self.membership.generation
         return GroupGeneration(self.group_id, instance_id=self.config.group_instance_id)
 
     @property
     def group_id(self) -> str:
-        """The group.
+        """The group's id.
 
         Raises:
-            InvalidGroupIdError: there is none.
+            InvalidGroupIdError: `group.id` is missing or blank.
         """
         group_id = self.config.group_id
         if group_id is None or not group_id.strip():
@@ -208,16 +213,17 @@ class ConsumerCore:
         timeout_ms = self.config.default_api_timeout_ms
         self.offsets.committed(lambda: self.generation, partitions, timeout_ms, on_done)
 
-    # What to read
+    # Subscription
 
     def subscribe(self, topics: Topics, listener: RebalanceListener | None) -> None:
-        """Have the group assign partitions of these topics.
+        """Subscribe to topics, so that the group assigns their partitions.
 
         Raises:
-            InvalidGroupIdError: no group.
-            SubscriptionError: None, blank, a subscription of another kind, or a pattern that the
-                group's protocol does not have.
-            ClientConfigError: no assignor, or assignors that do not go together.
+            InvalidGroupIdError: `group.id` is missing or blank.
+            SubscriptionError: The topics are None or blank, a subscription of another kind exists,
+                or the group protocol does not support the pattern.
+            ClientConfigError: The configured assignors are missing or do not support a common
+                protocol.
         """
         _ = self.group_id
         self._check_not_leaving()
@@ -240,14 +246,14 @@ class ConsumerCore:
         self.membership.on_subscription_changed()
 
     def _check_not_leaving(self) -> None:
-        """Raise while partitions are given up: what is subscribed to now would go with them."""
+        """Raise while partitions are being given up, which would discard a new subscription."""
         if self.host.is_leaving:
             raise SubscriptionError(
                 "the consumer is giving up its partitions: subscribe when unsubscribe() has ended"
             )
 
     def _drop_unwanted(self) -> None:
-        """Throw away what was fetched of topics that are not wanted any more."""
+        """Discard fetched records of topics that are no longer subscribed to."""
         if self.subscription.kind is SubscriptionKind.TOPICS:
             for tp in self.subscription.assignment:
                 if tp.topic not in self.subscription.topics:
@@ -255,10 +261,11 @@ class ConsumerCore:
                     self.subscription.assignment[tp].is_revoking = True
 
     def assign(self, partitions: Iterable[tuple[str, int]] | None) -> None:
-        """Read exactly these partitions.
+        """Assign exactly these partitions by hand.
 
         Raises:
-            SubscriptionError: None, a blank topic, or topics are subscribed to.
+            SubscriptionError: The partitions are None, a topic is blank, or the consumer is
+                subscribed to topics.
         """
         self._check_not_leaving()
         for tp in self.subscription.assign_by_hand(partitions):
@@ -267,12 +274,17 @@ class ConsumerCore:
         self.topics.refresh()
 
     def unsubscribe(self, reason: str, on_done: Callable[[], None]) -> None:
-        """Give everything up; a member leaves its group first. `on_done` may be called at once."""
+        """Leave the group and give up all partitions.
+
+        Args:
+            reason: The reason that is sent to the coordinator.
+            on_done: Called when the consumer has left; possibly before this method returns.
+        """
 
         membership = self.membership
 
         def on_left() -> None:
-            # Unless it took too long, and was given up.
+            # Skip this if the leave timed out and the caller has already ended the subscription.
             if self.membership is membership:
                 self.end_subscription()
             on_done()
@@ -281,12 +293,12 @@ class ConsumerCore:
         if membership is None:
             on_left()
         else:
-            # It still speaks for the group: callbacks that run now may commit.
+            # The member keeps its generation until it has left, so that callbacks can commit.
             self.host.is_leaving = True
             membership.leave(reason, on_left)
 
     def end_subscription(self) -> None:
-        """Have nothing, and be no member, from now on; nobody is told."""
+        """End subscription, assignment and membership at once, without callbacks or requests."""
         if self.membership is not None:
             self.membership.stop()
             self.membership = None
@@ -298,10 +310,10 @@ class ConsumerCore:
     # Poll
 
     def begin_poll(self) -> None:
-        """Count a poll.
+        """Check that there is something to poll, and record the start of the poll in the metrics.
 
         Raises:
-            SubscriptionError: nothing is subscribed to or assigned.
+            SubscriptionError: The consumer has neither a subscription nor an assignment.
         """
         if self.subscription.kind is SubscriptionKind.NONE:
             raise SubscriptionError(
@@ -310,12 +322,12 @@ class ConsumerCore:
         self.metrics.on_poll_begin()
 
     def round(self) -> None:
-        """Take everything one step further, without waiting.
+        """Advance topics, commits, membership and positions by one step, without waiting.
 
         Raises:
             WakeupError: `wakeup` was called.
-            ClientError: what the user has to know.
-            BaseException: what a callback of the user raised.
+            ClientError: An error that the user has to handle.
+            BaseException: A callback of the user raised this exception.
         """
         self.is_awake = False
         self.check_wakeup()
@@ -329,25 +341,27 @@ class ConsumerCore:
         self.commits.maybe_auto_commit()
 
     def check_wakeup(self) -> None:
-        """Raise if `wakeup` was called since the last time."""
+        """Raise `WakeupError` if `wakeup` was called since the last check."""
         if self.is_wakeup_wanted:
             self.is_wakeup_wanted = False
             raise WakeupError("wakeup() was called")
 
     def next_deadline_ms(self) -> float:
-        """When, on the monotonic clock, a waiting poll has to go another round."""
+        """Return when a waiting poll must call `round` again (ms, monotonic clock)."""
         due = [self.topics.next_refresh_ms(), self.commits.next_auto_ms()]
         if self.membership is not None:
             due.append(self.membership.next_deadline_ms())
         return min((moment for moment in due if moment is not None), default=float("inf"))
 
     def take(self, limit: int) -> ConsumerRecords | None:
-        """Up to `limit` records; None if there are none and no position moved.
+        """Return up to `limit` records; None if there are none and no position moved.
 
-        Once positions have moved nothing is raised. Fetches that this makes room for are sent.
+        After positions have moved, nothing is raised. Sends fetch requests for the buffer space
+        that this frees.
 
         Raises:
-            ClientError: a partition cannot be read on, or its next record not be deserialized.
+            ClientError: A partition cannot be read further, or its next record cannot be
+                deserialized.
         """
         taken = self.buffer.take(limit, self.subscription.assignment)
         if taken.failure is not None:
@@ -412,69 +426,94 @@ class ConsumerCore:
             return made, error or corrupt
 
     def give_back(self, counts: Mapping[TopicPartition, int]) -> None:
-        """Undo the handing out of the last records of the last `take`, so many by partition."""
+        """Undo the last `take` for the last `counts[tp]` records of each partition."""
         self.buffer.give_back(counts, self.subscription.assignment)
 
     def has_sent_fetches(self) -> bool:
-        """Whether fetches were sent since the last time."""
+        """Return whether fetch requests were sent since the last call of this method."""
         before, self._fetches_seen = self._fetches_seen, self.fetcher.requests_sent
         return before != self._fetches_seen
 
     def commit_async(
         self, offsets: dict[TopicPartition, CommittedOffset] | None, callback: CommitCallback | None
     ) -> None:
-        """Commit in the background; None for where all positions are."""
+        """Commit asynchronously.
+
+        Args:
+            offsets: The offsets by partition; None for all positions.
+            callback: Called with the offsets and an error or None, during a later call of the user.
+
+        Raises:
+            InvalidGroupIdError: `group.id` is missing or blank.
+        """
         _ = self.group_id
         wanted = self.commits.consumed() if offsets is None else offsets
         self.commits.commit_later(wanted, callback)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give nothing of these out."""
+        """Stop handing out records of these partitions until `resume`.
+
+        Raises:
+            SubscriptionError: A partition is not assigned; no partition is paused.
+        """
         for position, tp in [(self.subscription.position(tp), tp) for tp in partitions]:
             position.is_paused = True
             self.buffer.pause(tp)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo `pause`."""
+        """Undo `pause`.
+
+        Raises:
+            SubscriptionError: A partition is not assigned; no partition is resumed.
+        """
         for position, tp in [(self.subscription.position(tp), tp) for tp in partitions]:
             position.is_paused = False
             self.buffer.resume(tp)
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return {tp for tp, at in self.subscription.assignment.items() if at.is_paused}
 
-    # Why nothing comes
+    # Reasons why no records arrive
 
     @property
     def trouble(self) -> ClientError | None:
-        """Which broker does not answer, and why; None while all do that are needed."""
+        """Error of a broker that does not respond; None while all needed brokers do."""
         return self.fetcher.trouble or self._cluster.outage
 
     @property
     def unreachable(self) -> ClientError | None:
-        """The most that is known of why the cluster is not to be reached, if it is not."""
+        """The most specific known reason why the cluster is unreachable; None if there is none."""
         return self._cluster.unreachable or self._cluster.outage
 
     # Positions and lag
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """Records behind the position, as of the last fetch; None while that is not known."""
+        """Return the number of records between position and log end, as of the last fetch.
+
+        Returns:
+            The lag; None while it is unknown.
+
+        Raises:
+            SubscriptionError: The partition is not assigned.
+        """
         position = self.subscription.position(tp)
         end = self.fetcher.end_offset(tp)
         return None if end is None or not position.has_position else max(0, end - position.offset)
 
     def lags(self) -> dict[TopicPartition, int]:
-        """The lags that are known."""
+        """Return the lag of each assigned partition whose lag is known."""
         found = {tp: self.lag(tp) for tp in self.subscription.assignment}
         return {tp: lag for tp, lag in found.items() if lag is not None}
 
-    # The end
+    # Closing
 
     def begin_close(self, timeout_ms: float, on_done: Callable[[], None]) -> None:
-        """Commit if that is done automatically, leave the group, end the fetch sessions.
+        """Commit if automatic commits are on, leave the group and end the fetch sessions.
 
-        Then `on_done`, maybe at once.
+        Args:
+            timeout_ms: The limit of the commit (ms).
+            on_done: Called at the end; possibly before this method returns.
         """
 
         def on_ended() -> None:
@@ -484,13 +523,13 @@ class ConsumerCore:
         on_left = partial(self.fetcher.end_sessions, on_ended)
         leave = partial(self.unsubscribe, "the consumer is being closed", on_left)
         if self.subscription.assignment and self.commits.is_auto:
-            # What follows runs the user's callbacks: in a round, not on the loop.
+            # Leaving runs callbacks of the user, so it starts in a round and not on the event loop.
             self.commits.commit_before(timeout_ms, lambda: self.host.go_on_with(leave))
         else:
             leave()
 
     def stop(self) -> None:
-        """Drop whatever is still under way."""
+        """Discard everything that is still in progress, and close the interceptors."""
         self.end_subscription()
         self.topics.stop()
         self.fetcher.close()

@@ -1,4 +1,4 @@
-"""What both faces of the consumer have in common: all calls that need no wait."""
+"""What the blocking and the asyncio consumer have in common: all calls that do not wait."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ if TYPE_CHECKING:
 __all__ = ["CLOSE_S", "MS_PER_S", "ConsumerFace", "consumer_config"]
 
 MS_PER_S = 1000.0
-# How long `close` takes at most, unless the user says otherwise.
+# Default timeout of `close` (s).
 CLOSE_S = 30.0
-# The loop has a turn at least so often while polls find enough in the buffer.
+# Upper limit of the time (ms) between two turns of the event loop while polls are served from the
+# buffer.
 _TURN_MS = 5.0
 
 
 def consumer_config(
     bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]
 ) -> tuple[ClientConfig, ConsumerParts]:
-    """A consumer's keyword arguments, checked.
+    """Return a consumer's keyword arguments as a checked config and the user's objects.
 
     Raises:
-        ClientConfigError: an unknown key, or a value that cannot be.
+        ClientConfigError: A key is unknown or its value is invalid.
     """
     parts, keys = take_consumer_parts(given)
     config = ClientConfig.parse({"bootstrap.servers": bootstrap_servers, **keys})
@@ -64,7 +65,7 @@ class ConsumerFace(ABC):
         iterator: ConsumerIterator,
         calls: ConsumerCalls,
     ) -> None:
-        # All keys, checked.
+        # The validated configuration.
         self.config = core.config
         self._core = core
         self._iterator = iterator
@@ -72,7 +73,7 @@ class ConsumerFace(ABC):
         self._lookups = Lookups(cluster, core)
         self._limit = core.config.max_poll_records
         self._clock = cluster.runtime.clock
-        # When the loop last had a turn for a poll that did not wait.
+        # When the event loop last ran for a poll that did not wait (ms, monotonic clock).
         self._turned_ms = 0.0
 
     def __repr__(self) -> str:
@@ -80,7 +81,7 @@ class ConsumerFace(ABC):
         return f"Consumer({servers!r}, group_id={self.config.group_id!r})"
 
     def _takes_turn(self) -> bool:
-        """Whether the loop is to have a turn now: now and then, so that the next fetches leave."""
+        """Return whether the event loop must run now, so that pending fetch requests are sent."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._turned_ms < _TURN_MS and not self._core.has_sent_fetches():
             return False
@@ -88,19 +89,19 @@ class ConsumerFace(ABC):
         return True
 
     def _iteration_s(self) -> float:
-        """How long an iteration waits for its next records at a time."""
+        """Return how long (s) one poll of an iteration waits for records."""
         limit_ms = self.config.consumer_timeout_ms
         return CLOSE_S if limit_ms < 0 else limit_ms / MS_PER_S
 
     def wakeup(self) -> None:
-        """Have the call that is under way, or the next one that waits, raise `WakeupError`.
+        """Make the current call, or the next call that waits, raise `WakeupError`.
 
-        Safe from any thread, and from signal handlers.
+        Safe from any thread and from signal handlers.
         """
         self._core.is_wakeup_wanted = True
         self._entry.wakeup()
 
-    # What to read
+    # Subscription
 
     def subscribe(
         self,
@@ -109,18 +110,19 @@ class ConsumerFace(ABC):
         *,
         pattern: str | None = None,
     ) -> None:
-        """Have the group give this consumer partitions of these topics; replaces what was before.
+        """Subscribe to topics, so that the group assigns their partitions; replace earlier topics.
 
         Args:
-            topics: names, a compiled `re` that is matched whole against all topics here, or a
-                `SubscriptionPattern` that the broker matches. No names: see `unsubscribe`.
-            listener: told of rebalances.
-            pattern: a regular expression in place of topics.
+            topics: One name, several names, a compiled `re` that the client matches against the
+                full name of every topic, or a `SubscriptionPattern` that the broker matches. An
+                empty collection means `unsubscribe`.
+            listener: Called when partitions are assigned, revoked or lost.
+            pattern: A regular expression, in place of `topics`.
 
         Raises:
-            SubscriptionError: None, blank names, or a subscription of another kind: topics,
-                patterns and partitions are mutually exclusive.
-            InvalidGroupIdError: no `group_id`.
+            SubscriptionError: The topics are None, a name is blank, or there is a subscription of
+                another kind: topics, patterns and partitions are mutually exclusive.
+            InvalidGroupIdError: `group_id` is missing.
         """
         wanted = Subscription.wanted(topics, pattern)
         with self._entry:
@@ -131,13 +133,17 @@ class ConsumerFace(ABC):
 
     @abstractmethod
     def _end_subscription(self) -> None:
-        """`subscribe` or `assign` was called with nothing: as `unsubscribe`."""
+        """Handle `subscribe` or `assign` with an empty collection, like `unsubscribe`."""
 
     def assign(self, partitions: Iterable[Partition] | None) -> None:
-        """Read exactly these (topic, partition), whatever any group says.
+        """Assign exactly these partitions, without group management.
+
+        Args:
+            partitions: (topic, number) pairs. An empty collection means `unsubscribe`.
 
         Raises:
-            SubscriptionError: None, a blank topic, or topics are subscribed to.
+            SubscriptionError: The partitions are None, a topic is blank, or the consumer is
+                subscribed to topics.
         """
         wanted = None if partitions is None else as_partitions(partitions)
         with self._entry:
@@ -147,34 +153,47 @@ class ConsumerFace(ABC):
                 self._core.assign(wanted)
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that this consumer has now."""
+        """Return the partitions that are assigned to this consumer now."""
         with self._entry:
             return set(self._core.subscription.assignment)
 
     def subscription(self) -> set[str]:
-        """The topics subscribed to, those that a pattern matched last included."""
+        """Return the subscribed topics; for a pattern, the topics that it last matched."""
         with self._entry:
             return set(self._core.subscription.topics)
 
     # Positions
 
     def seek(self, partition: Partition, offset: int | CommittedOffset) -> None:
-        """Go on at `offset` with the next poll.
+        """Continue at `offset` with the next poll.
+
+        Args:
+            partition: An assigned partition, as (topic, number).
+            offset: Offset of the next record, or a `CommittedOffset` with a leader epoch to
+                validate.
 
         Raises:
-            SubscriptionError: the partition is not assigned.
-            ValueError: a negative offset.
+            SubscriptionError: The partition is not assigned.
+            ValueError: The offset is negative.
         """
         [(tp, wanted)] = as_offsets({partition: offset}).items()
         with self._entry:
             self._core.positions.seek(tp, wanted.offset, wanted.leader_epoch)
 
     def seek_to_beginning(self, *partitions: Partitions) -> None:
-        """Go on at the first record there is, in these partitions or in all that are assigned."""
+        """Continue at the first available record of these partitions, or of all assigned ones.
+
+        Raises:
+            SubscriptionError: A partition is not assigned.
+        """
         self._reset(partitions, OffsetReset.earliest())
 
     def seek_to_end(self, *partitions: Partitions) -> None:
-        """Go on behind the last record, in these partitions or in all that are assigned."""
+        """Continue behind the last record of these partitions, or of all assigned partitions.
+
+        Raises:
+            SubscriptionError: A partition is not assigned.
+        """
         self._reset(partitions, OffsetReset.latest())
 
     def _reset(self, partitions: Iterable[Partitions], reset: OffsetReset) -> None:
@@ -183,17 +202,25 @@ class ConsumerFace(ABC):
                 self._core.positions.reset(tp, reset)
 
     def pause(self, *partitions: Partitions) -> None:
-        """Give nothing of these out until `resume`; the assignment stays."""
+        """Stop returning records of these partitions until `resume`; they stay assigned.
+
+        Raises:
+            SubscriptionError: A partition is not assigned.
+        """
         with self._entry:
             self._core.pause(flat_partitions(partitions))
 
     def resume(self, *partitions: Partitions) -> None:
-        """Undo `pause`."""
+        """Return records of these partitions again, after `pause`.
+
+        Raises:
+            SubscriptionError: A partition is not assigned.
+        """
         with self._entry:
             self._core.resume(flat_partitions(partitions))
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         with self._entry:
             return self._core.paused()
 
@@ -204,41 +231,56 @@ class ConsumerFace(ABC):
         offsets: Mapping[K, int | CommittedOffset] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """Commit without waiting, and without trying again.
+        """Commit without waiting and without retries.
 
         Args:
-            offsets: as for `commit`.
-            callback: called with (offsets, error or None) within a later call; in order.
+            offsets: For each partition the offset of the next record to read; None commits all
+                positions.
+            callback: Called with (offsets, error or None) during a later call, in commit order.
+
+        Raises:
+            InvalidGroupIdError: `group_id` is missing.
+            ValueError: An offset is negative.
         """
         with self._entry:
             self._core.commit_async(None if offsets is None else as_offsets(offsets), callback)
 
     def enforce_rebalance(self, reason: str = "the user asked for it") -> None:
-        """Have the group's members join anew with the next poll."""
+        """Request a rebalance of the group; it begins with the next poll."""
         with self._entry:
             if self._core.membership is not None:
                 self._core.membership.request_rejoin(reason)
 
     def group_metadata(self) -> GroupGeneration:
-        """Who this consumer is in its group: for `send_offsets_to_transaction`."""
+        """Return this member and its generation, for `send_offsets_to_transaction`."""
         with self._entry:
             return self._core.generation
 
-    # What is known
+    # Health and metrics
 
     @property
     def trouble(self) -> ClientError | None:
-        """Why nothing comes, if that is known: a broker does not answer. Polls try on."""
+        """Why no records arrive: the error of a broker that does not respond; None if unknown.
+
+        Polls keep retrying.
+        """
         with self._entry:
             return self._core.trouble
 
     def current_lag(self, partition: Partition) -> int | None:
-        """Records behind the position as of the last fetch; None while that is not known."""
+        """Return the number of records behind the position, as of the last fetch.
+
+        Returns:
+            The lag; None while it is unknown.
+
+        Raises:
+            SubscriptionError: The partition is not assigned.
+        """
         with self._entry:
             return self._core.lag(as_partition(partition))
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Kafka's consumer metrics by group and name."""
+        """Return Kafka's consumer metrics: by group name, then by metric name."""
         with self._entry:
             assigned = len(self._core.subscription.assignment)
             return self._core.metrics.report(self._core.lags(), assigned)

@@ -1,7 +1,8 @@
-"""Iterating over a consumer record by record, with positions that move record by record.
+"""Iterate over a consumer record by record, with positions that move record by record.
 
-A poll moves positions behind all that it returns. So whatever else the user calls in the midst of
-an iteration, the records that he has not seen are given back first: a commit commits what he saw.
+A poll moves the positions behind all records that it returns. If the user makes another call during
+an iteration, the records that the user has not seen are given back first. So a commit covers
+exactly the records that were iterated.
 """
 
 from __future__ import annotations
@@ -25,24 +26,26 @@ __all__ = ["ConsumerIterator"]
 
 
 class ConsumerIterator:
-    """The records of the last poll, and how many of them were seen.
+    """The records of the last poll, and how many of them the user has seen.
 
     Attributes:
-        rows: an iterator over a list: how many records are left in it is known without counting.
+        rows: A list iterator over the records; `length_hint` returns how many are left.
     """
 
     __slots__ = ("_core", "_error", "_parts", "rows")
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
-        # By partition, how many records `rows` had at its start, and how many the poll gave.
+        # For each partition: the number of records in `rows` at its start, and the number in the
+        # poll. The first is smaller if a batch could not be decoded.
         self._parts: dict[TopicPartition, tuple[int, int]] = {}
-        # Of a batch that cannot be decoded; raised when what could be was iterated.
+        # The error of a batch that cannot be decoded, or None; raised after the records before the
+        # batch.
         self._error: CorruptRecordsError | None = None
         self.rows: Iterator[ConsumerRecord] = iter([])
 
     def begin(self, records: ConsumerRecords) -> None:
-        """Go on with the records of a poll."""
+        """Start to iterate over the records of a poll."""
         rows: list[ConsumerRecord] = []
         for tp, part in records.items():
             readable = self._readable(part)
@@ -58,10 +61,10 @@ class ConsumerIterator:
             return list(part.before(error.offset))
 
     def check(self) -> None:
-        """Before the next poll: all that could be read of the last one was iterated.
+        """Raise the pending decode error, once all readable records were iterated.
 
         Raises:
-            CorruptRecordsError: of what could not.
+            CorruptRecordsError: A batch of the last poll could not be decoded.
         """
         error, self._error = self._error, None
         if error is not None:
@@ -73,12 +76,12 @@ class ConsumerIterator:
         return length_hint(self.rows) > 0
 
     def settle(self) -> None:
-        """Give back what was not seen."""
+        """Give the records that the user has not seen back to the consumer."""
         parts, self._parts = self._parts, {}
         if not self.has_rows:
             return
         seen = sum(readable for readable, _ in parts.values()) - length_hint(self.rows)
-        # Whoever still iterates over these gets no more of them.
+        # Exhaust the iterator, so that a loop over it ends.
         deque(self.rows, maxlen=0)
         unseen = {}
         for tp, (readable, whole) in parts.items():

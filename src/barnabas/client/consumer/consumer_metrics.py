@@ -1,7 +1,7 @@
-"""What a consumer counts of itself, by the names of Kafka's consumer metrics.
+"""Metrics of a consumer, with the names of Kafka's consumer metrics.
 
-Averages and maxima are those of the last minute or so: two windows of 30 s, as metrics.num.samples
-and metrics.sample.window.ms have it in Kafka.
+Averages, maxima and rates cover the last 30 to 60 seconds: two windows of 30 s, like the defaults
+of metrics.num.samples and metrics.sample.window.ms in Kafka.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _MS_PER_S = 1000.0
 
 
 class _Sampled:
-    """Count, sum and maximum over the present window and the one before."""
+    """Count, sum and maximum over the current window and the previous one."""
 
     __slots__ = ("_before", "_clock", "_now", "_since_ms")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since_ms = clock.monotonic_ms()
-        # Count, sum, maximum.
+        # Count, sum and maximum of the current window, then of the previous one.
         self._now = (0, 0.0, _NAN)
         self._before = self._now
 
@@ -68,7 +68,7 @@ class _Sampled:
 
 
 class ConsumerMetrics:
-    """Counted by the core, read by `Consumer.metrics()`."""
+    """Metrics that `ConsumerCore` records and `Consumer.metrics()` reports."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -82,12 +82,13 @@ class ConsumerMetrics:
         self.records_total = 0
         self.bytes_total = 0
         self.commits_total = 0
-        # When the last poll began and ended; None before the first.
+        # When the last poll began and ended (ms, monotonic clock). None before the first poll; the
+        # end is also None during a poll.
         self._poll_began_ms: float | None = None
         self._poll_ended_ms: float | None = None
 
     def on_poll_begin(self) -> None:
-        """The user polls."""
+        """Record the start of a poll."""
         now_ms = self._clock.monotonic_ms()
         began_ms, ended_ms = self._poll_began_ms, self._poll_ended_ms
         if began_ms is not None:
@@ -98,34 +99,34 @@ class ConsumerMetrics:
         self._poll_ended_ms = None
 
     def on_poll_end(self) -> None:
-        """The poll returns."""
+        """Record the end of a poll."""
         self._poll_ended_ms = self._clock.monotonic_ms()
 
     def on_fetch(self, latency_ms: float) -> None:
-        """A fetch was answered."""
+        """Record a fetch response and its latency (ms)."""
         self.fetches_total += 1
         self._fetch_latency.add(latency_ms)
 
     def on_records(self, count: int, size: int) -> None:
-        """Records were handed out, `size` bytes as they were fetched."""
+        """Record records returned to the user, and their size as fetched (bytes)."""
         self.records_total += count
         self.bytes_total += size
         self._records.add(count)
         self._bytes.add(size)
 
     def on_commit(self, latency_ms: float) -> None:
-        """A commit succeeded."""
+        """Record a successful commit and its latency (ms)."""
         self.commits_total += 1
         self._commit_latency.add(latency_ms)
 
     def report(
         self, lags: Mapping[TopicPartition, int], assigned: int
     ) -> dict[str, dict[str, float]]:
-        """All metrics by group and name; one group per partition with its lag.
+        """Return all metrics by group name and metric name; each partition's lag has its own group.
 
         Args:
-            lags: of the partitions whose lag is known.
-            assigned: how many partitions the consumer has, whatever is known of them.
+            lags: Lags in records, of the partitions whose lag is known.
+            assigned: The number of assigned partitions, whether or not their lag is known.
         """
         began_ms = self._poll_began_ms
         since_ms = -_MS_PER_S if began_ms is None else self._clock.monotonic_ms() - began_ms

@@ -1,7 +1,7 @@
-"""What a user plugs into a consumer: deserializers and interceptors.
+"""Objects that a user passes to a consumer: deserializers and interceptors.
 
-These are objects, not values of a properties file, so they are taken out of the keyword arguments
-before the rest is checked as configuration.
+They are Python objects and not values of a properties file. So they are removed from the keyword
+arguments before the rest is validated as configuration.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ __all__ = ["ConsumerInterceptor", "ConsumerInterceptors", "ConsumerParts", "take
 
 
 class ConsumerInterceptor(Protocol):
-    """The user's own (KIP-42); what it raises is logged and otherwise changes nothing."""
+    """Interface of a user's interceptor (KIP-42). Exceptions are logged and otherwise ignored."""
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
-        """The records that go on to the user: the same, or others."""
+        """Return the records that `poll` returns to the user: `records` itself, or others."""
         ...
 
     def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> object:
-        """These were committed."""
+        """Handle a successful commit of these offsets."""
         ...
 
     def close(self) -> object:
-        """The consumer is closed."""
+        """Handle the closing of the consumer."""
         ...
 
 
 class ConsumerInterceptors:
-    """All interceptors of a consumer, in their order."""
+    """All interceptors of a consumer, in the configured order."""
 
     __slots__ = ("_chain",)
 
@@ -48,20 +48,20 @@ class ConsumerInterceptors:
         self._chain = tuple(chain)
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
-        """The records as the last of them gives them."""
+        """Pass the records through all interceptors; return the result of the last."""
         for interceptor in self._chain:
             with Shielded(interceptor):
                 records = interceptor.on_consume(records)
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Tell them what was committed."""
+        """Report committed offsets to all interceptors."""
         for interceptor in self._chain:
             with Shielded(interceptor):
                 interceptor.on_commit(offsets)
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all interceptors."""
         for interceptor in self._chain:
             with Shielded(interceptor):
                 interceptor.close()
@@ -69,17 +69,20 @@ class ConsumerInterceptors:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerParts:
-    """The user's objects of one consumer."""
+    """Deserializers and interceptors of one consumer."""
 
     deserializing: Deserializing
     interceptors: ConsumerInterceptors
 
 
 def take_consumer_parts(given: Mapping[str, Any]) -> tuple[ConsumerParts, dict[str, Any]]:
-    """The parts, and the keyword arguments that are left.
+    """Separate the user's objects from the other keyword arguments.
+
+    Returns:
+        The objects, and the remaining keyword arguments.
 
     Raises:
-        ClientConfigError: something that is not what its name says.
+        ClientConfigError: A deserializer is not callable.
     """
     left = dict(given)
     deserializing = Deserializing(
@@ -92,7 +95,7 @@ def take_consumer_parts(given: Mapping[str, Any]) -> tuple[ConsumerParts, dict[s
 def _deserializer(given: dict[str, Any], name: str) -> Callable[[bytes], Any] | None:
     found = given.pop(name, None)
     if found is None or isinstance(found, str):
-        # The name of a Java class in a properties file means nothing here.
+        # Ignore names of Java classes, which properties files contain.
         return None
     if not callable(found):
         raise ClientConfigError(f"{name}={found!r} cannot be called with bytes")

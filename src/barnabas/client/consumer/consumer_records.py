@@ -1,7 +1,7 @@
-"""What `poll` returns: records in batches, decoded when they are touched.
+"""The result of `poll`: records in batches, which are decoded on first access.
 
-They are counted, iterated, looked up by partition, taken as columns or as Arrow tables; only
-iterating makes an object per record.
+Records can be counted, iterated, looked up by partition, and read as columns or as Arrow tables.
+Only iteration creates an object per record.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ __all__ = ["ConsumerRecords"]
 
 
 class ConsumerRecords:
-    """Records of one poll: in order within a partition, one partition after the other.
+    """Records of one poll, partition by partition, in offset order within each partition.
 
     Args:
-        parts: the records by partition.
-        next_offsets: where each partition's reading goes on; what `commit` commits.
+        parts: The records by partition.
+        next_offsets: For each partition the offset of the next record to read, as `commit` commits
+            it.
     """
 
     __slots__ = ("_parts", "next_offsets")
@@ -42,18 +43,18 @@ class ConsumerRecords:
         self.next_offsets = dict(next_offsets)
 
     def __len__(self) -> int:
-        """Number of records, of all partitions."""
+        """Return the number of records in all partitions."""
         return sum(map(len, self._parts.values()))
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Record by record."""
+        """Iterate over the records of all partitions."""
         return chain.from_iterable(self._parts.values())
 
     def __getitem__(self, tp: tuple[str, int]) -> PartitionRecords:
-        """The records of one partition, none if it has none here."""
+        """Return the records of one partition; empty if this poll has no records of it."""
         key = as_partition(tp)
         found = self._parts.get(key)
         return PartitionRecords(key, ()) if found is None else found
@@ -67,43 +68,44 @@ class ConsumerRecords:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """The partitions that there are records of."""
+        """The partitions that have records in this poll."""
         return tuple(self._parts)
 
     def items(self) -> Iterator[tuple[TopicPartition, PartitionRecords]]:
-        """Partition by partition, with its records."""
+        """Iterate over pairs of a partition and its records."""
         return iter(self._parts.items())
 
     def batches(self) -> Iterator[PartitionRecords]:
-        """The records partition by partition: to read as columns.
+        """Iterate over the records of each partition, to read them as columns.
 
-        What was decoded of a partition is freed once the next is asked for, if the caller keeps
-        neither it nor this.
+        The decoded records of a partition are freed when the next partition is requested, unless
+        the caller keeps a reference to them or to this object.
         """
         left = list(self._parts.values())
         left.reverse()
-        # Else the iterator would keep everything until its end.
+        # Drop this reference; otherwise the generator would keep all records until it ends.
         del self
         while left:
             yield left.pop()
 
     def of_topic(self, topic: str) -> Iterator[ConsumerRecord]:
-        """The records of a topic, of all of its partitions."""
+        """Iterate over the records of all partitions of a topic."""
         return chain.from_iterable(p for tp, p in self._parts.items() if tp.topic == topic)
 
     def to_arrow(self) -> pa.Table:
-        """All records as one table, without an object per record.
+        """Return all records as one Arrow table, without an object per record.
 
         Columns: topic, partition, offset, timestamp (ms, UTC), timestamp_type, key, value and
-        headers; key and value are bytes whatever the deserializers.
+        headers. Key and value are the raw bytes; deserializers do not apply.
 
         Raises:
-            ImportError: pyarrow or numpy is not installed (Barnabas's extra `arrow` brings both).
+            ImportError: pyarrow or numpy is not installed (Barnabas's extra `arrow` installs both).
+            CorruptRecordsError: A batch has malformed bytes.
         """
         from barnabas.client.consumer.arrow import to_table
 
         return to_table(self._parts.values())
 
     def to_pandas(self) -> Any:
-        """The same as a pandas DataFrame."""
+        """Return all records as a pandas DataFrame, with the columns of `to_arrow`."""
         return self.to_arrow().to_pandas()

@@ -1,7 +1,8 @@
-"""Keys and values through the user's deserializers: in `poll`, so that errors are raised there.
+"""Apply the user's deserializers to keys and values; `poll` does so, and raises their errors.
 
-A deserializer is a callable that takes bytes; null stays None and is not handed to it. The position
-stays at a record that cannot be deserialized (KIP-334): what lies before it is returned first.
+A deserializer is a callable that takes bytes. Null keys and values stay None and are not passed to
+it. The position stays at a record that cannot be deserialized (KIP-334); the records before it are
+returned first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["Deserializing"]
 
 
 class Deserializing:
-    """The deserializers of one consumer."""
+    """The key and value deserializers of one consumer."""
 
     __slots__ = ("_key", "_value", "is_needed")
 
@@ -28,13 +29,18 @@ class Deserializing:
     ) -> None:
         self._key = key
         self._value = value
-        # Whether there is anything to do at all.
+        # Whether there is at least one deserializer.
         self.is_needed = key is not None or value is not None
 
     def apply(
         self, records: PartitionRecords
     ) -> tuple[PartitionRecords, RecordDeserializationError | None]:
-        """The records deserialized; only those before the first that cannot be, and its error."""
+        """Deserialize keys and values, up to the first record that fails.
+
+        Returns:
+            The deserialized records before the first failure, and its error; None if there is no
+                failure.
+        """
         keys, error = self._column(records, "key", self._key, records.keys)
         values, value_error = self._column(records, "value", self._value, records.values)
         if value_error is not None and (error is None or value_error.offset < error.offset):
@@ -53,7 +59,7 @@ class Deserializing:
     ) -> tuple[list[Any], RecordDeserializationError | None]:
         if deserializer is None:
             return list(raw), None
-        # How many were made before one failed is how far the user gets: no comprehension.
+        # An explicit loop: after an error, the length of `made` is the index of the failing record.
         made: list[Any] = []
         try:
             for data in raw:

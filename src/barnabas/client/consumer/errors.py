@@ -1,4 +1,4 @@
-"""What the consumer raises beside the errors of all clients."""
+"""Errors that only the consumer raises, in addition to the errors of all clients."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ _WENT_ON = (
 
 
 class SubscriptionError(ClientError, ValueError):
-    """Topics, a pattern and partitions were mixed, blank or missing, or a partition is not ours."""
+    """Topics, patterns or partitions are mixed, blank or missing, or a partition is unassigned."""
 
 
 class InvalidGroupIdError(ClientError, ValueError):
-    """`group.id` is missing or blank where a group is needed."""
+    """`group.id` is missing or blank, and the call needs a group."""
 
     error_code = ErrorCode.INVALID_GROUP_ID
 
 
 class ConcurrentUseError(ClientError, RuntimeError):
-    """Two threads, or two tasks, were in calls of one consumer at a time."""
+    """Two threads, or two polls of asyncio tasks, used one consumer at the same time."""
 
 
 class WakeupError(ClientError):
-    """`wakeup` was called: the call that it ended did nothing."""
+    """`wakeup` was called; the call that it interrupted had no effect."""
 
 
 class NoOffsetError(ClientError):
-    """Partitions have neither a position nor a committed offset, with auto.offset.reset=none."""
+    """Partitions have neither a position nor a committed offset, and auto.offset.reset=none."""
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = tuple(partitions)
@@ -62,12 +62,12 @@ class NoOffsetError(ClientError):
 
 
 class LogTruncationError(BrokerError):
-    """Records that were read are not in the partition's log any more (KIP-320)."""
+    """The partition's log no longer contains the records that were read (KIP-320)."""
 
     def __init__(self, partition: TopicPartition, position: int, divergent_offset: int) -> None:
         self.partition = partition
         self.position = position
-        # Where the log goes on differently; -1 if the broker could not tell.
+        # First offset at which the leader's log differs; -1 if the broker does not know it.
         self.divergent_offset = divergent_offset
         where = f"from offset {divergent_offset} on " if divergent_offset >= 0 else ""
         super().__init__(
@@ -79,12 +79,12 @@ class LogTruncationError(BrokerError):
 
 
 class CommitFailedError(BrokerError):
-    """The group does not take the commit of this consumer; its offsets are not kept.
+    """The group coordinator refused the commit; the offsets are not stored.
 
     Args:
-        error_code: what the broker answered, or would have.
-        subject: which commit.
-        cause: why, and what to do; None for a member that the group went on without.
+        error_code: The error code of the response, or the equivalent if no request was sent.
+        subject: The commit that failed.
+        cause: The reason and what to do; None if the group has removed this member.
     """
 
     def __init__(self, error_code: ErrorCode, subject: str, cause: str | None = None) -> None:

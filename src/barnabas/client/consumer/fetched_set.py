@@ -1,8 +1,9 @@
-"""Fetched bytes of a partition as they are handed out: cut by batch headers, decoded when touched.
+"""Fetched bytes of a partition, split by batch headers and decoded on first access.
 
-How many records a batch holds its header tells, so a poll of some records decodes nothing. A batch
-that is handed out in parts is decoded once; one with very many records is decoded part by part,
-because a small batch may hold millions of them.
+The batch header contains the number of records, so a poll that returns whole batches decodes
+nothing. A batch that is returned in parts is decoded once. A batch with more than
+`DECODED_RECORDS_MAX` records is decoded in parts, because a small batch may contain millions of
+records.
 """
 
 from __future__ import annotations
@@ -27,20 +28,28 @@ if TYPE_CHECKING:
 __all__ = ["FetchedBatch", "FetchedSet", "Piece"]
 
 
-# Batches with more records are decoded part by part. The records of such a batch take some 2 MB.
+# Batches with more records are decoded in parts. This number of decoded records takes about 2 MB.
 DECODED_RECORDS_MAX = 10_000
 
 
 class Origin(NamedTuple):
-    """Where batches are from."""
+    """The partition of a batch, and a callback for decode errors."""
 
     tp: TopicPartition
-    # Told, by whoever first looks at a batch that cannot be decoded, of the error he gets.
+    # Called with the error when a batch cannot be decoded, on the thread that accesses the batch.
     on_corrupt: Callable[[CorruptRecordsError], None]
 
 
 class FetchedBatch:
-    """One batch of a record set, without what lies before or behind the bounds of that."""
+    """One batch of a record set, limited to the requested offset range.
+
+    Args:
+        data: The bytes of the whole record set.
+        span: Where the batch lies in `data`, and its header fields.
+        first: First offset of the range.
+        end: End offset of the range (exclusive).
+        origin: Partition and error callback.
+    """
 
     __slots__ = (
         "_count",
@@ -56,32 +65,36 @@ class FetchedBatch:
     )
 
     def __init__(self, data: bytes, span: BatchSpan, first: int, end: int, origin: Origin) -> None:
-        # The whole record set; the batch lies at `span.start`.
+        # Bytes of the whole record set; the batch begins at `span.start`.
         self.data = data
         self.span = span
         self._origin = origin
-        # Records with first <= offset < end are meant.
+        # Only records with first <= offset < end are returned.
         self._first = first
         self._end = end
         inside = span.base_offset >= first and span.next_offset <= end
-        # Whether all of its records are meant, and their number is known.
+        # Whether all records are in the range and the header contains their number.
         self._is_whole = inside and span.record_count >= 0
         self._records: Sequence[CompiledRecord] | None = None
-        # Number of records, where it had to be counted.
+        # Number of records in the range, once counted by decoding; None before.
         self._count: int | None = None
-        # Of a batch that is decoded part by part: the records that come next, and how many came
-        # before them.
+        # For batches that are decoded in parts: iterator over the records that follow, and the
+        # number of records before them.
         self._unread: Iterator[CompiledRecord] | None = None
         self._read = 0
 
     @property
     def first_offset(self) -> int:
-        """No record before this one is meant."""
+        """Lower bound of the offsets of the batch's records in the range."""
         return max(self._first, self.span.base_offset)
 
     @property
     def count(self) -> int:
-        """Number of records; decodes only where the header does not tell."""
+        """Number of records in the range; decodes the batch only if the header is not sufficient.
+
+        Raises:
+            CorruptRecordsError: The batch must be decoded and has malformed bytes.
+        """
         if self._is_whole:
             return self.span.record_count
         if not self._is_large:
@@ -96,25 +109,25 @@ class FetchedBatch:
 
     @property
     def is_decoded(self) -> bool:
-        """Whether `records` was asked for before."""
+        """Whether the decoded records are cached."""
         return self._records is not None
 
     @property
     def records(self) -> Sequence[CompiledRecord]:
-        """The records, decoded at the first look.
+        """The records in the range; decoded on first access, then cached.
 
         Raises:
-            CorruptRecordsError: malformed bytes.
+            CorruptRecordsError: The batch has malformed bytes.
         """
         if self._records is None:
             self._records = self.decode()
         return self._records
 
     def part(self, start: int, stop: int) -> Sequence[CompiledRecord]:
-        """The records from index `start` to `stop`, which is exclusive.
+        """Return the records with start <= index < stop.
 
         Raises:
-            CorruptRecordsError: malformed bytes.
+            CorruptRecordsError: The batch has malformed bytes.
         """
         if self._records is not None or not self._is_large:
             return self.records[start:stop]
@@ -134,10 +147,10 @@ class FetchedBatch:
             raise self.corrupt(error) from error
 
     def decode(self) -> Sequence[CompiledRecord]:
-        """The records, decoded anew: for who takes them all, and keeps what he wants of them.
+        """Return the records in the range without caching them, for callers that take them all.
 
         Raises:
-            CorruptRecordsError: malformed bytes.
+            CorruptRecordsError: The batch has malformed bytes.
         """
         if self._records is not None:
             return self._records
@@ -150,7 +163,7 @@ class FetchedBatch:
         return found
 
     def corrupt(self, cause: CorruptBatchError) -> CorruptRecordsError:
-        """What whoever looks at the batch gets; the consumer is told as well."""
+        """Return the error for a batch that cannot be decoded, and report it to the consumer."""
         tp, on_corrupt = self._origin
         behind = max(self.span.next_offset, self.first_offset + 1)
         error = CorruptRecordsError(tp, self.first_offset, str(cause), behind)
@@ -158,7 +171,11 @@ class FetchedBatch:
         return error
 
     def offset_after(self, index: int) -> int:
-        """Where reading goes on once the first `index` records, at least one, were read."""
+        """Return the next offset to read after the first `index` records; `index` is at least 1.
+
+        Raises:
+            CorruptRecordsError: The batch must be decoded and has malformed bytes.
+        """
         span = self.span
         if self._is_whole:
             if index == span.record_count:
@@ -169,7 +186,7 @@ class FetchedBatch:
 
 
 class Piece(NamedTuple):
-    """Consecutive records of a batch, by index."""
+    """Consecutive records of a batch: those with start <= index < stop."""
 
     batch: FetchedBatch
     start: int
@@ -177,7 +194,11 @@ class Piece(NamedTuple):
 
     @property
     def records(self) -> Sequence[CompiledRecord]:
-        """The records, decoded."""
+        """The decoded records.
+
+        Raises:
+            CorruptRecordsError: The batch has malformed bytes.
+        """
         if self.start == 0 and self.stop == self.batch.count:
             return self.batch.decode()
         return self.batch.part(self.start, self.stop)
@@ -185,10 +206,10 @@ class Piece(NamedTuple):
     def append_to(
         self, offsets: list[int], keys: list[bytes | None], values: list[bytes | None]
     ) -> None:
-        """Append offset, key and value of each record.
+        """Append the offset, key and value of each record to the given lists.
 
         Raises:
-            CorruptRecordsError: malformed bytes.
+            CorruptRecordsError: The batch has malformed bytes.
         """
         span = self.batch.span
         if self.stop - self.start == span.record_count and not self.batch.is_decoded:
@@ -207,11 +228,11 @@ class Piece(NamedTuple):
 
 
 class FetchedSet:
-    """A record set on its way to the user.
+    """A fetched record set and how much of it was taken.
 
     Attributes:
-        position: offset behind what was taken; the record set's end once all was.
-        leader_epoch: of the record before it, -1 if not known.
+        position: Offset of the next record to take; the end of the record set once all were taken.
+        leader_epoch: Leader epoch of the last taken record; -1 if unknown.
     """
 
     __slots__ = (
@@ -230,10 +251,14 @@ class FetchedSet:
         record_set: RecordSet,
         on_corrupt: Callable[[CorruptRecordsError], None] = lambda _error: None,
     ) -> None:
-        """Cut a record set; `on_corrupt` is told of batches that cannot be decoded.
+        """Split a record set into its visible batches.
+
+        Args:
+            record_set: The fetched bytes and their offset range.
+            on_corrupt: Called with the error of each batch that cannot be decoded.
 
         Raises:
-            CorruptBatchError: a transaction's marker cannot be read.
+            CorruptBatchError: A transaction marker cannot be decoded.
         """
         self.record_set = record_set
         self.tp = TopicPartition(record_set.topic, record_set.partition)
@@ -243,27 +268,27 @@ class FetchedSet:
             FetchedBatch(record_set.data, span, first, end, origin)
             for span in visible_batches(record_set)
         ]
-        # The batch that is next, and how many of its records were taken.
+        # Index of the next batch, and how many of its records were taken.
         self._index = 0
         self._taken = 0
         self.position = first
         self._epoch_before = self.leader_epoch = -1
 
     def begin(self, leader_epoch: int) -> None:
-        """Note the leader epoch of the record before the first, if nothing was taken yet."""
+        """Set the leader epoch of the record before the first one, if nothing was taken yet."""
         if not self._index and not self._taken:
             self._epoch_before = self.leader_epoch = leader_epoch
 
     @property
     def is_taken(self) -> bool:
-        """Whether nothing is left."""
+        """Whether everything was taken."""
         return self.position == self.record_set.end_offset
 
     def take(self, limit: int) -> list[Piece]:
-        """Up to `limit` records; moves the position, also over what no consumer sees.
+        """Take up to `limit` records and move the position; invisible records are skipped.
 
         Raises:
-            CorruptRecordsError: the next batch has to be decoded for that, and cannot be.
+            CorruptRecordsError: The next batch must be decoded first and has malformed bytes.
         """
         pieces: list[Piece] = []
         batches = self._batches
@@ -273,7 +298,7 @@ class FetchedSet:
                 start, count = self._taken, batch.count
             except CorruptRecordsError:
                 if pieces:
-                    # What lies before it first.
+                    # Return the records before the batch first; the next call raises.
                     return pieces
                 raise
             stop = min(count, start + limit)
@@ -289,14 +314,14 @@ class FetchedSet:
                 self._taken = stop
                 self.position = batch.offset_after(stop)
         if self._index == len(batches):
-            # Markers, aborted records and compacted gaps at the end are passed over as well.
+            # Also skip control records, aborted records and compacted gaps at the end.
             self.position = self.record_set.end_offset
             if self.record_set.batches:
                 self.leader_epoch = self.record_set.batches[-1].leader_epoch
         return pieces
 
     def give_back(self, count: int) -> None:
-        """Undo the taking of the last `count` records."""
+        """Undo `take` for the last `count` records."""
         while count > 0:
             if self._taken == 0:
                 self._index -= 1

@@ -1,7 +1,7 @@
-"""The consumer as its membership sees it: implements `MembershipHost`.
+"""The consumer as its group membership uses it: implements `MembershipHost`.
 
-The user's callbacks run only inside of the user's calls. So a step that needs an answer does not go
-on when that comes: it is noted, and goes on in the next round of poll.
+Callbacks of the user run only inside calls of the user. So when an asynchronous step ends, its
+continuation is queued here and runs in the next round of `poll`.
 """
 
 from __future__ import annotations
@@ -25,56 +25,57 @@ __all__ = ["GroupHost", "HostParts"]
 
 
 class HostParts(NamedTuple):
-    """What a membership moves."""
+    """What a membership changes in the consumer, and the functions that it needs."""
 
     subscription: Subscription
     buffer: RecordBuffer
     commits: Commits
-    # Runs the user's code, then calls back with what it raised: before it returns, or when what the
-    # code has left to be awaited has ended.
+    # Runs a callback of the user and reports the exception or None. The report comes before the
+    # function returns, or, for an `async def` callback, when its task has ended.
     run_callback: Callable[[Callable[[], object], OnHostDone], None]
     # Ends the wait of a poll.
     wake: Callable[[], None]
-    # The assignment has changed.
+    # Called when the assignment has changed.
     on_assignment: Callable[[], None]
 
 
 class GroupHost:
-    """See `MembershipHost`."""
+    """Implementation of `MembershipHost`; see there for the methods."""
 
     def __init__(self, cluster: Cluster, parts: HostParts) -> None:
         self._cluster = cluster
         self._parts = parts
         self._subscription = parts.subscription
-        # Steps that have ended and go on in the next round.
+        # Continuations of ended steps; the next round runs them.
         self._ended: deque[Callable[[], None]] = deque()
-        # The membership is being ended, whose errors of callbacks nobody else raises.
+        # Whether the membership is ending. Only then are exceptions of callbacks stored in
+        # `callback_error`: no poll would raise them.
         self.is_leaving = False
-        # The first of them.
+        # The first exception of a callback while leaving; the caller raises it at the end.
         self.callback_error: BaseException | None = None
 
     @property
     def subscribed_topics(self) -> Collection[str]:
-        """Names of the topics wanted."""
+        """Names of the subscribed topics."""
         return self._subscription.topics
 
     @property
     def subscribed_regex(self) -> str | None:
-        """A pattern that the broker matches."""
+        """The pattern that the broker matches; None without one."""
         return self._subscription.regex
 
     @property
     def owned_partitions(self) -> Collection[TopicPartition]:
-        """The present assignment."""
+        """The current assignment."""
         return tuple(self._subscription.assignment)
 
     def go_on(self) -> None:
-        """Let steps that have ended go on: called in every round, on the user's thread."""
+        """Run the queued continuations; every round calls this on the user's thread."""
         while self._ended:
             self._ended.popleft()()
 
     def go_on_with(self, step: Callable[[], None]) -> None:
-        """Have `step` run by the next `go_on`."""
+        """Queue `step` for the next `go_on`, and wake the poll."""
         self._ended.append(step)
         self._parts.wake()
 
@@ -82,7 +83,7 @@ class GroupHost:
         self.go_on_with(partial(on_done, error))
 
     def refresh_pattern(self, on_done: OnHostDone) -> None:
-        """Match the pattern against the metadata of all topics."""
+        """Fetch the metadata of all topics and match the client-side pattern against it."""
         if self._subscription.pattern is None:
             on_done(None)
             return
@@ -98,7 +99,7 @@ class GroupHost:
     def commit_before_revoke(
         self, leaving: Collection[TopicPartition], on_done: OnHostDone
     ) -> None:
-        """Commit what earlier polls returned, if auto commit is on."""
+        """Commit the records that earlier polls returned, if automatic commits are on."""
         commits = self._parts.commits
         if not commits.is_auto or not self._subscription.assignment:
             on_done(None)
@@ -114,13 +115,13 @@ class GroupHost:
                 assignment[tp].is_revoking = True
 
     def revoke(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
-        """Give these up, in good order."""
+        """Call `on_partitions_revoked`, then remove these partitions from the assignment."""
         listener = self._subscription.listener
         call = None if listener is None else partial(listener.on_partitions_revoked, partitions)
         self._give_up(partitions, call, on_done)
 
     def lose(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
-        """Give these up; others may have them already."""
+        """Call `on_partitions_lost`, then remove partitions that other members may already own."""
         listener = self._subscription.listener
         call = None if listener is None else partial(listener.on_partitions_lost, partitions)
         self._give_up(partitions, call, on_done)
@@ -146,10 +147,10 @@ class GroupHost:
         added: Collection[TopicPartition],
         on_done: OnHostDone,
     ) -> None:
-        """Take these as the whole assignment."""
+        """Set the whole assignment, then call `on_partitions_assigned` with the added ones."""
         self._take(partitions)
         for position in self._subscription.assignment.values():
-            # It was to be given up, and then it was not.
+            # A revocation of this partition was planned and then canceled.
             position.is_revoking = False
         listener = self._subscription.listener
         call = None if listener is None else partial(listener.on_partitions_assigned, added)

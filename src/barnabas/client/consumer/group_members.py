@@ -1,4 +1,4 @@
-"""The membership that a configuration asks for."""
+"""Create the group membership that the configuration requests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["make_membership"]
 def make_membership(
     cluster: Cluster, coordinators: Coordinators, config: ClientConfig, host: MembershipHost
 ) -> Membership:
-    """A member of `group.id`, by `group.protocol`.
+    """Return a member of `group.id` for the configured `group.protocol`.
 
     Raises:
-        ClientConfigError: assignors that do not go together.
+        ClientConfigError: The configured assignors do not support a common protocol.
     """
     if config.group_protocol == "consumer":
         from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership

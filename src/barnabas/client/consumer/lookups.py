@@ -1,4 +1,4 @@
-"""What a consumer asks the cluster beside reading: offsets, commits, topics; as calls to start."""
+"""Requests of a consumer other than fetches: offsets, commits and topics, as functions to start."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Lookups", "Start", "flat_partitions"]
 
 T = TypeVar("T")
 U = TypeVar("U")
-# Begins a call that ends with `OnDone`.
+# A function that starts a call; the call ends by calling the given `OnDone`.
 Start: TypeAlias = "Callable[[OnDone[T]], None]"
 _MS_PER_S = 1000.0
 
@@ -40,10 +40,10 @@ _MS_PER_S = 1000.0
 def flat_partitions(
     given: Iterable[tuple[str, int] | Iterable[tuple[str, int]]],
 ) -> list[TopicPartition]:
-    """Partitions given one by one, or as a collection."""
+    """Return partitions as one list; each argument is a partition or a collection of partitions."""
     found: list[TopicPartition] = []
     for item in given:
-        # A topic alone, which is none, is not taken for its letters.
+        # A plain string is not a collection of partitions; `as_partition` rejects it.
         if isinstance(item, str) or (isinstance(item, tuple) and item and isinstance(item[0], str)):
             found.append(as_partition(item))
         else:
@@ -52,7 +52,7 @@ def flat_partitions(
 
 
 def _mapped(start: Start[T], change: Callable[[T], U]) -> Start[U]:
-    """The same call with its result changed."""
+    """Return a start function whose result is converted by `change`."""
 
     def changed(on_done: OnDone[U]) -> None:
         def on_result(result: T | None, error: ClientError | None) -> None:
@@ -64,7 +64,7 @@ def _mapped(start: Start[T], change: Callable[[T], U]) -> Start[U]:
 
 
 class Lookups:
-    """The look-ups of one consumer; time-outs are seconds, None is default.api.timeout.ms."""
+    """The lookups of one consumer. Timeouts are in seconds; None means default.api.timeout.ms."""
 
     def __init__(self, cluster: Cluster, core: ConsumerCore) -> None:
         self._cluster = cluster
@@ -87,7 +87,7 @@ class Lookups:
     def ends(
         self, partitions: Iterable[tuple[str, int]], which: int, timeout: float | None
     ) -> Start[dict[TopicPartition, int]]:
-        """EARLIEST or LATEST offsets."""
+        """Look up the offsets for EARLIEST or LATEST."""
         specs = dict.fromkeys(as_partitions(partitions), which)
 
         def offsets(found: dict[TopicPartition, ListedOffset]) -> dict[TopicPartition, int]:
@@ -98,10 +98,10 @@ class Lookups:
     def times(
         self, timestamps: Mapping[K, int], timeout: float | None
     ) -> Start[dict[TopicPartition, ListedOffset | None]]:
-        """The first records as late as these times, None where there is none.
+        """Look up the first records at or after these timestamps (ms); None where there is none.
 
         Raises:
-            ValueError: a negative time.
+            ValueError: A timestamp is negative.
         """
         specs = by_partition(timestamps)
         for tp, timestamp in specs.items():
@@ -118,7 +118,7 @@ class Lookups:
     def committed(
         self, partitions: Iterable[tuple[str, int]], timeout: float | None
     ) -> Start[dict[TopicPartition, CommittedOffset | None]]:
-        """The group's committed offsets, None where it has none."""
+        """Fetch the group's committed offsets; None where there is none."""
         wanted = as_partitions(partitions)
         core = self._core
         start = partial(core.offsets.committed, lambda: core.generation, wanted, self._ms(timeout))
@@ -135,7 +135,12 @@ class Lookups:
         offsets: Mapping[K, int | CommittedOffset] | None,
         timeout: float | None,
     ) -> Start[bool]:
-        """Commit; None for where all positions are."""
+        """Commit these offsets; None for all positions.
+
+        Raises:
+            InvalidGroupIdError: `group.id` is missing or blank.
+            ValueError: An offset is negative.
+        """
         core = self._core
         _ = core.group_id
         wanted = core.commits.consumed() if offsets is None else as_offsets(offsets)
@@ -144,10 +149,10 @@ class Lookups:
     def seek_to_time(
         self, timestamp_ms: int, partitions: Iterable[tuple[str, int] | Iterable[tuple[str, int]]]
     ) -> Start[bool]:
-        """Move positions to the first records as late as that, to the end where there is none.
+        """Seek to the first record at or after a timestamp (ms), or to the end if there is none.
 
         Raises:
-            SubscriptionError: a partition is not assigned.
+            SubscriptionError: A partition is not assigned.
         """
         subscription, positions = self._core.subscription, self._core.positions
         wanted = flat_partitions(partitions) or list(subscription.assignment)
@@ -167,7 +172,7 @@ class Lookups:
         return _mapped(self.times(dict.fromkeys(wanted, timestamp_ms), None), seek)
 
     def partitions(self, topic: str, timeout: float | None) -> Start[list[PartitionInfo]]:
-        """The partitions of one topic."""
+        """Look up the partitions of one topic, in order of their numbers."""
 
         def start(on_done: OnDone[list[PartitionInfo]]) -> None:
             def on_found(found: dict[str, TopicInfo] | None, error: ClientError | None) -> None:
@@ -178,7 +183,7 @@ class Lookups:
         return start
 
     def topics(self, timeout: float | None) -> Start[dict[str, list[PartitionInfo]]]:
-        """All topics."""
+        """Look up all topics and their partitions."""
 
         def attempt(done: OnDone[dict[str, list[PartitionInfo]]]) -> None:
             def on_refreshed(_none: None, error: ClientError | None) -> None:

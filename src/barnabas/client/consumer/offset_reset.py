@@ -1,4 +1,4 @@
-"""Where reading begins without a position: auto.offset.reset, seeks (by_duration is KIP-1106)."""
+"""Where reading begins without a position: auto.offset.reset and seeks (by_duration: KIP-1106)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.client.list_offsets import EARLIEST, LATEST
 __all__ = ["OffsetReset"]
 
 _BY_DURATION = "by_duration:"
-# ISO 8601 as Java's Duration reads it: days, hours, minutes and seconds with a fraction.
+# ISO 8601 durations as Java's Duration parses them: days, hours, minutes and decimal seconds.
 _DURATION = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
     r"(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?",
@@ -21,31 +21,31 @@ _UNITS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds
 
 
 class OffsetReset(NamedTuple):
-    """A strategy."""
+    """A strategy to choose the first offset of a partition."""
 
     # EARLIEST or LATEST; 0 for a duration.
     spec: int
-    # How far back from now, in ms.
+    # For a duration: how far before the current time reading begins (ms).
     duration_ms: int = 0
-    # No strategy at all: a missing offset is an error.
+    # auto.offset.reset=none: a missing offset is an error.
     is_none: bool = False
 
     @classmethod
     def earliest(cls) -> OffsetReset:
-        """The first record there is."""
+        """Begin at the first available record."""
         return cls(EARLIEST)
 
     @classmethod
     def latest(cls) -> OffsetReset:
-        """Behind the last record."""
+        """Begin behind the last record."""
         return cls(LATEST)
 
     @classmethod
     def parse(cls, text: str) -> OffsetReset:
-        """From "earliest", "latest", "none" or "by_duration:PnDTnHnMn.nS".
+        """Parse "earliest", "latest", "none" or "by_duration:PnDTnHnMn.nS".
 
         Raises:
-            ClientConfigError: it is none of these.
+            ClientConfigError: The text is none of these.
         """
         lowered = text.strip().lower()
         if lowered in ("earliest", "smallest"):
@@ -66,6 +66,6 @@ class OffsetReset(NamedTuple):
         )
 
     def timestamp(self, now_ms: int) -> int:
-        """What ListOffsets is asked for."""
+        """Return the ListOffsets timestamp: EARLIEST, LATEST or ms since the epoch."""
         assert not self.is_none
         return self.spec or max(0, now_ms - self.duration_ms)

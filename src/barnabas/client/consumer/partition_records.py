@@ -22,13 +22,13 @@ _make = partial(tuple.__new__, ConsumerRecord)
 
 
 class PartitionRecords(Sequence[ConsumerRecord]):
-    """Records of one partition, in order of their offsets.
+    """Records of one partition, in offset order.
 
-    The columns `offsets`, `timestamps`, `keys`, `values` and `headers` are lists of one length:
-    `zip` over them is the fast way through many records.
+    The columns `offsets`, `timestamps`, `keys`, `values` and `headers` are lists of equal length.
+    `zip` over columns is the fastest way to read many records.
 
-    Batches are decoded when they are looked at. One that cannot be raises `CorruptRecordsError`
-    then, and the consumer's position is there again with its next call.
+    Batches are decoded on first access. A batch that cannot be decoded raises `CorruptRecordsError`
+    then; the consumer's next call moves the position back to that batch.
     """
 
     __slots__ = ("_decoded", "_keys", "_values", "pieces", "topic_partition")
@@ -41,12 +41,12 @@ class PartitionRecords(Sequence[ConsumerRecord]):
         values: list[Any] | None = None,
     ) -> None:
         self.topic_partition = topic_partition
-        # Which records of which batches these are.
+        # The batches of these records, with index ranges.
         self.pieces = tuple(pieces)
-        # What deserializers made of keys and values; None where there is none.
+        # Deserialized keys and values; None without a deserializer.
         self._keys = keys
         self._values = values
-        # Offsets, keys and values, once one of them was asked for.
+        # Columns of offsets, keys and values; None before the first access.
         self._decoded: tuple[list[int], list[Any], list[Any]] | None = None
 
     @property
@@ -63,11 +63,11 @@ class PartitionRecords(Sequence[ConsumerRecord]):
         return sum(piece.stop - piece.start for piece in self.pieces)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Record by record; a batch is decoded when its first record is reached."""
+        """Iterate over the records; a batch is decoded when its first record is reached."""
         return chain.from_iterable(map(self._rows, self.pieces, self._starts()))
 
     def _rows(self, piece: Piece, start: int) -> Iterator[ConsumerRecord]:
-        """The records of a piece, the first of which is number `start` of all."""
+        """Return the records of a piece; its first record has index `start` in this sequence."""
         records = piece.records
         stop = start + len(records)
         topic, partition = self.topic_partition
@@ -113,16 +113,16 @@ class PartitionRecords(Sequence[ConsumerRecord]):
 
     @property
     def keys(self) -> list[Any]:
-        """Key of each record: bytes or None, or what the deserializer made of it."""
+        """Key of each record: bytes or None, or the deserialized key."""
         return self._columns()[1]
 
     @property
     def values(self) -> list[Any]:
-        """Value of each record: bytes or None, or what the deserializer made of it."""
+        """Value of each record: bytes or None, or the deserialized value."""
         return self._columns()[2]
 
     def _columns(self) -> tuple[list[int], list[Any], list[Any]]:
-        """What nearly everyone wants, taken together: batch by batch, while it is in the cache."""
+        """Return the offsets, keys and values, decoded together batch by batch for locality."""
         if self._decoded is None:
             offsets: list[int] = []
             keys: list[Any] = []
@@ -138,7 +138,7 @@ class PartitionRecords(Sequence[ConsumerRecord]):
 
     @property
     def timestamps(self) -> list[int]:
-        """Timestamp of each record, in ms."""
+        """Timestamp of each record (ms since the epoch)."""
         return [record.timestamp for piece in self.pieces for record in piece.records]
 
     @property
@@ -147,22 +147,25 @@ class PartitionRecords(Sequence[ConsumerRecord]):
         return [record.headers for piece in self.pieces for record in piece.records]
 
     def before(self, offset: int) -> PartitionRecords:
-        """Only the records of batches before the one that holds `offset`."""
+        """Return only the records of the batches that end at or before `offset`."""
         whole = [piece for piece in self.pieces if piece.batch.span.next_offset <= offset]
         return self.first(sum(piece.stop - piece.start for piece in whole))
 
     def raise_corrupt(self, cause: CorruptBatchError) -> NoReturn:
-        """Raise, for someone who could not decode these records, which of them it is.
+        """Raise the error that names the batch that could not be decoded.
+
+        Args:
+            cause: The error of a decoder that reads several batches at once.
 
         Raises:
-            CorruptRecordsError: of the first batch that cannot be decoded.
+            CorruptRecordsError: Always; names the first batch that cannot be decoded.
         """
         for piece in self.pieces:
             piece.batch.decode()
         raise self.pieces[0].batch.corrupt(cause) from cause
 
     def first(self, count: int) -> PartitionRecords:
-        """Only the first `count` records."""
+        """Return only the first `count` records."""
         pieces: list[Piece] = []
         left = count
         for piece in self.pieces:

@@ -1,8 +1,8 @@
-"""One assigned partition as the consumer has it: its position, and what is being done about it.
+"""State and position of one assigned partition.
 
-A table of states as in Kafka's SubscriptionState: a partition begins without a position, finds one
-in the group's commits or by resetting, has it validated where a leader's epoch is known, and is
-fetched from only while it is FETCHING. A seek is allowed from anywhere.
+The states follow Kafka's SubscriptionState. A partition begins without a position and gets one from
+the group's committed offsets or by a reset. If the leader epoch is known, the position is
+validated. Only partitions in state FETCHING are fetched from. A seek is allowed in every state.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["PartitionPosition", "PositionState"]
 class PositionState(Enum):
     """What a partition waits for."""
 
-    # For the group's committed offset, or its reset.
+    # Waits for the group's committed offset, or for the start of a reset.
     INITIALIZING = "initializing"
-    # For the offset that its reset strategy means.
+    # Waits for the offset that its reset strategy selects.
     AWAIT_RESET = "await reset"
-    # For its leader to confirm that the position's history is its own (KIP-320).
+    # Waits for the leader to confirm that its log contains the position's history (KIP-320).
     AWAIT_VALIDATION = "await validation"
-    # For records.
+    # Waits for records.
     FETCHING = "fetching"
 
 
@@ -55,21 +55,21 @@ class PartitionPosition:
 
     def __init__(self) -> None:
         self.state = _S.INITIALIZING
-        # Offset of the record to be handed out next; -1 without a position. Moved by `advance`
-        # when records are handed out, and by `seek`.
+        # Offset of the next record to return; -1 without a position. Moved by `advance` when
+        # records are returned, and by `seek`.
         self.offset = -1
-        # Leader epoch of the record before it, -1 if not known.
+        # Leader epoch of the record before the position; -1 if unknown.
         self.epoch = -1
-        # How a position is to be found, while AWAIT_RESET.
+        # The reset strategy; set only in state AWAIT_RESET.
         self.reset: OffsetReset | None = None
-        # Whether a call for the present state is under way.
+        # Whether a request for the current state is in flight, or waits for its retry backoff.
         self.busy = False
-        # Calls for the present state that failed in a row.
+        # Number of consecutive failed requests for the current state.
         self.failures = 0
-        # Counts the seeks and resets, so that answers to older questions are noticed.
+        # Incremented by every state change; a response to an older request is ignored.
         self.version = 0
         self.is_paused = False
-        # Being taken away: nothing is handed out any more.
+        # Whether the partition is being revoked; then no records are returned.
         self.is_revoking = False
 
     def _enter(self, state: PositionState) -> None:
@@ -86,34 +86,34 @@ class PartitionPosition:
 
     @property
     def is_fetchable(self) -> bool:
-        """Whether records may be handed out."""
+        """Whether records of this partition may be returned."""
         return self.state is _S.FETCHING and not self.is_paused and not self.is_revoking
 
     def seek(self, offset: int, epoch: int = -1) -> None:
-        """Take a position; with an epoch it has to be validated first."""
+        """Set the position; with a leader epoch it must be validated before fetching."""
         self.offset = offset
         self.epoch = epoch
         self.reset = None
         self._enter(_S.AWAIT_VALIDATION if epoch >= 0 else _S.FETCHING)
 
     def request_reset(self, reset: OffsetReset) -> None:
-        """Forget the position; another one is to be found."""
+        """Discard the position; `reset` selects the next one."""
         self.offset = self.epoch = -1
         self.reset = reset
         self._enter(_S.AWAIT_RESET)
 
     def request_validation(self) -> None:
-        """A leader took over: what was read may not be in its log."""
+        """Require validation: after a leader change, the log may lack records that were read."""
         assert self.has_position, self.state
         self._enter(_S.AWAIT_VALIDATION)
 
     def validated(self) -> None:
-        """The leader has what was read."""
+        """Start fetching: the leader has confirmed the position."""
         assert self.state is _S.AWAIT_VALIDATION, self.state
         self._enter(_S.FETCHING)
 
     def advance(self, offset: int, epoch: int) -> None:
-        """Records before `offset` were handed out."""
+        """Move the position to `offset` after the records before it were returned."""
         self.offset = offset
         if epoch >= 0:
             self.epoch = epoch

@@ -1,8 +1,8 @@
-"""Finding and keeping positions: committed offsets, resets, validation after a change of leaders.
+"""Find and maintain positions: committed offsets, resets and validation after leader changes.
 
-`update` takes every assigned partition one step further and starts what calls that needs; answers
-move the partition on if it still waits for them. Partitions that are FETCHING are handed to the
-fetcher, others are not fetched from.
+`update` starts the requests that the assigned partitions need. A response changes the state of a
+partition only if the partition still waits for that response. Partitions in state FETCHING are
+passed to the fetcher; other partitions are not fetched from.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _S = PositionState
 
 
 class PositionParts(NamedTuple):
-    """What positions are found with."""
+    """What is needed to find positions."""
 
     subscription: Subscription
     fetcher: Fetcher
     buffer: RecordBuffer
-    # Reads the group's commits; None without a group.
+    # Fetches the group's committed offsets; None without a group.
     read_committed: ReadCommitted | None
-    # Called when a position was found, or something has to be raised.
+    # Called when a position was found or an error is pending.
     on_change: Callable[[], None]
 
 
 class Positions:
-    """Takes assigned partitions to FETCHING, and back when their leader changes."""
+    """Brings assigned partitions to state FETCHING; validates them after leader changes."""
 
     def __init__(self, cluster: Cluster, parts: PositionParts, default_reset: OffsetReset) -> None:
         self._cluster = cluster
@@ -68,18 +68,18 @@ class Positions:
         self._read_committed = parts.read_committed
         self._on_change = parts.on_change
         self._default_reset = default_reset
-        # To be raised by the next `update`.
+        # Pending error; the next `update` raises and clears it.
         self._error: ClientError | None = None
-        # Partitions with another leader than the one they were read from.
+        # Partitions whose leader has changed since they were last fetched from.
         self._moved: set[TopicPartition] = set()
 
-    # The user's side
+    # Calls of the consumer
 
     def update(self) -> None:
-        """Start what is needed for partitions without a position, or a validated one.
+        """Start the requests for partitions whose position is missing or not validated.
 
         Raises:
-            ClientError: what a call of before ended with, or there is no offset to begin at.
+            ClientError: An earlier request failed, or there is no offset to begin at.
         """
         error, self._error = self._error, None
         if error is not None:
@@ -99,25 +99,25 @@ class Positions:
             self._validate(waiting[_S.AWAIT_VALIDATION])
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
-        """Go on at `offset`; what was fetched is thrown away."""
+        """Continue at `offset`; discard fetched records of the partition."""
         position = self._subscription.position(tp)
         position.seek(offset, epoch)
         self._refetch(tp, position)
 
     def go_back_to(self, corrupt: Iterable[CorruptRecordsError]) -> None:
-        """What was handed out could not be decoded: as if it had not been handed out."""
+        """Move positions back to batches that were returned but could not be decoded."""
         for error in corrupt:
             position = self._subscription.assignment.get(error.partition)
             if position is not None and position.has_position and position.offset > error.offset:
                 self.seek(error.partition, error.offset)
 
     def reset(self, tp: TopicPartition, reset: OffsetReset) -> None:
-        """Go on where `reset` says, once that is found out."""
+        """Discard the position; continue at the offset that `reset` selects."""
         self._subscription.position(tp).request_reset(reset)
         self._buffer.drop(tp)
 
     def on_failure(self, tp: TopicPartition, error: ClientError) -> ClientError | None:
-        """A partition cannot be fetched on; returns what the user has to be told, if anything."""
+        """Handle a failed fetch of a partition; return the error to raise, or None."""
         position = self._subscription.assignment.get(tp)
         if position is None or not position.has_position:
             return None
@@ -126,14 +126,15 @@ class Positions:
                 self.reset(tp, self._default_reset)
                 self._on_change()
                 return None
-            # Read ahead to where the log ended meanwhile; where the user stands decides.
+            # The fetcher read ahead to an offset that no longer exists; fetch again from the user's
+            # position.
             self._refetch(tp, position)
             return None
         self._refetch(tp, position)
         return error
 
     def on_leader_changed(self, tp: TopicPartition) -> None:
-        """The fetcher found another leader; called while it sends, so looked at afterwards."""
+        """Note a leader change; `update` handles it, since the fetcher calls this while sending."""
         if not self._moved:
             self._cluster.runtime.timer.call_soon(self._update_later)
         self._moved.add(tp)
@@ -155,7 +156,7 @@ class Positions:
             self._refetch(tp, position)
 
     def _refetch(self, tp: TopicPartition, position: PartitionPosition) -> None:
-        """Throw away what was read ahead; fetch from the position as soon as it is valid."""
+        """Discard fetched records; fetch again from the position once it is valid."""
         self._buffer.drop(tp)
         if position.state is _S.FETCHING:
             self._start_fetching(tp, position)
@@ -219,11 +220,12 @@ class Positions:
             if tp not in self._still(asked):
                 return
             if found.offset < 0 and specs[tp] < 0:
-                # A log has a beginning and an end at any time: asked again after a back-off.
+                # Every log has a first and an end offset, so an unknown offset is temporary: retry
+                # after a backoff.
                 subject = f"offset of {tp}"
                 self._retry([tp], broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, subject))
             elif found.offset < 0:
-                # Nothing is as new as that: wait for what comes.
+                # No record is that recent: continue at the end of the log.
                 self.reset(tp, OffsetReset.latest())
             else:
                 self.seek(tp, found.offset)
@@ -277,12 +279,12 @@ class Positions:
             self.reset(tp, self._default_reset)
             self._on_change()
 
-    # Calls under way
+    # Requests in flight
 
     def _begin(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[PartitionPosition, int]]:
-        """Mark partitions as asked about; what they are now tells later whether they still wait."""
+        """Mark partitions as busy; return their objects and versions to identify the request."""
         asked = {}
         for tp in partitions:
             position = self._subscription.assignment[tp]
@@ -293,7 +295,7 @@ class Positions:
     def _still(
         self, asked: dict[TopicPartition, tuple[PartitionPosition, int]]
     ) -> list[TopicPartition]:
-        """Those that wait for just this answer."""
+        """Return the partitions that still wait for the response to this request."""
         assignment = self._subscription.assignment
         return [
             tp
@@ -302,7 +304,7 @@ class Positions:
         ]
 
     def _retry(self, partitions: list[TopicPartition], error: ClientError) -> None:
-        """Ask for these again after a back-off; what no retry mends is the user's to hear too."""
+        """Retry after a backoff; also report errors that are not retriable to the user."""
         if not error.retriable:
             self._fail(error)
         assignment = self._subscription.assignment

@@ -1,4 +1,4 @@
-"""What a user may want to know of rebalances (Kafka's ConsumerRebalanceListener)."""
+"""Callbacks for rebalances (Kafka's ConsumerRebalanceListener)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ __all__ = ["RebalanceListener"]
 
 
 class RebalanceListener:
-    """Override what is wanted. All run inside of `poll`, `unsubscribe` or `close`, on their thread.
+    """Base class of rebalance callbacks; override the methods that you need.
 
-    With `barnabas.aio.Consumer` the methods may be `async def`. They may call the consumer: to
-    commit, to seek, to look at positions.
+    All methods run inside `poll`, `unsubscribe` or `close`, on the thread of that call. They may
+    call the consumer, for example to commit, to seek or to read positions. With
+    `barnabas.aio.Consumer` they may be `async def`.
     """
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> object:
-        """Called before these are given up: the last moment to commit their offsets."""
+        """Handle the revocation of partitions; the last chance to commit their offsets."""
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> object:
-        """Called when these were added, before anything is fetched of them."""
+        """Handle newly assigned partitions, before any of their records are fetched."""
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> object:
-        """Called when these may belong to others already; the same as revoked unless overridden."""
+        """Handle partitions that other members may already own.
+
+        The default calls `on_partitions_revoked`.
+        """
         return self.on_partitions_revoked(lost)

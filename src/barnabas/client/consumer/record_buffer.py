@@ -1,6 +1,6 @@
-"""Fetched record sets on their way to the user: taken in order, kept back, given back.
+"""Fetched record sets between the fetcher and the user: taken in order, held back, given back.
 
-The position of a partition moves here, when records are taken, and nowhere else but by a seek.
+Taking records moves the position of a partition. Apart from this, only a seek or a reset moves it.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ __all__ = ["RecordBuffer", "Taken"]
 
 
 class Taken(NamedTuple):
-    """What one `take` gave."""
+    """The result of one `take`."""
 
     pieces: dict[TopicPartition, list[Piece]]
-    # Whether a position moved, be it only over records that no consumer sees.
+    # Whether a position moved; also true if it moved only over records that consumers do not see.
     has_moved: bool
-    # Why a partition cannot be read on; nothing was taken then.
+    # Why a partition cannot be read further; then nothing was taken. None without a failure.
     failure: FetchFailure | None
 
 
 class RecordBuffer:
-    """Stands between the fetcher, which has raw bytes, and the user."""
+    """Fetched record sets that the user has not read completely."""
 
     __slots__ = ("_corrupt", "_fetcher", "_front", "_held", "_last")
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
-        # Next to be taken, before what the fetcher has: sets begun, given back or resumed.
+        # Sets to take before those of the fetcher: partly taken, given back or resumed.
         self._front: deque[FetchedSet | FetchFailure] = deque()
-        # Sets of partitions from which nothing may be taken now.
+        # Sets of paused or revoking partitions, held until `resume`.
         self._held: dict[TopicPartition, list[FetchedSet]] = {}
-        # What the last `take` took, in order: sets and how many records of each.
+        # The sets of the last `take`, in order, and how many records were taken of each.
         self._last: list[tuple[FetchedSet, int]] = []
-        # Batches that somebody looked at, maybe in another thread, and that cannot be decoded.
+        # Errors of batches that could not be decoded; other threads may append.
         self._corrupt: deque[CorruptRecordsError] = deque()
 
     @property
     def has_output(self) -> bool:
-        """Whether `take` may have something to give."""
+        """Whether `take` may return records or a failure."""
         return bool(self._front) or self._fetcher.has_output
 
     def take(self, limit: int, assignment: Mapping[TopicPartition, PartitionPosition]) -> Taken:
-        """Up to `limit` records of what is assigned; moves the positions."""
+        """Take up to `limit` records of assigned partitions, and move their positions."""
         pieces: dict[TopicPartition, list[Piece]] = {}
         has_moved = False
         self._last = []
@@ -102,7 +102,7 @@ class RecordBuffer:
             return FetchFailure(tp, corrupt)
 
     def corrupt_since(self) -> list[CorruptRecordsError]:
-        """Batches of the last `take` that turned out to be undecodable since the last call."""
+        """Return and clear the errors of batches of the last `take` that could not be decoded."""
         found: list[CorruptRecordsError] = []
         while self._corrupt:
             error = self._corrupt.popleft()
@@ -119,7 +119,7 @@ class RecordBuffer:
         counts: Mapping[TopicPartition, int],
         assignment: Mapping[TopicPartition, PartitionPosition],
     ) -> None:
-        """Undo the taking of the last records of the last `take`, so many of each partition."""
+        """Undo the last `take` for the last `counts[tp]` records of each partition."""
         left = dict(counts)
         for item, count in reversed(self._last):
             back = min(count, left.get(item.tp, 0))
@@ -147,7 +147,7 @@ class RecordBuffer:
         self._fetcher.resume(tp)
 
     def drop(self, tp: TopicPartition) -> None:
-        """Throw away what is there of the partition, and fetch no more of it."""
+        """Discard the fetched records of the partition, and stop fetching it."""
         self._held.pop(tp, None)
         self._front = deque(item for item in self._front if _partition_of(item) != tp)
         self._last = []

@@ -1,4 +1,4 @@
-"""Metadata of the topics that a consumer wants: fetched when that changes, and watched."""
+"""Metadata of the subscribed topics: requested when the subscription changes, then watched."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _log = logging.getLogger(__name__)
 
 
 class SubscribedTopics:
-    """Keeps the cluster's metadata up to what is subscribed to.
+    """Keeps the cluster's metadata in line with the subscription.
 
     Args:
-        cluster: whose tracked topics are this consumer's alone.
-        subscription: says what is wanted.
-        on_changed: called when the topics of a pattern, or the partitions of a topic, are others.
+        cluster: The cluster; its tracked topics belong to this consumer only.
+        subscription: The subscription and assignment.
+        on_changed: Called when the topics that match a pattern change, or the number of partitions
+            of a topic.
     """
 
     def __init__(
@@ -37,18 +38,18 @@ class SubscribedTopics:
         self._subscription = subscription
         self._on_changed = on_changed
         self._clock = cluster.runtime.clock
-        # Number of partitions by topic, as of the last look.
+        # Number of partitions by topic, as of the last metadata update.
         self._counts: dict[str, int] = {}
-        # When the pattern is next matched against all topics.
+        # When the pattern is next matched against all topics (ms, monotonic clock).
         self._next_refresh_ms = 0.0
-        # Wanted topics that do not exist, of which the user was warned.
+        # Subscribed topics that do not exist and for which a warning was logged.
         self._warned: set[str] = set()
-        # A look at topics that do not exist yet is planned.
+        # Whether a metadata request for missing topics is scheduled.
         self._is_looking = False
         cluster.on_update(self._on_update)
 
     def track(self) -> None:
-        """Have those topics refreshed that are wanted or assigned, and no others."""
+        """Set the cluster's tracked topics to the subscribed and assigned topics."""
         wanted = set(self._subscription.topics)
         wanted.update(tp.topic for tp in self._subscription.assignment)
         tracked = self._cluster.tracked
@@ -56,7 +57,7 @@ class SubscribedTopics:
         tracked.update(wanted)
 
     def refresh(self) -> None:
-        """Learn of topics that are wanted and not known; nothing if all are."""
+        """Request metadata of subscribed topics that are not known yet."""
         self.track()
         known = self._cluster.metadata.topics
         missing = [topic for topic in self._cluster.tracked if topic not in known]
@@ -67,10 +68,10 @@ class SubscribedTopics:
         self._counts = self._count()
 
     def check(self) -> None:
-        """Raise what the cluster says against a wanted topic, once per answer.
+        """Raise the error of a subscribed topic, once per metadata response.
 
         Raises:
-            BrokerError: a name that cannot be, or a topic that this user may not see.
+            BrokerError: A topic name is invalid, or the principal may not describe the topic.
         """
         errors = self._cluster.metadata.errors
         if not errors:
@@ -82,7 +83,7 @@ class SubscribedTopics:
                 raise error
 
     def maybe_refresh(self) -> None:
-        """Match the pattern against all topics, or look at those tracked, when it is time."""
+        """Request all topics if a pattern is due, or the tracked topics if metadata is old."""
         if self._subscription.pattern is None:
             self._cluster.maybe_update_by_age()
             return
@@ -92,11 +93,11 @@ class SubscribedTopics:
             self._cluster.refresh(None, _ignore)
 
     def next_refresh_ms(self) -> float | None:
-        """When `maybe_refresh` is to be called again, on the monotonic clock."""
+        """Return when `maybe_refresh` must be called again (ms, monotonic clock), or None."""
         return None if self._subscription.pattern is None else self._next_refresh_ms
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching metadata updates."""
         self._cluster.remove_listener(self._on_update)
 
     def _count(self) -> dict[str, int]:
@@ -128,7 +129,7 @@ class SubscribedTopics:
         self._look_again_for_missing()
 
     def _warn_of_missing(self) -> None:
-        """Warn once of each topic that does not exist: its name may be misspelt."""
+        """Log one warning for each missing topic, because its name may be misspelled."""
         metadata = self._cluster.metadata
         missing = {
             name
@@ -143,7 +144,7 @@ class SubscribedTopics:
         self._warned = missing
 
     def _look_again_for_missing(self) -> None:
-        """A topic that is not there may be created any moment."""
+        """Schedule a metadata request for missing topics, which may be created at any time."""
         metadata = self._cluster.metadata
         if self._is_looking or all(name in metadata.topics for name in self._cluster.tracked):
             return
@@ -159,4 +160,4 @@ class SubscribedTopics:
 
 
 def _ignore(_none: None, _error: ClientError | None) -> None:
-    """Errors of topics are in the metadata; what has no answer is asked again by those in need."""
+    """Ignore the result: topic errors are in the metadata, other errors lead to a retry."""

@@ -1,7 +1,8 @@
-"""What the user subscribed to, and which partitions are assigned (Kafka's SubscriptionState).
+"""Subscription and assignment of a consumer (Kafka's SubscriptionState).
 
-Topics by name, a pattern that is matched here, a regex that the broker matches (KIP-848), or
-partitions chosen by hand: one of them at a time.
+A consumer subscribes to topics by name, to a pattern that the client matches, or to a regex that
+the broker matches (KIP-848), or it is assigned partitions by hand. These kinds are mutually
+exclusive.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ __all__ = ["Subscription", "SubscriptionKind", "SubscriptionPattern", "Topics"]
 
 
 class SubscriptionPattern(str):
-    """A regular expression of Google's RE2 that the broker matches (group.protocol=consumer)."""
+    """An RE2 regular expression that the broker matches (group.protocol=consumer only)."""
 
     __slots__ = ()
 
 
-# What `subscribe` takes.
+# The argument of `subscribe`.
 Topics: TypeAlias = "Iterable[str] | str | re.Pattern[str] | SubscriptionPattern | None"
 
 
 class SubscriptionKind(Enum):
-    """By what partitions are chosen."""
+    """How the partitions of a consumer are chosen."""
 
     NONE = "nothing"
     TOPICS = "topics"
@@ -51,7 +52,7 @@ class Subscription:
     """Subscription and assignment of one consumer.
 
     Args:
-        exclude_internal: whether a pattern leaves out the cluster's own topics.
+        exclude_internal: Whether a pattern ignores internal topics such as __consumer_offsets.
     """
 
     __slots__ = (
@@ -67,20 +68,21 @@ class Subscription:
     def __init__(self, *, exclude_internal: bool = True) -> None:
         self._exclude_internal = exclude_internal
         self.kind = _K.NONE
-        # Names wanted: as given, or as the pattern matched last.
+        # Names of the subscribed topics: as given, or as the pattern last matched.
         self.topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
         self.regex: str | None = None
         self.listener: RebalanceListener | None = None
-        # Positions of the assigned partitions. A partition that stays assigned keeps its own.
+        # Positions of the assigned partitions. A partition that stays assigned keeps its object.
         self.assignment: dict[TopicPartition, PartitionPosition] = {}
 
     @staticmethod
     def wanted(topics: Topics, pattern: str | None) -> Topics:
-        """What `subscribe` was called with, in one value; an empty tuple for no topics.
+        """Return the arguments of `subscribe` as one value; an empty tuple for no topics.
 
         Raises:
-            SubscriptionError: both, a pattern that is no regular expression, or a bad name.
+            SubscriptionError: Topics and a pattern are both given, the pattern is not a regular
+                expression, or a name is invalid.
         """
         if pattern is not None:
             if topics:
@@ -99,23 +101,24 @@ class Subscription:
         return self.kind in (_K.TOPICS, _K.PATTERN, _K.REGEX)
 
     def position(self, tp: TopicPartition) -> PartitionPosition:
-        """The state of an assigned partition.
+        """Return the state of an assigned partition.
 
         Raises:
-            SubscriptionError: it is not assigned.
+            SubscriptionError: The partition is not assigned.
         """
         found = self.assignment.get(tp)
         if found is None:
             raise SubscriptionError(f"{tp} is not assigned to this consumer")
         return found
 
-    # What is wanted
+    # Subscription
 
     def subscribe(self, topics: Topics, listener: RebalanceListener | None) -> None:
-        """Take the place of an earlier subscription; the assignment stays until the group's next.
+        """Replace the subscription; the assignment stays until the group changes it.
 
         Raises:
-            SubscriptionError: None, a blank name, or a subscription of another kind.
+            SubscriptionError: The topics are None, a name is blank, or there is a subscription of
+                another kind.
         """
         if topics is None:
             raise SubscriptionError("subscribe: the topics are None")
@@ -147,7 +150,7 @@ class Subscription:
         self.pattern = self.regex = None
 
     def match(self, topics: Iterable[TopicInfo]) -> bool:
-        """Match the pattern against the cluster's topics; whether the set of names changed."""
+        """Match the pattern against the cluster's topics; return whether the names changed."""
         if self.pattern is None:
             return False
         matches = self.pattern.fullmatch
@@ -160,13 +163,14 @@ class Subscription:
         self.topics = found
         return changed
 
-    # What is assigned
+    # Assignment
 
     def assign_by_hand(self, partitions: Iterable[tuple[str, int]] | None) -> list[TopicPartition]:
-        """Take exactly these; returns those that are not assigned any more.
+        """Assign exactly these partitions by hand; return those that are no longer assigned.
 
         Raises:
-            SubscriptionError: None, a blank topic, or topics are subscribed to.
+            SubscriptionError: The partitions are None, a topic is blank, or the consumer is
+                subscribed to topics.
         """
         if partitions is None:
             raise SubscriptionError("assign: the partitions are None")
@@ -178,7 +182,7 @@ class Subscription:
         return self._assign(wanted)
 
     def assign_by_group(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Take exactly these, as the group says; returns those that are not assigned any more."""
+        """Assign exactly these partitions for the group; return those no longer assigned."""
         return self._assign(list(partitions))
 
     def _assign(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
@@ -187,7 +191,7 @@ class Subscription:
         return [tp for tp in before if tp not in self.assignment]
 
     def unsubscribe(self) -> list[TopicPartition]:
-        """Want and have nothing; returns what was assigned."""
+        """Remove subscription and assignment; return the partitions that were assigned."""
         self.kind = _K.NONE
         self.topics = frozenset()
         self.pattern = self.regex = None
