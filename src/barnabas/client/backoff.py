@@ -1,4 +1,4 @@
-"""Exponential back-off with jitter, as Kafka's clients wait between attempts (KIP-580)."""
+"""Exponential backoff with jitter, as Kafka's clients wait between attempts (KIP-580)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _JITTER = 0.2
 
 
 class Backoff:
-    """Delay per attempt: doubles from `initial_ms` to `max_ms`, give or take a fifth."""
+    """Delay per attempt: doubles from `initial_ms` up to `max_ms`, plus or minus 20 %."""
 
     __slots__ = ("_initial_ms", "_max_ms", "_rng")
 
@@ -23,6 +23,6 @@ class Backoff:
         self._max_ms = max(initial_ms, max_ms)
 
     def delay_ms(self, attempts: int) -> float:
-        """Milliseconds to wait after `attempts` failed ones (0 counts as 1)."""
+        """Return how long (ms) to wait after `attempts` failed attempts; 0 counts as 1."""
         delay = min(self._max_ms, self._initial_ms * 2.0 ** min(max(0, attempts - 1), 30))
         return delay * (1 + _JITTER * (2 * self._rng.random() - 1))

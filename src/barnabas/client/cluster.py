@@ -1,7 +1,7 @@
-"""The cluster as the client reaches it: one node object per broker, bootstrap, fresh metadata.
+"""The cluster as the client sees it: brokers, bootstrap servers and metadata.
 
-Calls go to a node by id, to the controller, or to any node that answers. Metadata is refreshed by
-one request at a time; who asks while one is under way gets the next.
+Calls go to a node by id, to the controller, or to any node that responds. Only one metadata refresh
+is in flight at a time; refreshes requested meanwhile share the next request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["ANY_NODE", "CONTROLLER", "Cluster"]
 
 ANY_NODE = -1
 CONTROLLER = -2
-# Ids of the connections to coordinators: this less the node's id, as Kafka's clients count.
+# Connections to coordinators have the id of this number minus the node id, as in Kafka's clients.
 _COORDINATOR_IDS = 2**31 - 1
 
 
@@ -54,35 +54,42 @@ class Cluster:
         self.retry_backoff = Backoff(
             runtime.rng, config.retry_backoff_ms, config.retry_backoff_max_ms
         )
-        # Topics that refreshes ask for beside those of the caller: what fetchers and producers use.
+        # Topics that every refresh includes besides those of its caller. Fetchers, producers and
+        # consumers add the topics that they use.
         self.tracked: set[str] = set()
-        # Whether the broker may create tracked topics; producers turn it on.
+        # Whether the broker may create tracked topics; producers set it to True.
         self.allow_auto_creation = config.allow_auto_create_topics
         self._connections = Connections(runtime, config)
-        # Negative ids: metadata has not named them.
+        # Bootstrap servers. Their ids are negative, because their node ids are unknown.
         self._bootstrap = [
             NodeInfo(-1 - index, host, port)
             for index, (host, port) in enumerate(config.bootstrap_servers)
         ]
         self._waiting: list[_Refresh] = []
         self._refreshing = False
-        # A refresh that nobody waits for is planned: on a timer, not before the back-off is over.
+        # Whether a timer for a background refresh is running; the refresh starts after the retry
+        # backoff.
         self._update_planned = False
         self._refresh_failures = 0
         self._refreshed_ms = 0.0
         self._listeners: list[Callable[[], None]] = []
-        # Which of the known nodes is tried first by a call that any can answer.
+        # Index of the known node that the next call to any node tries first.
         self._first_candidate = 0
         self._closed = False
 
     def feature_level(self, name: str) -> int:
-        """The level of a feature that the cluster has finalised, as brokers told; 0 without."""
+        """Return the finalized level of a feature as the brokers reported it; 0 if unknown."""
         return self._connections.features.get(name, 0)
 
     # Calls
 
     def call(self, node_id: int, call: Call) -> None:
-        """Send a request; `call.on_done` is called exactly once, maybe before this returns."""
+        """Send a request; `call.on_done` is called exactly once, possibly before this returns.
+
+        Args:
+            node_id: Id of the node; ANY_NODE or CONTROLLER are allowed.
+            call: The request and its callback.
+        """
         if self._closed:
             call.on_done(None, ClientClosedError("the client is closed"))
         elif node_id == ANY_NODE:
@@ -100,10 +107,11 @@ class Cluster:
                 call.on_done(None, error)
 
     def call_coordinator(self, node_id: int, call: Call) -> None:
-        """As `call`, over a connection to the node that only coordinators' calls take.
+        """Send a request like `call`, but over a separate connection for coordinator requests.
 
-        Apache Kafka handles the requests of a connection one after the other: behind a fetch that
-        waits for data heartbeats would be late, and fetches would stand still behind a join.
+        Apache Kafka handles the requests of a connection one after the other. On a shared
+        connection a fetch that waits for data would delay heartbeats, and a pending JoinGroup would
+        block fetches.
         """
         info = self.metadata.nodes.get(node_id)
         if info is None or self._closed:
@@ -112,9 +120,10 @@ class Cluster:
             self._connections.call(replace(info, id=_COORDINATOR_IDS - node_id), call)
 
     def _candidates(self) -> list[NodeInfo]:
-        """Brokers to try for a call that any can answer: connected, then known, then bootstrap.
+        """Return the nodes to try for a call to any node: connected, then known, then bootstrap.
 
-        Another one goes first each time: who is cut off from the rest answers with what was.
+        The order rotates with each call, because a broker that is partitioned from the others
+        returns old metadata.
         """
         infos = list(self.metadata.nodes.values())
         if infos:
@@ -130,20 +139,20 @@ class Cluster:
 
     @property
     def unreachable(self) -> UnreachableBrokerError | None:
-        """A broker that metadata names and that has never answered there, if there is one."""
+        """Error of a broker that metadata names and that has never responded there, or None."""
         addresses = {info.address for info in self.metadata.nodes.values()}
         found = self._connections.unreachable
         return next((found[address] for address in found if address in addresses), None)
 
     @property
     def outage(self) -> NoBrokersError | None:
-        """Why no broker at all was reached, as of the last attempt; None since one answered."""
+        """Why the last attempt reached no broker at all; None after any broker has responded."""
         return self._connections.outage
 
     # Metadata
 
     def on_update(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after every metadata answer."""
+        """Call `listener` after every metadata refresh, including failed ones."""
         self._listeners.append(listener)
 
     def remove_listener(self, listener: Callable[[], None]) -> None:
@@ -154,10 +163,13 @@ class Cluster:
     def refresh(
         self, topics: Iterable[str] | None, on_done: Callable[[None, ClientError | None], None]
     ) -> None:
-        """Ask for the metadata of `topics` (None: all) and the tracked ones, once.
+        """Request metadata of `topics` and the tracked topics, once and without retries.
 
-        No retry here: what is worth one is the caller's to know. Errors of single topics are in
-        `metadata.errors`.
+        The caller decides about retries. Errors of single topics are in `metadata.errors`.
+
+        Args:
+            topics: Names of topics; None for all topics.
+            on_done: Called with None and an error or None.
         """
         self._waiting.append(_Refresh(None if topics is None else set(topics), on_done))
         self._maybe_refresh()
@@ -167,7 +179,7 @@ class Cluster:
         topic_ids: Iterable[bytes],
         on_done: Callable[[None, ClientError | None], None],
     ) -> None:
-        """Ask once for the topics of these ids, whose names are not known (KIP-516)."""
+        """Request metadata of topics by id, once, when their names are unknown (KIP-516)."""
         asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
 
         def build(_version: int) -> Message:
@@ -185,7 +197,7 @@ class Cluster:
         self.call(ANY_NODE, Call(ApiKey.METADATA, build, on_answer))
 
     def request_update(self) -> None:
-        """Have the tracked topics refreshed soon: something that was known proved wrong."""
+        """Schedule a refresh of the tracked topics, because known metadata proved to be wrong."""
         if self._update_planned or self._closed:
             return
         self._update_planned = True
@@ -194,7 +206,7 @@ class Cluster:
         self.runtime.timer.call_later(max(0.0, backoff_ms - elapsed_ms), self._update_now)
 
     def maybe_update_by_age(self) -> None:
-        """Plan a refresh if what is known is older than metadata.max.age.ms."""
+        """Schedule a refresh if the metadata is older than metadata.max.age.ms."""
         age_ms = self.runtime.clock.monotonic_ms() - self._refreshed_ms
         if age_ms >= self.config.metadata_max_age_ms:
             self.request_update()
@@ -251,19 +263,19 @@ class Cluster:
         self._maybe_refresh()
 
     def _close_unnamed(self) -> None:
-        """Close the bootstrap connections once metadata names brokers to talk to."""
+        """Close the bootstrap connections once the metadata contains brokers."""
         if self.metadata.nodes:
             for info in self._bootstrap:
                 self._connections.drop_when_unused(info.id)
 
     def close(self) -> None:
-        """Close all connections; calls under way end with `ClientClosedError`."""
+        """Close all connections; calls in flight end with `ClientClosedError`."""
         self._closed = True
         self._connections.close()
 
 
 class _Refresh:
-    """A caller that waits for fresh metadata."""
+    """A caller that waits for a metadata refresh."""
 
     __slots__ = ("on_done", "topics")
 
@@ -275,7 +287,7 @@ class _Refresh:
 
 
 class _AnyNodeCall:
-    """Tries one broker after the other until one answers, and says of each what became of it."""
+    """Tries one broker after another until one responds, and records each failed attempt."""
 
     __slots__ = ("_attempts", "_bootstrap", "_call", "_connections", "_infos")
 

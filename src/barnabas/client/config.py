@@ -1,6 +1,6 @@
 """The client's configuration: the keys of Kafka's clients, with '_' for '.' in attribute names.
 
-Defaults are Kafka's unless the line says otherwise.
+Defaults are Kafka's unless the comment of a field says otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ClientConfig"]
 
 _MAX = 2**31 - 1
 
-# Smallest and greatest value of each number, both inclusive.
+# Minimum and maximum of each number, both inclusive.
 RANGES: dict[str, tuple[int, int]] = {
     "request_timeout_ms": (1, _MAX),
     "default_api_timeout_ms": (1, _MAX),
@@ -62,8 +62,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "group_protocol": ("classic", "consumer"),
 }
 
-# Kafka's client keys that change nothing here: taken without a word, so that a file of client
-# properties written for Java works.
+# Keys of Kafka's clients that have no effect here. They are accepted without a warning, so that
+# properties files written for Java clients work.
 IGNORED = frozenset({
     "auto_include_jmx_reporter", "client_dns_lookup", "enable_metrics_push",
     "interceptor_classes",
@@ -74,20 +74,21 @@ IGNORED = frozenset({
 })  # fmt: skip
 
 
-# Kafka refuses these with the consumer protocol (KIP-848): they are the broker's there.
+# With the consumer protocol (KIP-848) the broker decides these, and Kafka's client refuses the
+# keys.
 _OF_THE_BROKER = ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
 
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """All keys of the client, checked. Made by `ClientConfig.parse`."""
+    """All configuration keys of the client, validated. Create it with `ClientConfig.parse`."""
 
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str = "barnabas"
     security_protocol: str = "PLAINTEXT"
-    # Bound of one request from its send to its answer.
+    # Limit of one request, from sending to its response.
     request_timeout_ms: int = 30_000
-    # Bound of one blocking call, retries included.
+    # Limit of one blocking call, including retries.
     default_api_timeout_ms: int = 60_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
@@ -96,8 +97,8 @@ class ClientConfig:
     socket_connection_setup_timeout_ms: int = 10_000
     connections_max_idle_ms: int = 540_000
     metadata_max_age_ms: int = 300_000
-    # Off unlike in Kafka's consumer: reading a misspelt topic must not create it. The producer
-    # asks for auto creation whatever this says, as Kafka's does.
+    # False, unlike in Kafka's consumer: reading a misspelled topic must not create it. The producer
+    # requests auto creation regardless of this key, as Kafka's producer does.
     allow_auto_create_topics: bool = False
     fetch_min_bytes: int = 1
     fetch_max_bytes: int = 50 * 1024 * 1024
@@ -105,36 +106,38 @@ class ClientConfig:
     max_partition_fetch_bytes: int = 1024 * 1024
     isolation_level: str = "read_uncommitted"
     check_crcs: bool = True
-    # Ours: fetched bytes that wait for the user; no fetch is sent while there are more.
+    # Specific to Barnabas: limit of fetched bytes that the user has not read; at this limit no
+    # fetch is sent.
     queued_max_bytes: int = 32 * 1024 * 1024
-    # Where reading begins without a committed offset: earliest, latest, none, by_duration:P1DT2H.
+    # Where reading begins without a committed offset: earliest, latest, none or by_duration:P1DT2H.
     auto_offset_reset: str = "latest"
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     max_poll_records: int = 500
-    # Whether a pattern leaves out the cluster's own topics.
+    # Whether a pattern ignores internal topics such as __consumer_offsets.
     exclude_internal_topics: bool = True
-    # kafka-python's: iterating over a consumer ends when nothing came for so long; -1 for never.
+    # From kafka-python: iteration over a consumer ends after this time without records; -1 for
+    # never.
     consumer_timeout_ms: int = -1
     group_id: str | None = None
-    # A static member's name (KIP-345).
+    # Id of a static member (KIP-345).
     group_instance_id: str | None = None
     group_protocol: str = "classic"
-    # The broker's assignor for the consumer protocol (KIP-848), None to leave it to the broker.
+    # Server-side assignor for the consumer protocol (KIP-848); None lets the broker choose.
     group_remote_assignor: str | None = None
     client_rack: str | None = None
-    # How long a member of a group may do without poll before the group goes on without it.
+    # Maximum time between two polls; after that the member leaves the group.
     max_poll_interval_ms: int = 300_000
-    # Of the classic protocol: without a heartbeat for so long a member counts as dead.
+    # Classic protocol only: without a heartbeat for this time the coordinator removes the member.
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
-    # Assignors of the classic protocol in order of preference: names, Java's class names, classes
-    # or objects of one's own (`client.group.assignors.assignor.Assignor`).
+    # Assignors of the classic protocol in order of preference: names, Java class names, or the
+    # user's own classes or objects (see `client.group.assignors.assignor.Assignor`).
     partition_assignment_strategy: tuple[object, ...] = ("range", "cooperative-sticky")
     acks: str = "all"
     enable_idempotence: bool = True
-    # Kafka's is 16 KiB. linger.ms bounds the wait whatever the size, and sending costs a request
-    # per batch and partition: 128 KiB carry 3 times as many records per second.
+    # Kafka's default is 16 KiB. linger.ms limits the delay regardless of the size, and each batch
+    # costs a request per partition: 128 KiB achieves 3 times the records per second.
     batch_size: int = 131_072
     linger_ms: int = 5
     buffer_memory: int = 32 * 1024 * 1024
@@ -144,24 +147,26 @@ class ClientConfig:
     max_in_flight_requests_per_connection: int = 5
     retries: int = _MAX
     compression_type: str = "none"
-    # Level of the codec, None for its own default.
+    # Compression level; None for the default of the codec.
     compression_level: int | None = None
-    # Set for transactions (KIP-98): whoever starts with the same one fences those before it.
+    # Enables transactions (KIP-98). A new producer with the same id fences older ones.
     transactional_id: str | None = None
-    # How long the coordinator lets a transaction be open before it aborts it.
+    # The coordinator aborts a transaction that is open for longer.
     transaction_timeout_ms: int = 60_000
-    # Records without a key go rather to brokers that are quick (KIP-794).
+    # Whether records without a key prefer brokers that respond quickly (KIP-794).
     partitioner_adaptive_partitioning_enable: bool = True
-    # A broker that took nothing for so long gets no records without a key; 0: whatever it does.
+    # A broker that accepted no batch for this time receives no records without a key; 0 disables
+    # this.
     partitioner_availability_timeout_ms: int = 0
     partitioner_ignore_keys: bool = False
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> ClientConfig:
-        """Check keys (dots or underscores) and values, which may be strings.
+        """Validate keys (with dots or underscores) and values; values may be strings.
 
         Raises:
-            ClientConfigError: an unknown key, or a value out of its range; names both.
+            ClientConfigError: A key is unknown, a value is out of range, or keys contradict each
+                other.
         """
         values = _checked(given)
         if "bootstrap_servers" not in values:
@@ -171,20 +176,24 @@ class ClientConfig:
         return config
 
     def override(self, given: Mapping[str, object]) -> ClientConfig:
-        """The same with other values for some keys, checked as in `parse`."""
+        """Return a copy with other values for some keys, validated as in `parse`.
+
+        Raises:
+            ClientConfigError: As for `parse`.
+        """
         values = _checked(given)
         config = replace(self, **values)  # type: ignore[arg-type]
         config._check_together(values)
         return config
 
     def _check_together(self, given: Mapping[str, object]) -> None:
-        """Check the keys that bound one another."""
+        """Validate the keys that depend on each other."""
         self._check_group(given)
         self._check_level()
         self._settle_idempotence(given_idempotence="enable_idempotence" in given)
 
     def _check_group(self, given: Mapping[str, object]) -> None:
-        """Refuse keys of one group protocol given with the other, and sessions without a beat."""
+        """Refuse keys of the other group protocol; check heartbeat interval and session timeout."""
         if self.group_instance_id == "":
             raise ClientConfigError("group.instance.id is empty: name the member, or leave it out")
         if self.group_protocol == "consumer":
@@ -204,7 +213,7 @@ class ClientConfig:
             )
 
     def _check_level(self) -> None:
-        """Refuse a level that the codec does not have."""
+        """Refuse a compression level that the codec does not support."""
         code = CODES[self.compression_type]
         if self.compression_level is None or code not in LEVELS:
             return
@@ -216,7 +225,11 @@ class ClientConfig:
             )
 
     def _settle_idempotence(self, *, given_idempotence: bool) -> None:
-        """Idempotence needs acks=all, at most 5 in flight and retries; transactions need it."""
+        """Check the preconditions of idempotence, or turn it off where it is only the default.
+
+        Idempotence needs acks=all, retries, and at most 5 requests in flight. Transactions need
+        idempotence.
+        """
         safe = (
             self.acks == "all" and self.max_in_flight_requests_per_connection <= 5 and self.retries
         )
@@ -239,14 +252,14 @@ _LEVEL_KEYS = {f"compression_{codec}_level": codec for codec in ("gzip", "lz4", 
 
 
 def _checked(given: Mapping[str, object]) -> dict[str, object]:
-    """Values by attribute name, each of its type and in its range."""
+    """Return the values by attribute name, converted and checked against their ranges."""
     types = {field.name: str(field.type) for field in fields(ClientConfig)}
     values: dict[str, object] = {}
     for key, value in given.items():
         name = key.replace(".", "_").replace("-", "_")
         codec = _LEVEL_KEYS.get(name)
         if codec is not None:
-            # Of the three levels that Java has the one of the codec in use counts.
+            # Java has one level key per codec; only that of the configured codec counts.
             level = _coerce("compression_level", "int | None", value)
             if str(given.get("compression_type", given.get("compression.type"))) == codec:
                 values["compression_level"] = level
@@ -288,7 +301,7 @@ def _coerce(name: str, kind: str, value: object) -> object:
 
 
 def _strategies(key: str, value: object) -> tuple[object, ...]:
-    """Assignors by name, as classes or as objects; a string lists names."""
+    """Return assignors given as names, classes or objects; a string is a comma-separated list."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     listed = tuple(value) if isinstance(value, list | tuple) else (value,)
@@ -320,7 +333,11 @@ def _integer(name: str, key: str, value: object) -> int | None:
 
 
 def parse_addresses(value: object) -> tuple[tuple[str, int], ...]:
-    """HOST:PORT pairs from a comma separated string or a sequence; [::1]:9092 is an IPv6 one."""
+    """Parse HOST:PORT pairs from a comma-separated string or a sequence; IPv6 is [::1]:9092.
+
+    Raises:
+        ClientConfigError: There is no address, or an address is not HOST:PORT.
+    """
     parts = value.split(",") if isinstance(value, str) else list(value)  # type: ignore[call-overload]
     addresses = []
     for part in parts:

@@ -1,7 +1,8 @@
-"""Calls over one connection per broker: versions settled first, errors in words (KIP-35, KIP-511).
+"""Calls over one connection per broker: version negotiation and error messages.
 
-A connection is usable once ApiVersions was answered. Dialling, back-off and idle closing are the
-pool's; this adds the versions, and turns what can go wrong into `ClientError`s.
+A connection is usable after the ApiVersions response. `ConnectionPool` connects, backs off and
+closes idle connections. This module adds API versions and converts network errors to `ClientError`.
+Sources: KIP-35, KIP-511.
 """
 
 from __future__ import annotations
@@ -46,27 +47,27 @@ __all__ = ["SOFTWARE_NAME", "SOFTWARE_VERSION", "Call", "Connections"]
 SOFTWARE_NAME = "barnabas"
 SOFTWARE_VERSION = __version__
 _API_VERSIONS_FIRST = 3
-# A fetch answer around its records, generously.
+# Upper estimate of a fetch response's size without its records.
 _ANSWER_OVERHEAD_BYTES = 1 << 20
 
 _log = logging.getLogger(__name__)
 
 
 class Call(NamedTuple):
-    """A request to be built once the version is known, and who wants its answer."""
+    """A request, built once the API version is known, and the callback for its response."""
 
     api_key: ApiKey
-    # Makes the request for the version settled on.
+    # Builds the request for the negotiated version.
     build: Callable[[int], Message]
-    # Called once with (response, None), (None, error), or (None, None) if no answer was expected.
-    # If it raises for a response it is called again, with an `UnusableResponseError`.
-    # Views into the response die when it returns.
+    # Called once with (response, None), (None, error), or (None, None) if no response is expected.
+    # If it raises for a response, it is called again with an `UnusableResponseError`. Views into
+    # the response are invalid after it returns.
     on_done: Callable[[Message | None, ClientError | None], None]
-    # None for request.timeout.ms.
+    # Timeout of the request (ms); None for request.timeout.ms.
     timeout_ms: float | None = None
-    # A bound on the version beside what both sides speak.
+    # An additional upper limit of the API version; None for no limit.
     max_version: int | None = None
-    # False for Produce with acks=0.
+    # Whether a response is expected; False only for Produce with acks=0.
     expects_answer: bool = True
 
 
@@ -81,37 +82,37 @@ class Connections:
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
             idle_max_ms=config.connections_max_idle_ms,
             backoff=ReconnectBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
-            # One answer as large as we ask for, whatever else it says.
+            # Each connection keeps a receive buffer for the largest fetch response that the client
+            # requests.
             kept_frame_bytes_max=config.fetch_max_bytes + _ANSWER_OVERHEAD_BYTES,
         )
         self._gauge = OutputGauge(runtime.sockets)
         watched = replace(runtime, sockets=self._gauge)
         self._pool = ConnectionPool(watched, settings, self._prepare)
-        # Addresses whose answer to ApiVersions v3 was not understood: brokers before 2.4 answer in
-        # version 0, so that is what they are asked next time.
+        # Addresses whose response to ApiVersions v3 was not understood. Brokers before 2.4 respond
+        # in version 0, so the next attempt uses version 0.
         self._old: set[str] = set()
-        # Features that the cluster has finalised, by name, as of the newest answer (KIP-584).
+        # Finalized features by name, from the response with the highest features epoch (KIP-584).
         self.features: dict[str, int] = {}
         self._features_epoch = -1
-        # Addresses that have answered at least once, in order.
+        # Addresses that have responded at least once, in order.
         self._answered: dict[str, None] = {}
-        # The newest error of each broker that metadata names and that has never answered there.
+        # The newest error of each broker address in the metadata that has never responded.
         self.unreachable: dict[str, UnreachableBrokerError] = {}
-        # Why no broker at all was reached by the last call that any could answer; None since one
-        # answered.
+        # Why the last call to any broker reached none; None after any broker has responded.
         self.outage: NoBrokersError | None = None
         self._closed = False
 
     def is_ready(self, info: NodeInfo) -> bool:
-        """Whether a call would leave at once."""
+        """Return whether a call would be sent at once."""
         return self._pool.ready_channel(info.id) is not None
 
     def is_backing_off(self, info: NodeInfo) -> bool:
-        """Whether a call would wait for the next attempt to connect."""
+        """Return whether a call would wait for the next connection attempt."""
         return self._pool.is_backing_off(info.id)
 
     def call(self, info: NodeInfo, call: Call) -> None:
-        """Send a request to a broker, connecting first where needed."""
+        """Send a request to a broker; connect first if necessary."""
 
         def on_ready(channel: Channel | None, error: NetworkError | None) -> None:
             if channel is None:
@@ -123,7 +124,7 @@ class Connections:
         self._pool.acquire(Node(info.id, info.host, info.port), on_ready)
 
     def drop_when_unused(self, node_id: int) -> None:
-        """Close a connection that is no longer needed, in a turn in which nothing waits on it."""
+        """Close an unneeded connection in the next turn of the loop, if no request is in flight."""
 
         def drop() -> None:
             channel = self._pool.ready_channel(node_id)
@@ -133,7 +134,7 @@ class Connections:
         self._timer.call_soon(drop)
 
     def note_outage(self, error: NoBrokersError) -> None:
-        """No broker was reached; said once, since they are tried again and again."""
+        """Record that no broker was reached; log it only once per outage."""
         if self.outage is None and not self._closed:
             _log.warning("%s", error)
         self.outage = error
@@ -144,7 +145,7 @@ class Connections:
             _log.info("%s answers again", address)
 
     def close(self) -> None:
-        """Close all; calls under way end with `ClientClosedError`."""
+        """Close all connections; calls in flight end with `ClientClosedError`."""
         self._closed = True
         self._pool.close()
 
@@ -175,11 +176,11 @@ class Connections:
             call.on_done(None, UnsendableRequestError(call.api_key.name, error))
             return
         if not call.expects_answer:
-            # In the next turn, when the request was handed to the stream.
+            # In the next turn of the loop the request has been written to the stream.
             self._timer.call_soon(lambda: self._when_sent(channel, address, call))
 
     def _when_sent(self, channel: Channel, address: str, call: Call) -> None:
-        """End a call without an answer when its connection has room for the next one."""
+        """End a call without a response once its connection can accept the next request."""
 
         def on_drained(drained: bool) -> None:
             if drained:
@@ -193,7 +194,7 @@ class Connections:
         self._gauge.when_drained(channel, on_drained)
 
     def _prepare(self, channel: Channel, done: Callable[[NetworkError | None], None]) -> None:
-        """Learn the broker's versions before anything else is sent."""
+        """Negotiate API versions on a new connection, before other requests are sent."""
         version = 0 if channel.address in self._old else _API_VERSIONS_FIRST
         request = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
@@ -234,7 +235,7 @@ class Connections:
             }
 
     def _not_reached(self, info: NodeInfo, error: NetworkError) -> ClientError:
-        """What to say of a broker that no connection could be made to."""
+        """Return the error for a broker to which no connection could be made."""
         plain = self._translated(info.address, error)
         if info.id < 0 or info.address in self._answered:
             return plain
@@ -245,7 +246,7 @@ class Connections:
             info.id, info.address, plain.reason, bootstrap, list(self._answered)
         )
         if info.address not in self.unreachable:
-            # Once: it is tried again and again.
+            # Log it once, because connection attempts repeat.
             _log.warning("%s", found)
         self.unreachable[info.address] = found
         return found

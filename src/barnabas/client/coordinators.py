@@ -1,6 +1,6 @@
-"""Which broker coordinates a group, or a transactional id (FindCoordinator; KIP-699: many at once).
+"""Find the coordinator of a group or a transactional id (FindCoordinator; KIP-699).
 
-Remembers what was found until a call shows it to be wrong.
+Results are cached until a call shows that they are wrong.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["GROUP", "SHARE", "TRANSACTION", "Coordinators"]
 
 _NO_COORDINATOR = ErrorCode.COORDINATOR_NOT_AVAILABLE
-# From this version on several coordinators fit in one request.
+# From this version on a request may contain several keys.
 _MANY_FROM = 4
-# Kinds of keys; share coordinators are found by group, topic and partition (KIP-932).
+# Key types. The key of a share coordinator consists of group, topic id and partition (KIP-932).
 GROUP = 0
 TRANSACTION = 1
 SHARE = 2
@@ -36,21 +36,26 @@ _WHAT = {GROUP: "group", TRANSACTION: "transactional.id", SHARE: "share partitio
 
 
 class Coordinators:
-    """Node ids of coordinators by group; of another kind of key, by that."""
+    """Node ids of coordinators by key: by default by group id.
+
+    Args:
+        cluster: The cluster to ask.
+        key_type: GROUP, TRANSACTION or SHARE.
+    """
 
     def __init__(self, cluster: Cluster, key_type: int = GROUP) -> None:
         self._cluster = cluster
         self._key_type = key_type
-        # Node id of the coordinator by group, until it proves wrong.
+        # Node id of the coordinator by group, or by the key of another type; removed by `forget`.
         self._known: dict[str, int] = {}
 
     def known(self, group: str) -> int | None:
-        """The node that coordinates the group, if that was found and nothing spoke against it."""
+        """Return the cached coordinator of the group, if metadata contains that node; else None."""
         node_id = self._known.get(group)
         return node_id if node_id in self._cluster.metadata.nodes else None
 
     def forget(self, group: str) -> None:
-        """Look for the group's coordinator again next time."""
+        """Discard the cached coordinator, so that the next call looks it up again."""
         self._known.pop(group, None)
 
     def call(
@@ -62,20 +67,20 @@ class Coordinators:
         timeout_ms: float | None = None,
         max_version: int | None = None,
     ) -> None:
-        """Send to the group's coordinator, which is looked for if it is not known.
+        """Send a request to the group's coordinator; look the coordinator up if it is unknown.
 
         Args:
-            group: the group's id.
-            api_key: what is called.
-            build: makes the request for the version settled on.
-            on_done: called exactly once, maybe before this returns.
-            timeout_ms: None for request.timeout.ms.
-            max_version: a bound on the version beside what both sides speak.
+            group: The group's id.
+            api_key: The API of the request.
+            build: Builds the request for the negotiated version.
+            on_done: Called exactly once, possibly before this method returns.
+            timeout_ms: Timeout of the request (ms); None for request.timeout.ms.
+            max_version: An additional upper limit of the API version.
         """
 
         def on_answer(response: Message | None, error: ClientError | None) -> None:
             if isinstance(error, DisconnectedError):
-                # It may be at another address by now.
+                # The coordinator may have a new address.
                 self._cluster.request_update()
             on_done(response, error)
 
@@ -89,7 +94,7 @@ class Coordinators:
         self.find(group, on_found)
 
     def find(self, group: str, on_found: OnDone[int]) -> None:
-        """The node that coordinates `group`; one attempt."""
+        """Find the node that coordinates `group`, with a single attempt."""
         known = self.known(group)
         if known is not None:
             on_found(known, None)
@@ -123,14 +128,14 @@ class Coordinators:
         self._cluster.call(ANY_NODE, Call(ApiKey.FIND_COORDINATOR, build, on_answer))
 
     def _when_named(self, group: str, node_id: int, on_found: OnDone[int]) -> None:
-        """Give the node once metadata names it; one that it does not name is no coordinator."""
+        """Report the node once metadata contains it; otherwise COORDINATOR_NOT_AVAILABLE."""
         if node_id in self._cluster.metadata.nodes:
             on_found(node_id, None)
             return
 
         def on_refreshed(_none: None, error: ClientError | None) -> None:
             if error is None and node_id not in self._cluster.metadata.nodes:
-                # To be looked for after a back-off, as if no broker coordinated.
+                # The caller retries after a backoff, as if there were no coordinator.
                 self.forget(group)
                 subject = f"coordinator of {_WHAT[self._key_type]} {group}"
                 words = f"metadata does not name broker {node_id}"

@@ -1,4 +1,4 @@
-"""Where leaders' epochs end, as a consumer asks to validate its positions (KIP-320)."""
+"""Request the end offsets of leader epochs, with which a consumer validates positions (KIP-320)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["EpochEnd", "ask_epoch_ends"]
 
 
 class EpochEnd(NamedTuple):
-    """An answer for one partition: -1 twice if the leader knows no epoch as old as that."""
+    """The response for one partition; both fields are -1 if the leader has no epoch that old."""
 
     leader_epoch: int
     end_offset: int
@@ -38,13 +38,14 @@ def ask_epoch_ends(
     epochs: Mapping[TopicPartition, int],
     on_end: Callable[[TopicPartition, EpochEnd | ClientError | None], None],
 ) -> None:
-    """Ask the leaders, once, where these epochs end.
+    """Ask the leaders, once, for the end offsets of these epochs.
 
     Args:
-        cluster: reaches them; partitions without a known leader have an error that passes.
-        epochs: by partition the leader epoch of the last record read.
-        on_end: called once for each partition, with None if the leader cannot be asked (before
-            Apache Kafka 2.3), which leaves nothing to validate by.
+        cluster: The cluster. Partitions without a known leader get a retriable error.
+        epochs: For each partition the leader epoch of the last record read.
+        on_end: Called once for each partition. None means that the leader does not support the
+            request (before Apache Kafka 2.3) or did not answer for the partition, so that no
+            validation is possible.
     """
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     for tp, epoch in epochs.items():

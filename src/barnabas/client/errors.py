@@ -1,6 +1,8 @@
-"""What the client raises, and hands to callbacks: each says what happened and what to check.
+"""Errors that the client raises or passes to callbacks.
 
-Every one is a `ClientError`; those that a broker answered carry its `ErrorCode`.
+Messages say what happened and what to check.
+
+All are subclasses of `ClientError`; errors from a broker carry its `ErrorCode`.
 """
 
 from __future__ import annotations
@@ -48,11 +50,11 @@ __all__ = [
 
 
 class ClientError(Exception):
-    """Base of all errors of the client.
+    """Base class of all errors of the client.
 
     Attributes:
-        error_code: what the broker answered, None if the client noticed it itself.
-        retriable: whether the same call may work later without anything being changed.
+        error_code: The broker's error code; None if the client itself detected the error.
+        retriable: Whether the same call may succeed later without any change.
     """
 
     error_code: ErrorCode | None = None
@@ -60,15 +62,15 @@ class ClientError(Exception):
 
 
 class ClientConfigError(ClientError, ValueError):
-    """A configuration key or value that the client does not take."""
+    """A configuration key is unknown, or its value is invalid."""
 
 
 class ClientClosedError(ClientError):
-    """The client, or the producer, was closed before or during the call."""
+    """The client was closed before or during the call."""
 
 
 class ForkedClientError(ClientError):
-    """The process was forked after the client was made; sockets cannot be shared."""
+    """The process was forked after the client was created; sockets cannot be shared."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -77,13 +79,13 @@ class ForkedClientError(ClientError):
 
 
 class ClientTimeoutError(ClientError, TimeoutError):
-    """A call did not end within its time-out; the message says what was waited for."""
+    """A call did not end within its timeout; the message names the awaited event."""
 
     retriable = True
 
 
 class DisconnectedError(ClientError):
-    """A connection could not be made, or ended before the answer."""
+    """A connection could not be made, or ended before the response."""
 
     retriable = True
 
@@ -94,9 +96,10 @@ class DisconnectedError(ClientError):
 
 
 class UnreachableBrokerError(DisconnectedError):
-    """A broker has never answered where metadata says that it is: most often a wrong listener.
+    """A broker has never responded at the address in the metadata; often a wrong listener.
 
-    Says what metadata named and was dialled, what answered, and what to check.
+    The message contains the address from the metadata, the addresses that responded, and what to
+    check.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class UnreachableBrokerError(DisconnectedError):
 
 
 class NoBrokersError(ClientError):
-    """None of the addresses answered: says for each what was dialled and what came of it."""
+    """No broker responded; the message lists each dialed address with its result."""
 
     retriable = True
 
@@ -136,7 +139,7 @@ class NoBrokersError(ClientError):
 
 
 class UnsupportedVersionError(ClientError):
-    """The broker has no version of an API in common with this client."""
+    """The broker and this client have no version of an API in common."""
 
     error_code = ErrorCode.UNSUPPORTED_VERSION
 
@@ -145,7 +148,7 @@ class UnsupportedVersionError(ClientError):
 
 
 class UnsendableRequestError(ClientError, TypeError):
-    """A call was given something that no request can be made of."""
+    """A call has an argument of the wrong type, so that the request cannot be built."""
 
     def __init__(self, api_name: str, cause: Exception) -> None:
         super().__init__(
@@ -156,7 +159,7 @@ class UnsendableRequestError(ClientError, TypeError):
 
 
 class UnusableResponseError(ClientError):
-    """A response has the protocol's form, yet the client can make nothing of what it says."""
+    """A response is well-formed, but the client cannot use its contents."""
 
     def __init__(self, address: str, api_name: str, cause: Exception) -> None:
         super().__init__(
@@ -168,7 +171,13 @@ class UnusableResponseError(ClientError):
 
 
 class BrokerError(ClientError):
-    """A broker answered with an error code."""
+    """A broker responded with an error code.
+
+    Args:
+        error_code: The error code; it also decides `retriable`.
+        subject: What failed, for example the call or the partition.
+        detail: Further explanation; None for the general message of the code.
+    """
 
     def __init__(self, error_code: ErrorCode, subject: str, detail: str | None = None) -> None:
         self.error_code: ErrorCode = error_code
@@ -179,12 +188,12 @@ class BrokerError(ClientError):
 
 
 class AdminResultsError(ClientError):
-    """Parts of an admin call failed; what was asked for the others was done.
+    """Some parts of an admin call failed; the other parts took effect.
 
     Attributes:
-        results: what became of each part, as the call returns it with `raise_errors=False`.
-        errors: the errors among them.
-        error_code, retriable: of the first error.
+        results: The result or error of each part, as the call returns it with `raise_errors=False`.
+        errors: The errors among the results.
+        error_code, retriable: Those of the first error.
     """
 
     def __init__(self, results: Mapping[Any, object]) -> None:
@@ -203,7 +212,7 @@ class AdminResultsError(ClientError):
 
 
 class UnknownTopicError(BrokerError):
-    """The cluster has no such topic or partition."""
+    """The topic or partition does not exist."""
 
     def __init__(self, subject: str, known: Sequence[str] = ()) -> None:
         hint = "create it with `barnabas topics create`, or check the name"
@@ -213,7 +222,7 @@ class UnknownTopicError(BrokerError):
 
 
 class UnknownPartitionError(UnknownTopicError):
-    """The topic is there and has fewer partitions than that."""
+    """The topic exists but has fewer partitions."""
 
     def __init__(self, topic: str, partition: int, count: int) -> None:
         has = f"0 to {count - 1}" if count > 1 else "0 only"
@@ -224,7 +233,7 @@ class UnknownPartitionError(UnknownTopicError):
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """A fetch position is outside of what the partition's log holds."""
+    """A fetch offset is outside the partition's log."""
 
     def __init__(self, partition: TopicPartition, position: int, log_start_offset: int) -> None:
         self.partition = partition
@@ -240,12 +249,12 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class CorruptRecordsError(ClientError):
-    """Fetched bytes are not what the producer sent (CRC or structure).
+    """Fetched bytes are corrupt: the CRC or the structure is wrong.
 
     Attributes:
-        partition, offset: of the batch, or of the first record wanted of it. The position stays
-            there, other partitions are read on.
-        next_offset: where to seek to go on without it.
+        partition, offset: Partition and offset of the corrupt batch, or of the first requested
+            record in it. The position stays there; other partitions are read further.
+        next_offset: The offset to seek to in order to skip the corrupt records.
     """
 
     error_code = ErrorCode.CORRUPT_MESSAGE
@@ -263,7 +272,7 @@ class CorruptRecordsError(ClientError):
 
 
 class RangeStalledError(ClientError):
-    """A range of offsets was not readable to its end."""
+    """A range of offsets could not be read to its end."""
 
     def __init__(self, partition: TopicPartition, position: int, end: int, seconds: float) -> None:
         self.partition = partition
@@ -275,7 +284,7 @@ class RangeStalledError(ClientError):
 
 
 class SerializationError(ClientError, ValueError):
-    """A user's serializer refused a key or a value; the cause is what it raised."""
+    """A serializer of the user raised; `__cause__` is its exception."""
 
     def __init__(self, topic: str, what: str, cause: BaseException) -> None:
         self.topic = topic
@@ -284,10 +293,11 @@ class SerializationError(ClientError, ValueError):
 
 
 class RecordDeserializationError(ClientError, ValueError):
-    """A user's deserializer refused a record; the cause is what it raised.
+    """A deserializer of the user raised; `__cause__` is its exception.
 
     Attributes:
-        partition, offset: of the record. The position stays there: seek past it to go on.
+        partition, offset: Partition and offset of the record. The position stays there; seek past
+            the record to skip it.
         what: "key" or "value".
     """
 
@@ -306,7 +316,7 @@ class RecordDeserializationError(ClientError, ValueError):
 
 
 class RecordTooLargeError(ClientError, ValueError):
-    """A record that no request may hold."""
+    """A record is larger than a limit of the producer, such as max.request.size."""
 
     error_code = ErrorCode.MESSAGE_TOO_LARGE
 
@@ -315,14 +325,14 @@ class RecordTooLargeError(ClientError, ValueError):
 
 
 class UnfitRecordError(ClientError, TypeError):
-    """A record that no batch can hold, since a part of it has the wrong type."""
+    """A record has a part of the wrong type, so that no batch can contain it."""
 
     def __init__(self, topic: str, wrong: str, hint: str) -> None:
         super().__init__(f"{topic}: the record cannot be sent: {wrong}; {hint}")
 
 
 class InvalidRecordError(ClientError, ValueError):
-    """A record that no topic can hold, since a part of it has an impossible value."""
+    """A record has a part with an invalid value, so that no topic accepts it."""
 
     def __init__(self, topic: str, wrong: str, hint: str) -> None:
         super().__init__(f"{topic}: the record cannot be sent: {wrong}; {hint}")
@@ -333,7 +343,7 @@ class BufferFullError(ClientTimeoutError):
 
 
 class DeliveryTimeoutError(ClientError):
-    """A batch was not acknowledged within `delivery.timeout.ms`; it may be in the log or not."""
+    """A batch was not acknowledged within `delivery.timeout.ms`; the log may contain it anyway."""
 
     error_code = ErrorCode.REQUEST_TIMED_OUT
 
@@ -345,17 +355,17 @@ class DeliveryTimeoutError(ClientError):
 
 
 class IllegalTransactionStateError(ClientError):
-    """A call that the state of the producer's transaction does not allow."""
+    """The state of the producer's transaction does not allow the call."""
 
 
 class TransactionAbortedError(ClientError):
-    """A record was not sent because its transaction is aborted."""
+    """A record was not sent because its transaction was aborted."""
 
 
 class ProducerFencedError(BrokerError):
-    """Another producer has taken the transactional id over, or the coordinator gave this one up.
+    """A newer producer uses the transactional id, or the coordinator has aborted the transaction.
 
-    Fatal: the transaction is, or will be, aborted; close this producer.
+    This error is fatal: the transaction is aborted, now or later; close this producer.
     """
 
     def __init__(self, transactional_id: str, reason: str) -> None:
@@ -368,7 +378,7 @@ class ProducerFencedError(BrokerError):
 
 
 def broker_error(code: int, subject: str, detail: str | None = None) -> BrokerError:
-    """The error for a code that a broker answered; a code of the future counts as unknown."""
+    """Return the error for a broker's error code; unknown codes become UNKNOWN_SERVER_ERROR."""
     try:
         error_code = ErrorCode(code)
     except ValueError:

@@ -1,7 +1,7 @@
-"""The blocking face of the client: calls that return when they are done, over a private loop.
+"""The blocking API of the client: each call returns when it is done, over a private event loop.
 
-It shares one `Session` with the producers and streams that it makes: no thread, one process, one
-user at a time.
+The client shares one `Session` with the producers and streams that it creates. It has no thread,
+and only the thread and process that created it may use it.
 """
 
 from __future__ import annotations
@@ -46,19 +46,22 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 T = TypeVar("T")
-# A TopicPartition or a plain (topic, partition).
+# A TopicPartition or a plain (topic, partition) tuple.
 K = TypeVar("K", bound="tuple[str, int]")
 
 
 class Client(WithBlock):
-    """A connection to a cluster, for scripts, the command line and the Spark source.
+    """A client of a cluster, for scripts, the command line and the Spark source.
 
-    Use it in a `with` block, or call `close()`. Every method raises `ClientError` and its
-    subclasses, whose messages say what to check.
+    Use it in a `with` block, or call `close()`.
 
     Args:
-        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of them.
-        config: keys of Kafka's clients with "_" for "."; `**{"fetch.min.bytes": 1}` works too.
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of "HOST:PORT" strings.
+        config: Keys of Kafka's clients with "_" for "."; `**{"fetch.min.bytes": 1}` works too.
+
+    Raises:
+        ClientError: Any call may raise it or a subclass; the message says what to check.
+        ClientConfigError: A config key is unknown or its value is invalid.
     """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], /, **config: Any) -> None:
@@ -68,18 +71,25 @@ class Client(WithBlock):
         coordinators = self._session.coordinators
         self._groups = GroupOffsets(self._cluster, coordinators)
         self._wait = self._session.wait
-        # All admin calls; those below are the ones that every program needs.
+        # All admin calls; the methods below cover the most frequent ones.
         self.admin = AdminClient(self._cluster, coordinators, self._session.waiter)
         self._producers: list[SharedProducer] = []
         self._streams: list[RecordStream] = []
 
-    # Life
+    # Closing
 
     def _give_up(self) -> None:
         self.close(flush=False)
 
     def close(self, *, flush: bool = True) -> None:
-        """Close all connections; producers deliver what they hold first, unless `flush` is off."""
+        """Close all connections, after producers have delivered their queued records.
+
+        Args:
+            flush: Whether producers deliver their queued records first.
+
+        Raises:
+            ClientError: A producer could not deliver its records; the client is closed anyway.
+        """
         session = self._session
         if session.lifetime.is_closed or session.lifetime.is_forked:
             session.close()
@@ -99,15 +109,15 @@ class Client(WithBlock):
         notice_ms: float = 1_000,
         on_notice: Callable[[NoBrokersError], None] = lambda _error: None,
     ) -> None:
-        """Wait until a broker answers; other calls retry for default.api.timeout.ms in silence.
+        """Wait until any broker responds.
 
         Args:
-            timeout_ms: when to give up.
-            notice_ms: when to tell that no broker has answered yet.
-            on_notice: is told so once, with what came of dialling so far.
+            timeout_ms: Limit of the wait (ms).
+            notice_ms: Call `on_notice` after this time (ms) without a response.
+            on_notice: Called at most once, with the results of the connection attempts so far.
 
         Raises:
-            NoBrokersError: no broker answered in time.
+            NoBrokersError: No broker responded within the limit.
         """
         await_broker(self._session, timeout_ms, notice_ms, on_notice)
 
@@ -120,7 +130,12 @@ class Client(WithBlock):
     def topics(
         self, pattern: str | re.Pattern[str] | None = None, *, internal: bool = False
     ) -> list[str]:
-        """Names of all topics, sorted; those that `pattern` matches whole, if it is given."""
+        """Return the sorted names of all topics.
+
+        Args:
+            pattern: Only topics whose full name matches this regular expression; None for all.
+            internal: Whether to include internal topics such as __consumer_offsets.
+        """
         found = self._all_topics()
         names = [name for name, topic in found.items() if internal or not topic.is_internal]
         if pattern is not None:
@@ -148,10 +163,13 @@ class Client(WithBlock):
         return self._wait(start, "list of topics")
 
     def describe_topics(self, topics: Iterable[str] | None = None) -> dict[str, TopicInfo]:
-        """Id, partitions, leaders and replicas of topics, of all if none are given.
+        """Return id, partitions, leaders and replicas of topics, by name.
+
+        Args:
+            topics: Names; a single name is allowed; None for all topics.
 
         Raises:
-            UnknownTopicError: one of them does not exist.
+            UnknownTopicError: A topic does not exist.
         """
         if topics is None:
             return self._all_topics()
@@ -164,10 +182,13 @@ class Client(WithBlock):
         return self._wait(start, "metadata") if wanted else {}
 
     def partitions_for(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Partition numbers of topics, ascending. A single name is taken too.
+        """Return the partition numbers of topics, ascending, by topic name.
+
+        Args:
+            topics: Names; a single name is allowed.
 
         Raises:
-            UnknownTopicError: one of them does not exist.
+            UnknownTopicError: A topic does not exist.
         """
         found = self.describe_topics(topics)
         return {name: sorted(topic.partitions) for name, topic in found.items()}
@@ -175,12 +196,17 @@ class Client(WithBlock):
     def list_offsets(
         self, specs: Mapping[K, str | int], *, isolation_level: str | None = None
     ) -> dict[K, ListedOffset]:
-        """Offsets by time.
+        """Return offsets by timestamp, or the ends of partitions.
 
         Args:
-            specs: for each (topic, partition) "earliest", "latest", "max-timestamp", or a time in
-                ms: then the first record as late as that, offset -1 if there is none.
-            isolation_level: with "read_committed" "latest" is the last stable offset.
+            specs: For each (topic, partition) "earliest", "latest", "max-timestamp", or a timestamp
+                in ms. A timestamp selects the first record at or after it; the offset is -1 if
+                there is none.
+            isolation_level: With "read_committed", "latest" is the last stable offset. None for
+                isolation.level of the configuration.
+
+        Raises:
+            UnknownTopicError: A topic or partition does not exist.
         """
         level = isolation_level or self.config.isolation_level
         wanted = {as_partition(tp): offset_spec(spec) for tp, spec in specs.items()}
@@ -196,27 +222,28 @@ class Client(WithBlock):
     # Reading
 
     def fetch_range(self, ranges: Mapping[K, tuple[int, int]]) -> Iterator[RecordSet]:
-        """Read ranges of offsets as raw record sets, prefetching while the caller works.
+        """Read ranges of offsets as raw record sets, with prefetch while the caller works.
 
         Args:
-            ranges: for each (topic, partition) the first offset and the end, exclusive.
+            ranges: For each (topic, partition) the first offset and the end offset (exclusive).
 
         Yields:
-            Record sets in order within a partition; those of several partitions are mixed. It ends
-            when every partition's *position* has come to its end, gaps of compaction and
-            transaction markers included.
+            Record sets, in order within a partition; partitions are interleaved. The iteration ends
+                when the *position* of every partition has reached its end. Compaction gaps and
+                transaction markers count as read.
 
         Raises:
-            OffsetOutOfRangeError: a range begins before the log does (or behind its end).
-            RangeStalledError: nothing came for default.api.timeout.ms, the end not reached.
+            OffsetOutOfRangeError: A range begins before the start or after the end of the log.
+            RangeStalledError: No data arrived for default.api.timeout.ms before the end was
+                reached.
         """
         with self.stream(ranges) as stream:
             yield from stream.sets()
 
     def stream(self, ranges: Mapping[K, tuple[int, int | None]]) -> RecordStream:
-        """Read partitions from an offset, to an exclusive end or (None) for ever.
+        """Read partitions from an offset to an exclusive end, or without end if it is None.
 
-        The stream gives raw record sets or records; see `RecordStream`. Close it after use.
+        The stream returns raw record sets or records; see `RecordStream`. Close it after use.
         """
         self._session.check_usable()
         stream = RecordStream(
@@ -232,7 +259,11 @@ class Client(WithBlock):
     # Writing
 
     def producer(self, **config: Any) -> SharedProducer:
-        """A producer over this client's connections; `config` overrides the client's keys."""
+        """Return a producer over this client's connections.
+
+        Args:
+            config: Config keys that override the client's.
+        """
         from barnabas.client.producer.producer_parts import take_parts
         from barnabas.client.producer.shared_producer import SharedProducer
 
@@ -250,7 +281,16 @@ class Client(WithBlock):
     # Groups
 
     def commit_offsets(self, group: str, offsets: Mapping[K, int | CommittedOffset]) -> None:
-        """Commit offsets (the next ones to be read) for a group that has no members."""
+        """Commit offsets for a group that has no members.
+
+        Args:
+            group: The group's id.
+            offsets: For each partition the offset of the next record to read.
+
+        Raises:
+            BrokerError: The coordinator refused the commit, for example because the group has
+                members.
+        """
         wanted = offsets_of(offsets)
         timeout_ms = self.config.default_api_timeout_ms
 
@@ -262,7 +302,12 @@ class Client(WithBlock):
     def committed(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Committed offsets of a group, of all partitions if none are named; absent ones out."""
+        """Return a group's committed offsets; partitions without one are omitted.
+
+        Args:
+            group: The group's id.
+            partitions: (topic, number) pairs; None for all partitions.
+        """
         wanted = None if partitions is None else as_partitions(partitions)
         timeout_ms = self.config.default_api_timeout_ms
 
@@ -276,12 +321,18 @@ class Client(WithBlock):
     def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, raise_errors: bool = True
     ) -> dict[str, BrokerError | None]:
-        """Create topics and wait until they can be used; an error or None for each.
+        """Create topics and wait until they have leaders.
 
-        A topic that is there already has TOPIC_ALREADY_EXISTS.
+        Args:
+            topics: The new topics.
+            validate_only: Whether to check the request without creating topics.
+            raise_errors: Whether to raise if any topic was not created.
+
+        Returns:
+            An error or None for each topic; TOPIC_ALREADY_EXISTS for an existing topic.
 
         Raises:
-            AdminResultsError: some were not created, unless `raise_errors` is off.
+            AdminResultsError: Some topics were not created, and `raise_errors` is True.
         """
         wanted = list(topics)
         result = self.admin.create_topics(wanted, validate_only=validate_only, raise_errors=False)
@@ -299,7 +350,13 @@ class Client(WithBlock):
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create one topic and wait until it can be used.
+        """Create one topic and wait until it has leaders.
+
+        Args:
+            name: Name of the topic.
+            partitions: Number of partitions; -1 for the broker's default.
+            replication_factor: Replicas per partition; -1 for the broker's default.
+            configs: Topic configs.
 
         Raises:
             BrokerError: TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, ...
@@ -319,30 +376,42 @@ class Client(WithBlock):
     def delete_topics(
         self, names: Iterable[str], *, raise_errors: bool = True
     ) -> dict[str, BrokerError | None]:
-        """Delete topics; an error or None for each.
+        """Delete topics; return an error or None for each.
 
         Raises:
-            AdminResultsError: some were not deleted, unless `raise_errors` is off.
+            AdminResultsError: Some topics were not deleted, and `raise_errors` is True.
         """
         return self.admin.delete_topics(names, raise_errors=raise_errors)
 
     def create_partitions(
         self, counts: Mapping[str, int], *, raise_errors: bool = True
     ) -> dict[str, BrokerError | None]:
-        """Raise the number of partitions of topics to `counts`; an error or None for each.
+        """Increase the number of partitions of topics; return an error or None for each.
+
+        Args:
+            counts: The new total number of partitions, by topic.
+            raise_errors: Whether to raise if any topic was not changed.
 
         Raises:
-            AdminResultsError: some were not changed, unless `raise_errors` is off.
+            AdminResultsError: Some topics were not changed, and `raise_errors` is True.
         """
         return self.admin.create_partitions(counts, raise_errors=raise_errors)
 
     def describe_topic_configs(self, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
-        """All configs in force, by topic."""
+        """Return all effective configs, by topic.
+
+        Raises:
+            ClientError: The configs of a topic could not be described.
+        """
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         return {resource.name: found for resource, found in self._configs(resources).items()}
 
     def describe_broker_configs(self, node_id: int) -> list[ConfigEntry]:
-        """All configs in force of a broker."""
+        """Return all effective configs of a broker.
+
+        Raises:
+            ClientError: The configs of the broker could not be described.
+        """
         resource = ConfigResource(ResourceType.BROKER, str(node_id))
         return self._configs([resource])[resource]
 
@@ -355,9 +424,9 @@ class Client(WithBlock):
         return found
 
     def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Set configs of a topic; None takes one back to its default."""
+        """Set configs of a topic; the value None resets a config to its default."""
         self.admin.alter_configs(ConfigResource(ResourceType.TOPIC, name), changes)
 
     def describe_cluster(self) -> ClusterDescription:
-        """The cluster's id, its controller and its brokers."""
+        """Return the cluster's id, its controller and its brokers."""
         return self.admin.describe_cluster()

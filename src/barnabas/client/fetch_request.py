@@ -1,4 +1,4 @@
-"""A Fetch request out of what a session has to say (KIP-227; topic ids from v13, KIP-516)."""
+"""Build a Fetch request from the contents of a session request (KIP-227; topic ids: KIP-516)."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 __all__ = ["FetchLimits", "build_fetch_request"]
 
-# Before this version there are no sessions.
+# First version with fetch sessions.
 _SESSIONS_FROM = 7
 _RACK_FROM = 11
 
 
 class FetchLimits(NamedTuple):
-    """What every fetch of a client carries, whatever it asks for."""
+    """The fields that every fetch request of a client has."""
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    # 1 with isolation.level=read_committed.
+    # 1 for read_committed, 0 for read_uncommitted.
     isolation_level: int
-    # Of the reader; brokers then may name a replica nearer to it (KIP-392).
+    # Rack of the client; brokers may then name a closer replica (KIP-392).
     rack: str
 
     @classmethod
     def of(cls, config: ClientConfig, rack: str = "") -> FetchLimits:
-        """Those of the configuration."""
+        """Return the limits that the configuration specifies."""
         isolation = 1 if config.isolation_level == "read_committed" else 0
         return cls(
             config.fetch_max_wait_ms,
@@ -48,7 +48,7 @@ class FetchLimits(NamedTuple):
 
 
 def build_fetch_request(request: SessionRequest, version: int, limits: FetchLimits) -> FetchRequest:
-    """The request of a consumer for `request` at `version`."""
+    """Return the consumer's Fetch request for `request` at `version`."""
     topics: dict[tuple[str, bytes], FetchTopic] = {}
     for tp, position in request.partitions.items():
         topic = topics.get((tp.topic, position.topic_id))

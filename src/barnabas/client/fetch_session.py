@@ -1,7 +1,7 @@
 """The client's side of an incremental fetch session with one node (KIP-227).
 
-The first request names every partition; while the session holds, later ones name only what was
-added or changed and what is no longer wanted. Whatever goes wrong, the next request is a full one.
+The first request contains every partition. Later requests of the session contain only added,
+changed and removed partitions. After any error the next request is a full one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["FetchPosition", "FetchSession", "SessionRequest"]
 
 NO_SESSION = 0
-# Epoch of a request that asks for a new session, closing the one it names.
+# Epoch of a full request: it asks for a new session and closes the session that it names.
 INITIAL_EPOCH = 0
 # Epoch of a request outside any session.
 FINAL_EPOCH = -1
@@ -24,7 +24,7 @@ _EPOCH_MAX = 0x7FFFFFFF
 
 
 class FetchPosition(NamedTuple):
-    """What is asked of one partition; the session remembers it as it was last sent."""
+    """The fetch parameters of one partition; the session remembers those last sent."""
 
     offset: int
     leader_epoch: int
@@ -33,7 +33,7 @@ class FetchPosition(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """What one fetch request has to say."""
+    """The session part of one fetch request."""
 
     session_id: int
     session_epoch: int
@@ -42,37 +42,43 @@ class SessionRequest(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether it names all partitions rather than changes."""
+        """Whether the request contains all partitions rather than changes."""
         return self.session_epoch <= INITIAL_EPOCH
 
 
 class FetchSession:
-    """Session id and epoch with one node, and what that node remembers of our partitions."""
+    """Id and epoch of the session with one node, and the partitions that the node remembers."""
 
     __slots__ = ("_epoch", "_id", "_partitions", "_uses_ids")
 
     def __init__(self) -> None:
         self._id = NO_SESSION
-        # Of the next request; INITIAL_EPOCH asks for a new session.
+        # Epoch of the next request; INITIAL_EPOCH asks for a new session.
         self._epoch = INITIAL_EPOCH
-        # The partitions of the last request that was sent, which the node holds if it held.
+        # The partitions of the last request. The node holds the same ones if it accepted the
+        # request.
         self._partitions: dict[TopicPartition, FetchPosition] = {}
         self._uses_ids = False
 
     @property
     def session_id(self) -> int:
-        """Id that the node gave, 0 without a session."""
+        """Id that the node assigned; 0 without a session."""
         return self._id
 
     @property
     def partitions(self) -> dict[TopicPartition, FetchPosition]:
-        """What the node fetches for us with the request last built."""
+        """The partitions that the node fetches for the last built request."""
         return self._partitions
 
     def build(
         self, wanted: dict[TopicPartition, FetchPosition], *, uses_ids: bool
     ) -> SessionRequest:
-        """The next request for `wanted`; the caller sends it, then tells how it ended."""
+        """Return the next request for `wanted`; the caller sends it and reports the response.
+
+        Args:
+            wanted: All partitions to fetch.
+            uses_ids: Whether the request identifies topics by id; a change ends the session.
+        """
         if uses_ids != self._uses_ids:
             self._uses_ids = uses_ids
             self.reset()
@@ -88,13 +94,13 @@ class FetchSession:
         return SessionRequest(self._id, self._epoch, changed, forgotten)
 
     def build_final(self) -> SessionRequest | None:
-        """The request that ends the session, None if there is none."""
+        """Return the request that ends the session; None without a session."""
         if self._id == NO_SESSION:
             return None
         return SessionRequest(self._id, FINAL_EPOCH, {}, {})
 
     def on_answer(self, error_code: int, session_id: int) -> None:
-        """An answer came, with this error code for the whole request and this session id."""
+        """Handle the error code and the session id of a response."""
         if error_code:
             if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._id = NO_SESSION
@@ -107,5 +113,5 @@ class FetchSession:
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def reset(self) -> None:
-        """Make the next request a full one that closes the present session, if there is one."""
+        """Make the next request a full one, which also closes the current session."""
         self._epoch = INITIAL_EPOCH

@@ -1,4 +1,4 @@
-"""What a fetcher knows of one partition that it reads."""
+"""The state that a fetcher keeps for one partition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["FetchState"]
 
 
 class FetchState:
-    """One partition: where it is read from, how that goes, and from which replica."""
+    """Position, retry state and preferred replica of one partition."""
 
     __slots__ = (
         "attempts",
@@ -23,23 +23,26 @@ class FetchState:
     )
 
     def __init__(self, position: int, end: int | None) -> None:
-        # Offset of the next fetch. Moved by answers only.
+        # Offset of the next fetch. Moved by responses, and by `Fetcher.pause` back to the kept
+        # output.
         self.position = position
-        # Leader epoch of the batch before the position, -1 if not known.
+        # Leader epoch of the batch before the position; -1 if unknown.
         self.position_epoch = -1
-        # Epoch of the leader that the position is known to hold for, -1 before the first fetch.
+        # Epoch of the leader with which the position is valid; -1 before the first fetch.
         self.leader_epoch = -1
-        # Exclusive end of what is wanted, None for no end.
+        # Exclusive end offset; None for no end.
         self.end = end
-        # Attempts that failed in a row, and since when.
+        # Number of consecutive failed attempts, and the time of the first (ms, monotonic clock).
         self.attempts = 0
         self.failing_since_ms = 0.0
-        # In its back-off: not asked for.
+        # Whether the partition waits for its retry backoff; then it is not fetched.
         self.delayed = False
-        # Not asked for until the user resumes it.
+        # Whether the user has paused the partition; then it is not fetched.
         self.paused = False
-        # Read to its end, failed, or its position is being validated.
+        # Whether the partition is not fetched because it is read to its end, has failed, or waits
+        # for the validation of its position.
         self.stopped = end is not None and position >= end
-        # The replica that the leader told us to read from, -1 for none, and until when.
+        # Replica to fetch from, as the leader told; -1 for the leader itself. Valid until
+        # `preferred_until_ms` (monotonic clock).
         self.preferred = -1
         self.preferred_until_ms = 0.0

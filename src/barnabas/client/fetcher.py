@@ -1,9 +1,9 @@
-"""Fetching from many partitions at once: sessions, prefetch, recovery (KIP-227, KIP-516, KIP-320).
+"""Fetch from many partitions at once, with fetch sessions, prefetch and recovery.
 
-The next request to a node leaves as soon as its answer is in, as long as fewer than
-`queued.max.bytes` wait for the user. What comes is handed on as raw record sets, in order within a
-partition; a position moves when bytes arrive, and what arrives for a position that has changed
-meanwhile is dropped.
+The next request to a node is sent as soon as its response arrives, while fewer than
+`queued.max.bytes` are queued for the user. Output is raw record sets, in order within a partition.
+A position moves when bytes arrive. A response for a position that has changed meanwhile is dropped.
+Sources: KIP-227, KIP-516, KIP-320.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["FetchFailure", "Fetcher", "ReaderOptions", "RecordSet"]
 
 _log = logging.getLogger(__name__)
 
-# The broker, or what we know of it, is out of date: look at metadata, then ask again.
+# Errors after which the broker or the client's metadata is out of date: refresh, then retry.
 _STALE_METADATA = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.REPLICA_NOT_AVAILABLE,
@@ -55,47 +55,47 @@ _STALE_METADATA = frozenset({
 
 
 class RecordSet(NamedTuple):
-    """Fetched bytes of one partition: whole record batches, as they lie in the log.
+    """Fetched bytes of one partition: whole record batches, as stored in the log.
 
-    The first batch may begin before `first_offset`, and the last end behind `end_offset`: records
-    outside of [first_offset, end_offset) are not part of the set.
+    The first batch may begin before `first_offset`, and the last batch may end after `end_offset`.
+    Records outside [first_offset, end_offset) do not belong to the set.
     """
 
     topic: str
     partition: int
     first_offset: int
-    # Exclusive: where the next set goes on.
+    # End offset (exclusive); the next set begins here.
     end_offset: int
     data: bytes
-    # End of what consumers can read, as of this answer.
+    # High watermark as of this response.
     high_watermark: int
     log_start_offset: int
-    # (producer id, first offset) of aborted transactions, with isolation.level=read_committed.
+    # (producer id, first offset) of aborted transactions; only with isolation.level=read_committed.
     aborted: tuple[tuple[int, int], ...]
-    # What `data` consists of.
+    # The batches in `data`.
     batches: Sequence[BatchSpan] = ()
-    # End of what is visible with isolation.level=read_committed, as of this answer.
+    # Last stable offset as of this response; -1 if unknown.
     last_stable_offset: int = -1
 
 
 class FetchFailure(NamedTuple):
-    """A partition that cannot be read on; it stays stopped until it is assigned anew."""
+    """A partition that cannot be read further; it stays stopped until it is assigned again."""
 
     topic_partition: TopicPartition
     error: ClientError
 
 
 class ReaderOptions(NamedTuple):
-    """How a reader of partitions differs from one of ranges."""
+    """Options that differ between consumers and readers of offset ranges."""
 
-    # Fetch from a replica that the leader names as nearer to this rack (KIP-392).
+    # Rack of the client: the leader may name a closer replica to fetch from (KIP-392).
     rack: str = ""
-    # Ask for ever, rather than give up on a partition after default.api.timeout.ms of errors.
+    # Whether to retry without limit, instead of failing a partition after default.api.timeout.ms.
     is_patient: bool = False
-    # Called when a partition's leader is another one than the position was read from; it is not
-    # fetched from before `validated` is called (KIP-320). None: read on, whatever the leader.
+    # Called when a partition's leader has changed since its last fetch. Fetching from the partition
+    # stops until `validated` is called (KIP-320). None: continue without validation.
     on_leader_changed: Callable[[TopicPartition], None] | None = None
-    # Called after each answer with the time it took in ms.
+    # Called with the latency (ms) of each response.
     on_latency: Callable[[float], None] | None = None
 
 
@@ -103,9 +103,12 @@ _RANGES = ReaderOptions()
 
 
 class Fetcher:
-    """Reads the assigned partitions; takes care of leaders, sessions and back-off.
+    """Reads the assigned partitions; handles leader changes, fetch sessions and retries.
 
-    `on_output` is called when something was put into `output`, or a partition came to its end.
+    Args:
+        cluster: The cluster to fetch from.
+        on_output: Called when output was added or a partition reached its end.
+        options: Options of the reader.
     """
 
     def __init__(
@@ -121,29 +124,29 @@ class Fetcher:
         self._clock = cluster.runtime.clock
         self._nodes = NodeFetches(cluster, FetchLimits.of(self._config, options.rack), self)
         self._partitions: dict[TopicPartition, FetchState] = {}
-        # What was fetched and not yet taken, in order of arrival.
+        # Fetched record sets and failures that were not taken yet, in order of arrival.
         self._output: deque[RecordSet | FetchFailure] = deque()
-        # What paused partitions had when they were paused.
+        # Output that partitions had when they were paused.
         self._held: dict[TopicPartition, deque[RecordSet | FetchFailure]] = {}
-        # Bytes in `_output`; no fetch is sent at queued.max.bytes and above.
+        # Bytes in `_output`; at queued.max.bytes and above no fetch is sent.
         self._queued_bytes = 0
-        # Partitions that still have something to give (not stopped).
+        # Number of partitions that are not stopped.
         self._running = 0
-        # Whether the present answer brought something.
+        # Whether the current response added output or finished a partition.
         self._has_news = False
-        # High watermark as last heard, for lag and progress.
+        # Last known high watermark, for lag and progress.
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._last_stable_offsets: dict[TopicPartition, int] = {}
         self._closed = False
         keep_freed_memory()
         cluster.on_update(self.send_fetches)
 
-    # The user's side
+    # Assignment and output
 
     def assign(self, ranges: Mapping[TopicPartition, tuple[int, int | None]]) -> None:
-        """Read these partitions too, each from an offset to an exclusive end (None: no end).
+        """Start reading partitions, each from an offset to an exclusive end (None: no end).
 
-        A partition that is read already moves there, and what was fetched of it is dropped.
+        A partition that is already being read moves to the new offset, and its output is dropped.
         """
         self._drop_output(set(ranges))
         for tp, (position, end) in ranges.items():
@@ -159,13 +162,13 @@ class Fetcher:
         self.send_fetches()
 
     def validated(self, tp: TopicPartition, offset: int, offset_epoch: int, epoch: int) -> None:
-        """Read on at `offset`, which is known to hold for the leader of `epoch`.
+        """Continue reading at `offset`, which was validated with the leader of `epoch`.
 
         Args:
-            tp: one that is not being read, or whose leader changed.
-            offset: where.
-            offset_epoch: leader epoch of the record before it, -1 if not known.
-            epoch: of the leader that it was validated with, -1 for none.
+            tp: A partition that is not being read, or whose leader changed.
+            offset: The next offset to fetch.
+            offset_epoch: Leader epoch of the record before `offset`; -1 if unknown.
+            epoch: Epoch of the leader that the offset was validated with; -1 if there is none.
         """
         state = self._partitions.get(tp)
         if state is None or state.position != offset:
@@ -179,7 +182,7 @@ class Fetcher:
         self.send_fetches()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more; what was fetched of them is dropped."""
+        """Stop reading these partitions and drop their output."""
         gone = {tp for tp in partitions if tp in self._partitions}
         if not gone:
             return
@@ -191,9 +194,9 @@ class Fetcher:
         self.send_fetches()
 
     def pause(self, tp: TopicPartition) -> None:
-        """Neither ask for the partition nor give out what is there of it, until `resume`.
+        """Neither fetch the partition nor return its output until `resume`.
 
-        Only its first record set is kept, so that many paused partitions hold little.
+        Only its first record set is kept, so that many paused partitions use little memory.
         """
         state = self._partitions.get(tp)
         if state is None or state.paused:
@@ -241,17 +244,17 @@ class Fetcher:
 
     @property
     def has_output(self) -> bool:
-        """Whether `take` has something to give."""
+        """Whether `take` would return an item."""
         return bool(self._output)
 
     @property
     def is_finished(self) -> bool:
-        """Whether every partition came to its end and all was taken."""
+        """Whether every partition is stopped and all output was taken."""
         return not self._running and not self._output
 
     @property
     def trouble(self) -> ClientError | None:
-        """Why a broker that is read from does not answer, None while all do."""
+        """Error of a broker that is read from and does not respond; None while all respond."""
         nodes = set()
         for tp, state in self._partitions.items():
             info = self._cluster.metadata.partition(tp)
@@ -261,30 +264,30 @@ class Fetcher:
 
     @property
     def requests_sent(self) -> int:
-        """Fetches sent so far."""
+        """Number of fetch requests sent so far."""
         return self._nodes.sent
 
     @property
     def session_ids(self) -> dict[int, int]:
-        """The fetch sessions that are open, by the id of their node."""
+        """Ids of the open fetch sessions, by node id."""
         return self._nodes.session_ids
 
     def end_offset(self, tp: TopicPartition) -> int | None:
-        """End of what can be read at this isolation level, as last heard; None before that."""
+        """Return the last known end offset at the configured isolation level; None if unknown."""
         if self._config.isolation_level == "read_committed":
             return self._last_stable_offsets.get(tp)
         return self.high_watermarks.get(tp)
 
     def position_epoch(self, tp: TopicPartition) -> int:
-        """Leader epoch of the record before the position, -1 if not known."""
+        """Return the leader epoch of the record before the position; -1 if unknown."""
         return self._partitions[tp].position_epoch
 
     def position(self, tp: TopicPartition) -> int:
-        """Offset that is asked for next; what was not yet taken lies before it."""
+        """Return the next offset to fetch; output that was not taken yet lies before it."""
         return self._partitions[tp].position
 
     def unfinished(self) -> dict[TopicPartition, tuple[int, int | None]]:
-        """Position and end of the partitions that have not come to their end."""
+        """Return position and end of the partitions that are not stopped."""
         return {
             tp: (state.position, state.end)
             for tp, state in self._partitions.items()
@@ -292,7 +295,7 @@ class Fetcher:
         }
 
     def take(self) -> RecordSet | FetchFailure | None:
-        """The next record set or failure, None if there is none now."""
+        """Return the next record set or failure; None if there is none."""
         if not self._output:
             return None
         item = self._output.popleft()
@@ -304,12 +307,12 @@ class Fetcher:
         return item
 
     def end_sessions(self, on_done: Callable[[], None]) -> None:
-        """Fetch no more, and have the brokers forget the sessions; see `NodeFetches`."""
+        """Stop fetching and close the fetch sessions on the brokers; see `NodeFetches`."""
         self._closed = True
         self._nodes.end_sessions(on_done)
 
     def close(self) -> None:
-        """Stop; answers still under way are dropped."""
+        """Stop; responses that are still in flight are dropped."""
         self._closed = True
         self._nodes.close()
         self._cluster.remove_listener(self.send_fetches)
@@ -320,7 +323,7 @@ class Fetcher:
     # Requests
 
     def send_fetches(self) -> None:
-        """Send to each node that has no request in flight what is wanted from it."""
+        """Send a fetch request to each node that has none in flight and has partitions to read."""
         if self._closed or not self._running:
             return
         if self._queued_bytes >= self._config.queued_max_bytes:
@@ -354,7 +357,7 @@ class Fetcher:
         return wanted
 
     def _must_validate(self, tp: TopicPartition, state: FetchState, info: PartitionInfo) -> bool:
-        """Whether the position has to be looked at first, since another leader has taken over."""
+        """Return whether the position must be validated first, because the leader has changed."""
         before, state.leader_epoch = state.leader_epoch, info.leader_epoch
         state.preferred = -1
         if self._options.on_leader_changed is None or before < 0 or state.position_epoch < 0:
@@ -365,7 +368,7 @@ class Fetcher:
         return True
 
     def _nearest(self, tp: TopicPartition, state: FetchState, info: PartitionInfo) -> int:
-        """The preferred replica, while it holds: the leader names another, or the same, again."""
+        """Return the preferred replica, or the leader if the preference is expired or unusable."""
         if self._clock.monotonic_ms() >= state.preferred_until_ms:
             state.preferred = -1
             return info.leader
@@ -377,20 +380,20 @@ class Fetcher:
             return info.leader
         return state.preferred
 
-    # Answers
+    # Responses
 
     def on_node_free(self) -> None:
-        """A node can be asked again."""
+        """Send further fetches after a node became free."""
         self.send_fetches()
 
     def on_hopeless(self, partitions: Iterable[TopicPartition], error: ClientError) -> None:
-        """No retry helps these."""
+        """Fail partitions whose error no retry can resolve."""
         for tp in partitions:
             self._fail(tp, error)
         self._on_output()
 
     def on_unanswered(self, node_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """Ask the leaders in place of a preferred replica that does not answer."""
+        """Fetch from the leaders instead of a preferred replica that does not respond."""
         has_left = False
         for tp in partitions:
             state = self._partitions.get(tp)
@@ -402,7 +405,7 @@ class Fetcher:
             self.send_fetches()
 
     def on_answered(self, elapsed_ms: float) -> None:
-        """Ask for more; tell if something came."""
+        """Send further fetches after a response, and report new output."""
         if self._options.on_latency is not None:
             self._options.on_latency(elapsed_ms)
         self.send_fetches()
@@ -411,7 +414,7 @@ class Fetcher:
             self._on_output()
 
     def on_partition(self, tp: TopicPartition, asked: FetchPosition, data: PartitionData) -> None:
-        """Take one partition's part of an answer, unless its position is another one by now."""
+        """Handle one partition of a response, unless its position has changed meanwhile."""
         state = self._partitions.get(tp)
         if state is None or state.position != asked.offset:
             return
@@ -429,7 +432,7 @@ class Fetcher:
         if not data.records:
             state.attempts = 0
             return
-        # The one copy: the view lies in the connection's receive buffer.
+        # The only copy: `data.records` is a view of the connection's receive buffer.
         raw = bytes(data.records)  # type: ignore[arg-type]
         scan = scan_records(raw, check_crcs=self._config.check_crcs)
         if scan.next_offset <= state.position:
@@ -439,7 +442,7 @@ class Fetcher:
                 reason = f"a record batch is larger than {len(raw)} bytes; raise fetch.max.bytes"
                 self._fail(tp, CorruptRecordsError(tp, state.position, reason))
             else:
-                # Only records before the position: asked again after a back-off.
+                # Only records before the position: retry after a backoff.
                 self._note_failure(tp, state, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         state.attempts = 0
@@ -473,9 +476,9 @@ class Fetcher:
             self._fail_at(tp, state.position, scan.flaw)
 
     def _prefer(self, tp: TopicPartition, state: FetchState, data: PartitionData) -> bool:
-        """Take note of the replica to read from; whether metadata names it."""
+        """Store the preferred replica; return whether the metadata contains it."""
         if data.preferred_read_replica not in self._cluster.metadata.nodes:
-            # Asked again after a back-off, when metadata may name it.
+            # Retry after a backoff, when the metadata may contain the replica.
             self._cluster.request_update()
             self._note_failure(tp, state, ErrorCode.REPLICA_NOT_AVAILABLE)
             return False
@@ -497,7 +500,7 @@ class Fetcher:
     ) -> None:
         code = data.error_code
         if state.preferred >= 0:
-            # Of the follower that it came from; the leader knows better.
+            # The error comes from the preferred follower; ask the leader instead.
             state.preferred = -1
             if code in _STALE_METADATA:
                 self._cluster.request_update()
@@ -519,7 +522,7 @@ class Fetcher:
             self._fail(tp, error)
 
     def _note_failure(self, tp: TopicPartition, state: FetchState, code: int) -> None:
-        """Ask again after a back-off; give up after default.api.timeout.ms in a row."""
+        """Retry after a backoff; fail after default.api.timeout.ms of consecutive errors."""
         now = self._clock.monotonic_ms()
         if state.attempts == 0:
             state.failing_since_ms = now
@@ -543,7 +546,7 @@ class Fetcher:
         return broker_error(known or code, f"fetch from {tp}")
 
     def _fail_at(self, tp: TopicPartition, position: int, flaw: Flaw) -> None:
-        """What is at the position cannot be read."""
+        """Fail a partition because the bytes at the position are corrupt."""
         offset = max(position, flaw.offset)
         behind = max(offset + 1, flaw.next_offset)
         self._fail(tp, CorruptRecordsError(tp, offset, flaw.reason, behind))

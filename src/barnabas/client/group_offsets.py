@@ -1,8 +1,8 @@
-"""Committed offsets of a group, for its members and without being one (OffsetCommit, OffsetFetch).
+"""Committed offsets of a group (OffsetCommit, OffsetFetch), for members and for other clients.
 
-A member commits as the generation that it belongs to, and a broker refuses those that others have
-taken the place of. Who chooses partitions by himself (the Spark source) names only the group, which
-must have no members then.
+A member commits with its generation; the broker refuses commits of an outdated generation. A client
+that chooses its partitions itself, such as the Spark source, passes only the group id. The group
+must then have no members.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ T = TypeVar("T")
 
 __all__ = ["CommittedOffset", "GroupOffsets", "commit_request", "offsets_of"]
 
-# From this version on several groups fit in one request.
+# From this version on a request may contain several groups.
 _MANY_GROUPS_FROM = 8
-# From this version on an answer may wait for transactions.
+# From this version on the broker can delay the response until transactions have ended.
 _STABLE_FROM = 7
-# Errors that say nothing against the coordinator that answered.
+# Retriable errors that do not mean that the coordinator has moved.
 _COORDINATOR_IS_RIGHT = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -63,7 +63,7 @@ _COORDINATOR_IS_RIGHT = frozenset(
 
 
 class CommittedOffset(NamedTuple):
-    """A committed position: the offset to be read next."""
+    """A committed position: the offset of the next record to read."""
 
     offset: int
     leader_epoch: int = -1
@@ -71,7 +71,7 @@ class CommittedOffset(NamedTuple):
 
 
 def offsets_of(given: Mapping[K, int | CommittedOffset]) -> dict[TopicPartition, CommittedOffset]:
-    """Offsets as users write them: plain numbers too."""
+    """Convert the users' offsets, including plain integers, to `CommittedOffset` values."""
     return {
         as_partition(tp): offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
         for tp, offset in given.items()
@@ -79,7 +79,7 @@ def offsets_of(given: Mapping[K, int | CommittedOffset]) -> dict[TopicPartition,
 
 
 class GroupOffsets:
-    """Commits and reads offsets of any group."""
+    """Commits and fetches offsets of any group."""
 
     def __init__(self, cluster: Cluster, coordinators: Coordinators) -> None:
         self._cluster = cluster
@@ -92,13 +92,13 @@ class GroupOffsets:
         timeout_ms: float,
         on_done: OnDone[bool],
     ) -> None:
-        """Commit `offsets`; done only when every one of them is.
+        """Commit `offsets`; the call succeeds only if every partition succeeds.
 
         Args:
-            group: the group's name, or who of it speaks: taken once, however often it is tried.
-            offsets: by partition, each the offset to be read next.
-            timeout_ms: attempts go on for so long after retriable errors; 0 for one attempt.
-            on_done: gets the error of the first partition refused: a member hands it to
+            group: The group's id, or a member's generation; retries use the same one.
+            offsets: For each partition the offset of the next record to read.
+            timeout_ms: Time for retries after retriable errors (ms); 0 means a single attempt.
+            on_done: Receives the error of the first refused partition. A member passes it to
                 `Membership.on_commit_error`.
         """
         speaker = _speaker(group)
@@ -126,13 +126,18 @@ class GroupOffsets:
         timeout_ms: float,
         on_done: OnDone[dict[TopicPartition, CommittedOffset]],
     ) -> None:
-        """Read committed offsets, all if `partitions` is None; absent ones are left out.
+        """Fetch committed offsets; partitions without one are omitted.
 
-        Who speaks may be asked anew for each attempt: the epoch of a member that the coordinator
-        has moved on meanwhile is one that it hears of with its next heartbeat (KIP-848).
+        With isolation.level=read_committed the response waits for open transactions that contain
+        offsets of these partitions (KIP-447).
 
-        With isolation.level=read_committed the answer waits for transactions that have offsets of
-        these partitions under way (KIP-447).
+        Args:
+            group: The group's id, a generation, or a function that returns the current generation.
+                The function is called for each attempt, because a heartbeat response may change the
+                member epoch between attempts (KIP-848).
+            partitions: The partitions; None for all.
+            timeout_ms: Time for retries after retriable errors (ms).
+            on_done: Receives the offsets or the error.
         """
         speak = group if callable(group) else partial(_speaker, group)
         name = speak().group_id
@@ -144,7 +149,8 @@ class GroupOffsets:
 
             def build(version: int) -> Message:
                 request = _fetch_request(speaker, wanted, version)
-                # Older brokers cannot tell, and Kafka's consumer reads what they have as well.
+                # Older brokers do not support the flag; Kafka's consumer then also accepts unstable
+                # offsets.
                 request.require_stable = require_stable and version >= _STABLE_FROM
                 return request
 
@@ -185,7 +191,7 @@ def _speaker(group: str | GroupGeneration) -> GroupGeneration:
 def commit_request(
     speaker: GroupGeneration, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> OffsetCommitRequest:
-    """The commit of who speaks for a group."""
+    """Return the OffsetCommit request of a group or of one of its members."""
     topics = by_topic(
         (
             tp,

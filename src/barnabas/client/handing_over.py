@@ -1,7 +1,7 @@
-"""Giving a response to the code that asked for it, so that no caller waits for ever.
+"""Pass a response to its callback, so that the caller always gets a result or an error.
 
-Brokers' answers are checked where they are used. This is for what those checks have missed: an
-exception there would be lost in the loop, and the caller would never hear of its request again.
+Responses are validated where they are used. This module handles exceptions that the validation has
+missed. Without it such an exception would be lost in the event loop, and the call would never end.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def hand_over(
     """Call `on_done(result, None)`; if that raises, log it and call `on_done` with an error.
 
     Args:
-        on_done: the caller's.
-        result: what it asked for.
-        api_name: of the request, for the error.
-        address: of the broker that answered.
+        on_done: The callback of the caller.
+        result: The result.
+        api_name: The API of the request, for the error.
+        address: The address of the broker that responded.
     """
     try:
         on_done(result, None)

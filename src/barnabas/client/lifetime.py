@@ -1,4 +1,4 @@
-"""From when to when a client may be used: until it is closed, and in the process that made it."""
+"""The lifetime of a client: until it is closed, and only in the process that created it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Lifetime"]
 
 
 class Lifetime:
-    """Whether a face of the client is still to be used; `what` names it in messages."""
+    """Whether a client may still be used; `what` is the kind of client, for error messages."""
 
     __slots__ = ("_pid", "_what", "is_closed")
 
@@ -20,15 +20,18 @@ class Lifetime:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this is a child of the process that made the client: the sockets are not ours."""
+        """Whether this process is a fork of the process that created the client.
+
+        Its sockets must then not be used or closed here.
+        """
         return self._pid != process_id()
 
     def check(self) -> None:
-        """Raise unless calls may be made.
+        """Raise unless calls may be made now.
 
         Raises:
-            ForkedClientError: the process was forked meanwhile.
-            ClientClosedError: it was closed.
+            ForkedClientError: The process was forked after the client was created.
+            ClientClosedError: The client is closed.
         """
         if self.is_forked:
             raise ForkedClientError
@@ -36,6 +39,6 @@ class Lifetime:
             raise ClientClosedError(f"the {self._what} is closed")
 
     def end(self) -> bool:
-        """Note that it is closed; whether there are connections of ours to close now."""
+        """Mark the client as closed; return whether the caller must close connections now."""
         was_closed, self.is_closed = self.is_closed, True
         return not was_closed and not self.is_forked

@@ -1,7 +1,7 @@
-"""Offsets by time, and the ends of partitions (ListOffsets; KIP-79, KIP-734).
+"""Offsets by timestamp, and the ends of partitions (ListOffsets; KIP-79, KIP-734).
 
-Asks each leader once for all its partitions; partitions that failed for a reason that passes are
-asked again after a look at metadata.
+Each round sends one request per leader. Partitions with a retriable error are retried after a
+metadata refresh.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "ListedOffset", "OffsetLookup"
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
-# A topic may have been created a moment ago: only then, about 1.5 s later, is it unknown.
+# A topic may have just been created. So it counts as unknown only after this number of attempts,
+# which take about 1.5 s.
 _UNKNOWN_ATTEMPTS = 5
 _NAMES = {
     "latest": LATEST,
@@ -51,17 +52,21 @@ _NAMES = {
 
 
 class ListedOffset(NamedTuple):
-    """What was found for one partition."""
+    """The result for one partition."""
 
-    # -1 if no record is as late as the time asked for.
+    # The offset; -1 if no record is at or after the requested timestamp.
     offset: int
-    # Of the record at `offset`, in ms; -1 where an end was asked for.
+    # Timestamp of the record at `offset` (ms); -1 if EARLIEST or LATEST was requested.
     timestamp: int
     leader_epoch: int
 
 
 def offset_spec(spec: str | int) -> int:
-    """A timestamp in ms, or "earliest", "latest", "max-timestamp", as the protocol has it."""
+    """Convert a timestamp in ms, "earliest", "latest" or "max-timestamp" to the protocol's value.
+
+    Raises:
+        ValueError: The spec is neither a number nor a known name.
+    """
     if isinstance(spec, int):
         return spec
     try:
@@ -72,9 +77,17 @@ def offset_spec(spec: str | int) -> int:
 
 
 class OffsetLookup:
-    """One look-up over any partitions; `on_done` gets all of them, or the first lasting error.
+    """One lookup of the offsets of any partitions.
 
-    An error of one partition does not keep others from being asked for, and told of.
+    An error of one partition does not stop the lookup of others.
+
+    Args:
+        cluster: The cluster to ask.
+        specs: The timestamp to look up, by partition; see `offset_spec`.
+        isolation_level: 1 for read_committed, 0 for read_uncommitted.
+        timeout_ms: Time for retries after retriable errors (ms).
+        on_done: Receives the offsets of all partitions, or the first error that is not retriable.
+        on_found: Called with each partition's offset as soon as it is found; None if not needed.
     """
 
     def __init__(
@@ -91,18 +104,18 @@ class OffsetLookup:
         self._isolation_level = isolation_level
         self._deadline_ms = cluster.runtime.clock.monotonic_ms() + timeout_ms
         self._on_done = on_done
-        # Told of each partition as soon as it is found, while others are still looked for.
+        # Called with each partition's offset as soon as it is found.
         self._on_found = on_found
         self._found: dict[TopicPartition, ListedOffset] = {}
         self._attempts = 0
-        # Requests of this round that were not answered yet.
+        # Number of requests of this round that are in flight.
         self._outstanding = 0
-        # Why partitions of this round have to be asked again.
+        # The last retriable error of this round.
         self._retry_error: ClientError | None = None
         self._error: ClientError | None = None
 
     def start(self) -> None:
-        """Begin; needs no metadata beforehand."""
+        """Start the lookup, or its next round; metadata is refreshed if it is needed."""
         topics = {tp.topic for tp in self._remaining}
         if not topics:
             self._on_done({}, None)

@@ -1,6 +1,6 @@
-"""What the client knows of the cluster: nodes, topics by name and id, leaders with their epochs.
+"""The client's metadata: nodes, topics by name and id, and partition leaders with their epochs.
 
-Fed by Metadata answers; never goes back to an older leader epoch of the same topic (KIP-320).
+Metadata responses update it. It never returns to an older leader epoch of the same topic (KIP-320).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A broker as metadata names it."""
+    """A broker as the metadata describes it."""
 
     id: int
     host: str
@@ -42,18 +42,18 @@ class NodeInfo:
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
+        """The address as HOST:PORT."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition: who leads it in which epoch, and its replicas."""
+    """One partition: its leader, leader epoch and replicas."""
 
     partition: int
-    # -1 while there is no leader.
+    # Node id of the leader; -1 if there is none.
     leader: int
-    # -1 if the broker is too old to tell.
+    # Leader epoch; -1 if the broker is too old to report it.
     leader_epoch: int
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class TopicInfo:
     """One topic and its partitions by number."""
 
     name: str
-    # All zero if the broker is too old to tell.
+    # The topic's id (16 bytes); all zero if the broker is too old to report it.
     topic_id: bytes
     is_internal: bool
     partitions: dict[int, PartitionInfo]
@@ -78,7 +78,7 @@ class TopicInfo:
 
 
 class MetadataCache:
-    """Nodes and topics, as of the answers so far."""
+    """Nodes and topics as of the latest responses."""
 
     __slots__ = ("cluster_id", "controller_id", "errors", "generation", "names", "nodes", "topics")
 
@@ -87,16 +87,16 @@ class MetadataCache:
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.topics: dict[str, TopicInfo] = {}
-        # Topic names by id, for answers that carry only ids; kept after deletion is noticed no
-        # longer than the topic itself.
+        # Topic names by id, for responses that contain only ids; removed together with the topic.
         self.names: dict[bytes, str] = {}
-        # Error code of topics that were asked for and could not be described.
+        # Error codes by topic name, from the latest response about each topic; no entry without an
+        # error.
         self.errors: dict[str, int] = {}
-        # Counts the updates; users compare it to notice one.
+        # Number of updates; a change shows that metadata was updated.
         self.generation = 0
 
     def update(self, response: MetadataResponse, asked: Iterable[str] | None) -> None:
-        """Take over an answer to a request for the topics `asked`, None for all topics."""
+        """Apply a response to a request for the topics `asked`; None means all topics."""
         self.generation += 1
         self.nodes = {
             broker.node_id: NodeInfo(broker.node_id, broker.host, broker.port, broker.rack)
@@ -123,7 +123,7 @@ class MetadataCache:
             return
         numbers = {partition.partition_index for partition in topic.partitions}
         if not numbers or numbers != set(range(len(topic.partitions))):
-            # A topic has partitions, numbered from 0; else records would have no place.
+            # A topic must have partitions numbered from 0; records could not be assigned otherwise.
             _log.warning("metadata not usable: topic=%s partitions=%d", name, len(topic.partitions))
             self.errors[name] = ErrorCode.UNKNOWN_SERVER_ERROR
             return
@@ -149,22 +149,26 @@ class MetadataCache:
             self.names.pop(topic.topic_id, None)
 
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
-        """What is known of a partition."""
+        """Return the information about a partition; None if it is unknown."""
         topic = self.topics.get(tp.topic)
         return topic.partitions.get(tp.partition) if topic is not None else None
 
     def leader(self, tp: TopicPartition) -> int:
-        """Node id of the leader, -1 if there is none or the partition is not known."""
+        """Return the node id of the leader; -1 if the partition has none or is unknown."""
         info = self.partition(tp)
         return info.leader if info is not None else NO_LEADER
 
     def topic_id(self, name: str) -> bytes:
-        """The topic's id, all zero if not known."""
+        """Return the topic's id; all zero if it is unknown."""
         topic = self.topics.get(name)
         return topic.topic_id if topic is not None else ZERO_ID
 
     def move_leader(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        """Take over a leader that a produce or fetch answer named (KIP-951), if it is newer."""
+        """Apply a leader from a produce or fetch response (KIP-951) if it is newer.
+
+        Returns:
+            Whether the leader was newer and was applied.
+        """
         info = self.partition(tp)
         if info is None or leader not in self.nodes or leader_epoch <= info.leader_epoch:
             return False
@@ -173,14 +177,14 @@ class MetadataCache:
         return True
 
     def similar(self, name: str) -> list[str]:
-        """Known topics with names close to `name`, for error messages."""
+        """Return up to three known topics with names similar to `name`, for error messages."""
         return difflib.get_close_matches(name, list(self.topics), n=3)
 
 
 def _can_be_dialled(broker: MetadataResponseBroker) -> bool:
-    """Whether a broker has an id of a broker, and an address that a connection can be made to.
+    """Return whether a broker has a valid id and an address that the client can connect to.
 
-    Negative ids mean bootstrap servers here, and any broker.
+    Negative ids are reserved for bootstrap servers and for calls to any broker.
     """
     is_sound = broker.node_id >= 0 and bool(broker.host) and 0 < broker.port <= _PORT_MAX
     if not is_sound:
@@ -204,7 +208,10 @@ def _partition_info(partition: MetadataResponsePartition) -> PartitionInfo:
 
 
 def _newer(known: PartitionInfo | None, told: PartitionInfo) -> PartitionInfo:
-    """What was told, unless it is of an older leader epoch: a broker may lag behind another."""
+    """Return the received information, unless the known leader epoch is newer.
+
+    A broker may lag behind another one.
+    """
     if known is None or told.leader_epoch < 0 or told.leader_epoch >= known.leader_epoch:
         return told
     return known

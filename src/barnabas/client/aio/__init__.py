@@ -1,3 +1,3 @@
-"""The asyncio face of the client: the same core as the blocking one, over the running loop."""
+"""The asyncio API of the client: the same core as the blocking API, on the running event loop."""
 
 from __future__ import annotations

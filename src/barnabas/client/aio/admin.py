@@ -1,6 +1,7 @@
-"""`barnabas.aio.Admin`: all admin calls over the running asyncio loop.
+"""`barnabas.aio.Admin`: all admin calls on the running asyncio loop.
 
-The same plans as those of the blocking `Admin`, each method awaited: see there for errors.
+Each method is the coroutine form of the method of the same name in the blocking `Admin`, which
+documents arguments, results and errors.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MS_PER_S = 1000
 def _awaited(
     plan: Callable[Concatenate[AdminSender, P], Plan[T]],
 ) -> Callable[Concatenate[Admin, P], Awaitable[T]]:
-    """A method that runs a plan to its end when it is awaited."""
+    """Return a method that runs a plan to its end when it is awaited."""
 
     @wraps(plan)
     async def method(admin: Admin, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -47,11 +48,11 @@ def _awaited(
 
 
 class Admin(AsyncWithBlock):
-    """What administrators do to a cluster. Use it in an `async with` block, or call `close()`.
+    """Administrate a cluster. Use it in an `async with` block, or await `close()`.
 
     Args:
-        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of them.
-        config: as of the blocking `barnabas.Admin`.
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of "HOST:PORT" strings.
+        config: As for the blocking `barnabas.Admin`.
     """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
@@ -64,10 +65,10 @@ class Admin(AsyncWithBlock):
         await self._session.close()
 
     async def run(self, plan: Plan[T]) -> T:
-        """Run a plan to its end.
+        """Run a plan to its end and return its result.
 
         Raises:
-            ClientError: what it ended with.
+            ClientError: The plan failed with this error.
         """
         self._session.check_usable()
         outcomes: Any = None

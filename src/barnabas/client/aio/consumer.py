@@ -1,7 +1,7 @@
-"""`barnabas.aio.Consumer`: the consumer over the running asyncio loop.
+"""`barnabas.aio.Consumer`: the consumer on the running asyncio loop.
 
-The same core and the same names as `barnabas.Consumer`; what waits is to be awaited. There is no
-thread: a member of a group is heard of as long as the loop runs.
+It has the same core and the same method names as `barnabas.Consumer`; methods that wait are
+coroutines. There is no thread: a group member sends heartbeats only while the event loop runs.
 """
 
 from __future__ import annotations
@@ -37,20 +37,25 @@ __all__ = ["Consumer"]
 
 
 class Consumer(AsyncWithBlock, ConsumerFace):
-    """Reads records. Use it in an `async with` block, or await `close()`.
+    """Read records from topics. Use it in an `async with` block, or await `close()`.
+
+    Create it where an event loop runs. The methods of a `RebalanceListener` may be `async def`.
 
     Args:
-        topics: names to subscribe to at once.
-        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of them.
-        config: as for `barnabas.Consumer`.
+        topics: Names of the topics to subscribe to at once.
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of "HOST:PORT" strings.
+        config: As for `barnabas.Consumer`.
 
-    To be made where a loop runs. The methods of a `RebalanceListener` may be `async def`.
+    Raises:
+        ClientError: Any call may raise it or a subclass; the message says what to check.
+        ClientConfigError: A config key is unknown or its value is invalid.
     """
 
     def __init__(self, *topics: str, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
         checked, parts = consumer_config(bootstrap_servers, config)
         self._session = session = AsyncSession(checked, "consumer")
-        # Callbacks of the user that are being awaited: the loop itself keeps no hold of them.
+        # Tasks of the user's `async def` callbacks. The event loop holds only weak references to
+        # tasks.
         self._tasks: set[asyncio.Task[None]] = set()
         core = ConsumerCore(session.cluster, session.coordinators, parts, self._run_callback)
         iterator = ConsumerIterator(core)
@@ -59,25 +64,30 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         if topics:
             self.subscribe(topics)
 
-    # Life
+    # Closing
 
     async def close(self, timeout: float = CLOSE_S) -> None:
-        """Commit (if that is automatic), leave the group, close all connections.
+        """Commit (if automatic commits are on), leave the group and close all connections.
+
+        Args:
+            timeout: Limit in seconds.
 
         Raises:
-            BaseException: what a callback of the user raised; it is closed all the same.
+            BaseException: A callback of the user raised this exception; the consumer is closed
+                anyway.
         """
         await self._calls.close(timeout * MS_PER_S)
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions, and leave the group if there is one."""
+        """Give up all partitions, and leave the group if the consumer is a member."""
         with self._calls as calls:
             await calls.leave()
 
     def _end_subscription(self) -> None:
-        """Leave at once; what an `async def` listener has to say is awaited in the background.
+        """Leave at once; await `async def` callbacks of the listener in the background.
 
-        Until it has ended, `subscribe` and `assign` raise; `await unsubscribe()` waits for it.
+        Until they have ended, `subscribe` and `assign` raise; `await unsubscribe()` waits for the
+        end.
         """
         rest = self._calls.leave_now(self._tasks)
         if rest is not None:
@@ -111,12 +121,21 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         *,
         max_records: int | None = None,
     ) -> ConsumerRecords:
-        """The next records; see `barnabas.Consumer.poll`.
+        """Return the next records, up to max.poll.records; empty if none arrive within `timeout`.
 
-        A poll that is cancelled has moved nothing. While one waits other calls may be made.
+        See `barnabas.Consumer.poll`. A canceled poll does not move any position. Other calls are
+        allowed while a poll waits.
+
+        Args:
+            timeout: Seconds to wait for records; 0 returns after at most one turn of the event
+                loop.
+            max_records: The limit for this poll; None for max.poll.records.
+
+        Returns:
+            The records by partition.
 
         Raises:
-            ConcurrentUseError: another task polls.
+            ConcurrentUseError: Another task is inside `poll`.
         """
         limit = self._limit if max_records is None else max_records
         with self._calls as calls:
@@ -141,14 +160,15 @@ class Consumer(AsyncWithBlock, ConsumerFace):
                 core.metrics.on_poll_end()
 
     async def _turn(self) -> None:
-        """Let the loop have a turn now and then, before anything is taken."""
+        """Let the event loop run from time to time, before any records are taken."""
         if self._takes_turn():
             await asyncio.sleep(0)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Record by record; waits for them, for ever unless `consumer_timeout_ms` is set.
+        """Iterate over records one by one; wait for more unless `consumer_timeout_ms` is set.
 
-        The position moves record by record: what is committed in between is what was iterated.
+        The position moves with each record, so a commit during the iteration covers exactly the
+        records that were iterated.
         """
         timeout, may_end = self._iteration_s(), self.config.consumer_timeout_ms >= 0
         iterator = self._iterator
@@ -168,11 +188,15 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         partition: Partition,
         timeout: float | None = None,
     ) -> int:
-        """Offset of the record that the next poll begins with.
+        """Return the offset of the record that the next poll begins with.
+
+        Args:
+            partition: An assigned partition, as (topic, number).
+            timeout: Seconds; None for default.api.timeout.ms.
 
         Raises:
-            SubscriptionError: the partition is not assigned.
-            ClientTimeoutError: it was not to be found out in time.
+            SubscriptionError: The partition is not assigned.
+            ClientTimeoutError: The position was not found within the timeout.
         """
         tp = as_partition(partition)
         with self._calls as calls:
@@ -181,7 +205,16 @@ class Consumer(AsyncWithBlock, ConsumerFace):
             return position.offset
 
     async def seek_to_time(self, timestamp_ms: int, *partitions: Partitions) -> None:
-        """Go on at the first record as late as that; at the end where there is none."""
+        """Continue at the first record at or after a timestamp; at the end if there is none.
+
+        Args:
+            timestamp_ms: Timestamp in ms since the epoch.
+            partitions: (topic, number) pairs; all assigned partitions if omitted.
+
+        Raises:
+            SubscriptionError: A partition is not assigned.
+            ValueError: The timestamp is negative.
+        """
         with self._calls as calls:
             await calls.result(
                 self._lookups.seek_to_time(timestamp_ms, partitions), "seek to a time"
@@ -194,7 +227,13 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         offsets: Mapping[K, int | CommittedOffset] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Commit; see `barnabas.Consumer.commit`."""
+        """Commit offsets and wait for the result; see `barnabas.Consumer.commit`.
+
+        Args:
+            offsets: For each partition the offset of the next record to read; None commits all
+                positions.
+            timeout: Seconds; None for default.api.timeout.ms.
+        """
         with self._calls as calls:
             try:
                 await calls.result(self._lookups.commit(offsets, timeout), "commit", timeout)
@@ -206,7 +245,12 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         partitions: Iterable[Partition],
         timeout: float | None = None,
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """What the group has committed for these partitions, None where it has nothing."""
+        """Return the group's committed offsets of these partitions; None where there is none.
+
+        Args:
+            partitions: (topic, number) pairs.
+            timeout: Seconds; None for default.api.timeout.ms.
+        """
         with self._calls as calls:
             return await calls.result(
                 self._lookups.committed(partitions, timeout), "committed offsets", timeout
@@ -219,7 +263,12 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         partitions: Iterable[Partition],
         timeout: float | None = None,
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
+        """Return the first offset of each partition.
+
+        Args:
+            partitions: (topic, number) pairs.
+            timeout: Seconds; None for default.api.timeout.ms.
+        """
         with self._calls as calls:
             return await calls.result(
                 self._lookups.ends(partitions, EARLIEST, timeout), "offsets", timeout
@@ -230,7 +279,14 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         partitions: Iterable[Partition],
         timeout: float | None = None,
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each, with read_committed behind the last stable."""
+        """Return the end offset of each partition: the offset behind the last visible record.
+
+        With isolation.level=read_committed this is the last stable offset.
+
+        Args:
+            partitions: (topic, number) pairs.
+            timeout: Seconds; None for default.api.timeout.ms.
+        """
         with self._calls as calls:
             return await calls.result(
                 self._lookups.ends(partitions, LATEST, timeout), "offsets", timeout
@@ -241,7 +297,18 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         timestamps: Mapping[K, int],
         timeout: float | None = None,
     ) -> dict[TopicPartition, ListedOffset | None]:
-        """For each partition the first record as late as a time in ms, None where there is none."""
+        """Return for each partition the first record at or after a timestamp, or None.
+
+        Args:
+            timestamps: Timestamps in ms since the epoch, by partition.
+            timeout: Seconds; None for default.api.timeout.ms.
+
+        Returns:
+            Offset, timestamp and leader epoch by partition; None where no record is that recent.
+
+        Raises:
+            ValueError: A timestamp is negative.
+        """
         with self._calls as calls:
             return await calls.result(self._lookups.times(timestamps, timeout), "offsets", timeout)
 
@@ -250,10 +317,14 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         topic: str,
         timeout: float | None = None,
     ) -> list[PartitionInfo]:
-        """The partitions of a topic, with leaders and replicas.
+        """Return the partitions of a topic, with leaders and replicas.
+
+        Args:
+            topic: Name of the topic.
+            timeout: Seconds; None for default.api.timeout.ms.
 
         Raises:
-            UnknownTopicError: there is no such topic.
+            UnknownTopicError: The topic does not exist.
         """
         with self._calls as calls:
             return await calls.result(
@@ -264,6 +335,6 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         self,
         timeout: float | None = None,
     ) -> dict[str, list[PartitionInfo]]:
-        """All topics that this user may see, with their partitions."""
+        """Return all topics that this principal may describe, with their partitions."""
         with self._calls as calls:
             return await calls.result(self._lookups.topics(timeout), "list of topics", timeout)

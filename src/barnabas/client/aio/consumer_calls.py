@@ -1,4 +1,4 @@
-"""How calls of the asyncio consumer begin, wait and end: one poll at a time, wake-ups, close."""
+"""How calls of the asyncio consumer begin, wait and end: one poll at a time, wake-ups and close."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MS_PER_S = 1000.0
 
 
 class AsyncCalls(ConsumerCalls):
-    """All calls but polls may be under way side by side."""
+    """Entry, waiting and closing of the asyncio consumer. All calls except polls may overlap."""
 
     __slots__ = ("_is_polling", "_news", "_session")
 
@@ -33,7 +33,7 @@ class AsyncCalls(ConsumerCalls):
     ) -> None:
         super().__init__(session.runtime.clock, core, iterator)
         self._session = session
-        # Set when something happened; every wait ends.
+        # Set at each event; every waiting call then checks its condition.
         self._news = asyncio.Event()
         self._is_polling = False
         core.on_wake = self._news.set
@@ -42,34 +42,37 @@ class AsyncCalls(ConsumerCalls):
         self._session.check_usable()
 
     def _end(self) -> None:
-        """Calls stand side by side: the end of one is nothing to the others."""
+        """Do nothing: calls may overlap, so the end of one does not affect the others."""
 
     def wakeup(self) -> None:
-        """Have a wait look at what it waits for; from any thread."""
+        """Make waiting calls check their conditions again. Safe from any thread."""
         self._session.loop.call_soon_threadsafe(self._news.set)
 
     def begin_poll(self) -> None:
-        """Be the only poll until `end_poll`.
+        """Mark a poll as active until `end_poll`.
 
         Raises:
-            ConcurrentUseError: another task polls.
+            ConcurrentUseError: Another task is inside `poll`.
         """
         if self._is_polling:
             raise ConcurrentUseError("another task is in a poll of this consumer")
         self._is_polling = True
 
     def end_poll(self) -> None:
-        """Let others poll."""
+        """Mark the poll as ended, so that other tasks may poll."""
         self._is_polling = False
 
     # Waiting
 
     async def wait(self, deadline_ms: float) -> bool:
-        """Wait until something happened; whether there is time left."""
+        """Wait for an event until the deadline (ms, monotonic clock).
+
+        Return whether time is left.
+        """
         core, clock = self._core, self._clock
         left_ms = deadline_ms - clock.monotonic_ms()
         if core.is_awake or left_ms <= 0:
-            # A turn of the loop for what is there already.
+            # Let the event loop run once, to handle what has already arrived.
             await asyncio.sleep(0)
         else:
             await self._wait_for_news(self._wait_ms(left_ms))
@@ -84,10 +87,17 @@ class AsyncCalls(ConsumerCalls):
             alarm.cancel()
 
     async def until(self, predicate: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Find positions until `predicate` holds.
+        """Look up positions until `predicate` holds.
+
+        Args:
+            predicate: The condition to wait for.
+            timeout: Seconds; None for default.api.timeout.ms.
+            what: The name of the awaited value, for the message of a timeout.
 
         Raises:
-            ClientTimeoutError: it does not within `timeout` seconds.
+            WakeupError: `wakeup` was called.
+            ClientClosedError: `close` was called.
+            ClientTimeoutError: The predicate did not hold within the timeout.
         """
         limit_ms = self._limit_ms(timeout)
         deadline_ms = self._clock.monotonic_ms() + limit_ms
@@ -100,17 +110,17 @@ class AsyncCalls(ConsumerCalls):
             has_time = predicate() or await self.wait(deadline_ms)
 
     async def result(self, start: Start[T], what: str, timeout: float | None = None) -> T:
-        """Start a call and await its end, or a wake-up.
+        """Start a call and await its result.
 
         Args:
-            start: starts the call.
-            what: names it in the message of a time-out.
-            timeout: seconds that the user gave; None for default.api.timeout.ms.
+            start: Starts the call.
+            what: The name of the call, for the message of a timeout.
+            timeout: Seconds that the user gave; None for default.api.timeout.ms.
 
         Raises:
-            ClientError: what it ended with.
+            ClientError: The call failed with this error.
             WakeupError: `wakeup` was called.
-            ClientTimeoutError: it did not end in time.
+            ClientTimeoutError: The call did not end within the timeout.
         """
         outcomes: list[tuple[T | None, ClientError | None]] = []
 
@@ -130,13 +140,13 @@ class AsyncCalls(ConsumerCalls):
             await self._wait_for_news(left_ms)
         return outcome_of(outcomes[0])
 
-    # The end
+    # Closing
 
     async def leave(self) -> None:
-        """Give everything up.
+        """Give up all partitions and leave the group, within default.api.timeout.ms.
 
         Raises:
-            BaseException: what a callback of the user raised.
+            BaseException: A callback of the user raised this exception.
         """
         if not self._core.host.is_leaving:
             self._core.unsubscribe("the consumer unsubscribed", _nothing)
@@ -144,16 +154,16 @@ class AsyncCalls(ConsumerCalls):
         self._raise_callback_error()
 
     def leave_now(self, tasks: Collection[object]) -> Coroutine[Any, Any, None] | None:
-        """Give everything up without waiting for the coordinator's answer, which changes nothing.
+        """Give up all partitions without waiting for the coordinator's response, which is not used.
 
         Args:
-            tasks: callbacks of the user that are being awaited.
+            tasks: Running `async def` callbacks of the user.
 
         Returns:
-            What still has to be awaited, where a callback of the user has to be; None otherwise.
+            A coroutine to await if callbacks of the user are still running; otherwise None.
 
         Raises:
-            BaseException: what a callback of the user raised.
+            BaseException: A callback of the user raised this exception.
         """
         core = self._core
         if core.host.is_leaving:
@@ -166,7 +176,7 @@ class AsyncCalls(ConsumerCalls):
         return None
 
     async def finish_leaving(self) -> None:
-        """Await the end of giving everything up; what a callback raised stays to be raised."""
+        """Wait until the consumer has left; `callback_error` keeps a callback's exception."""
         core = self._core
         deadline_ms = self._clock.monotonic_ms() + self._default_ms()
         await self._run_steps(lambda: not core.host.is_leaving, deadline_ms)
@@ -174,7 +184,7 @@ class AsyncCalls(ConsumerCalls):
             core.end_subscription()
 
     async def _run_steps(self, predicate: Callable[[], bool], deadline_ms: float) -> None:
-        """Let the group's steps go on until `predicate` holds or the time is over."""
+        """Run pending steps of the membership until `predicate` holds or the deadline passes."""
         core = self._core
         while not predicate():
             core.is_awake = False
@@ -186,10 +196,10 @@ class AsyncCalls(ConsumerCalls):
                 await self._wait_for_news(left_ms)
 
     async def close(self, timeout_ms: float) -> None:
-        """End everything.
+        """Close the consumer; do nothing if it is closed or closing.
 
         Raises:
-            BaseException: what a callback of the user raised.
+            BaseException: A callback of the user raised this exception.
         """
         if self._session.lifetime.is_closed or self._session.lifetime.is_forked or self.closings:
             return
@@ -211,4 +221,4 @@ class AsyncCalls(ConsumerCalls):
 
 
 def _nothing() -> None:
-    """The end of a departure shows in the host."""
+    """Do nothing: `GroupHost.is_leaving` shows when the consumer has left."""

@@ -1,8 +1,8 @@
 """`barnabas.aio.Producer`: the producer on the running asyncio loop.
 
-The same core as the blocking one; the loop moves it, so that what was sent goes on while the user
-does something else. `send` suspends only where the blocking one would wait, and once per full
-batch, so that the loop has its turn.
+It has the same core as the blocking producer. The event loop sends the records while the user's
+code does other work. `send` suspends where the blocking producer would wait. It also suspends once
+per full batch, so that the event loop can run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class AsyncDelivery(DeliveryState, eq=False):
             future: asyncio.Future[None] = self._wait.create_future()
 
             def wake(_delivery: object) -> None:
-                # Whoever waited may have been cancelled meanwhile.
+                # The waiting task may have been canceled meanwhile.
                 if not future.done():
                     future.set_result(None)
 
@@ -54,20 +54,20 @@ class AsyncDelivery(DeliveryState, eq=False):
         return self._outcome()
 
     def result(self) -> RecordMetadata:
-        """Where the record lies.
+        """Return topic, partition, offset and timestamp of the delivered record.
 
         Raises:
-            asyncio.InvalidStateError: it is not settled; `await` it instead.
-            ClientError: it was given up.
+            asyncio.InvalidStateError: The delivery is pending; `await` it instead.
+            ClientError: The delivery failed with this error.
         """
         self._check_done()
         return self._outcome()
 
     def exception(self) -> ClientError | None:
-        """Why the record was given up, None if it was delivered.
+        """Return why the delivery failed; None if the record was delivered.
 
         Raises:
-            asyncio.InvalidStateError: neither yet.
+            asyncio.InvalidStateError: The delivery is pending.
         """
         self._check_done()
         return self._error()
@@ -78,14 +78,14 @@ class AsyncDelivery(DeliveryState, eq=False):
 
 
 class Producer(AsyncWithBlock, ProducerFace):
-    """Sends records to topics. Use it in an `async with` block, or call `close()`.
+    """Send records to topics. Use it in an `async with` block, or await `close()`.
+
+    A failed delivery makes the next `flush()` or `close()` raise. The exceptions are records that
+    have an `on_delivery` callback, and deliveries that were awaited or whose result was read.
 
     Args:
-        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of them.
-        config: as of the blocking `barnabas.Producer`.
-
-    A record whose delivery failed makes the next `flush()` or `close()` raise, unless it had an
-    `on_delivery` or its delivery was awaited or asked.
+        bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of "HOST:PORT" strings.
+        config: As for the blocking `barnabas.Producer`.
     """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **config: Any) -> None:
@@ -94,23 +94,27 @@ class Producer(AsyncWithBlock, ProducerFace):
         self._session = AsyncSession(checked, "producer")
         super().__init__(self._session, checked, parts)
         self._core.on_progress = self._look
-        # Who waits for what; looked at whenever a batch was settled.
+        # Waiting calls: the condition and the future of each; checked whenever a batch completes.
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
-        # How often the loop has to have a turn, in ms.
+        # Upper limit of the time (ms) between two turns of the event loop while records are sent.
         self._turn_ms = max(1, checked.linger_ms)
-        # A turn of the loop is asked for to send what is queued.
+        # Whether a turn of the event loop is scheduled that sends the queued records.
         self._pump_planned = False
 
-    # Life
+    # Closing
 
     async def _give_up(self) -> None:
         await self.close(flush=False)
 
     async def close(self, timeout: float | None = None, *, flush: bool = True) -> None:
-        """Deliver what is held (unless `flush` is off), give up the rest; abort a transaction.
+        """Deliver the queued records, unless `flush` is False; abort an open transaction instead.
+
+        Args:
+            timeout: Seconds; see `flush`.
+            flush: Whether to deliver the queued records; otherwise they fail.
 
         Raises:
-            ClientError: as `flush`.
+            ClientError: As for `flush`.
         """
         if self._closed:
             return
@@ -134,9 +138,13 @@ class Producer(AsyncWithBlock, ProducerFace):
         partition: int | None = None,
         **options: Unpack[SendOptions],
     ) -> AsyncDelivery:
-        """Queue a record; waits only for room in the buffer, or for the topic's metadata.
+        """Queue a record; wait only for buffer space or the topic's metadata.
 
-        See the blocking `Producer.send`; `await (await producer.send(...))` waits for the delivery.
+        See the blocking `Producer.send` for arguments and errors. `await (await
+        producer.send(...))` waits for the delivery.
+
+        Returns:
+            The delivery; `await` it for the `RecordMetadata`.
         """
         core = self._core
         if core.needs_preparation:
@@ -164,7 +172,7 @@ class Producer(AsyncWithBlock, ProducerFace):
         options: SendOptions,
         now: int,
     ) -> ProducerBatch:
-        """Wait for the topic's metadata, or for room, as often as it takes."""
+        """Wait for the topic's metadata or for buffer space until the record is queued."""
         batch = None
         while batch is None:
             if self._core.target(topic, record[2]) is None:
@@ -177,9 +185,15 @@ class Producer(AsyncWithBlock, ProducerFace):
     async def send_batch(
         self, topic: str, records: Iterable[BatchRecord], partition: int | None = None
     ) -> None:
-        """Queue many records cheaply: (key, value, headers, timestamp in ms or None) each.
+        """Queue many records at low cost.
 
-        No record has a callback or a delivery: failures show in `failed` and make `flush` raise.
+        The records have no callback and no delivery. Failures are counted in `failed` and make
+        `flush` raise.
+
+        Args:
+            topic: Name of the topic.
+            records: (key, value, headers, timestamp in ms or None) tuples.
+            partition: Number of the partition; None lets the partitioner choose.
         """
         core = self._core
         if core.needs_preparation:
@@ -197,33 +211,40 @@ class Producer(AsyncWithBlock, ProducerFace):
                 await self._step(now)
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything sent so far is delivered or given up.
+        """Wait until all records sent so far are delivered or have failed.
 
         Args:
-            timeout: seconds; None waits as long as delivery.timeout.ms lets records live.
+            timeout: Seconds; None waits until delivery.timeout.ms has passed for all records.
 
         Raises:
-            ClientTimeoutError: not all was settled in time.
-            ClientError: records could not be delivered and nobody was told; the first reason.
+            ClientTimeoutError: Some records were still pending at the timeout.
+            ClientError: Deliveries failed and their errors were not reported yet; this is the first
+                error.
         """
         self._check_open()
         self._end_flush(timeout, is_empty=await self._until(self._core.flush(), timeout))
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The topic's partitions, by number; waits for metadata if it is not known.
+        """Return the topic's partitions in order of their numbers; wait for metadata if necessary.
 
         Raises:
-            UnknownTopicError: no such topic.
+            UnknownTopicError: The topic does not exist.
         """
         self._check_open()
         if self._core.target(topic) is None:
             await self._learned(topic, None)
         return self._core.partitions(topic)
 
-    # Transactions, as in the blocking `Producer`
+    # Transactions; see the blocking `Producer`
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """Take `transactional_id` over; to be called once, before the first transaction."""
+        """Register `transactional_id` and fence older producers.
+
+        Call this once, before transactions.
+
+        Args:
+            timeout: Seconds; None for max.block.ms.
+        """
         await self._end_of(self._core.transactions.initialize(), timeout)
 
     async def send_offsets_to_transaction(
@@ -232,21 +253,35 @@ class Producer(AsyncWithBlock, ProducerFace):
         group_metadata: GroupGeneration | str,
         timeout: float | None = None,
     ) -> None:
-        """Commit a group's offsets with the transaction, if it is committed (KIP-447)."""
+        """Add a group's offsets to the transaction; they take effect if it commits (KIP-447).
+
+        Args:
+            offsets: For each partition the offset of the next record to read.
+            group_metadata: `Consumer.group_metadata()`, or a group id.
+            timeout: Seconds; None for max.block.ms.
+        """
         outcome = self._core.transactions.send_offsets(offsets, group_metadata)
         await self._end_of(outcome, timeout)
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Deliver all that was sent, then commit."""
+        """Deliver all records of the transaction, then commit it.
+
+        Args:
+            timeout: Seconds; None for max.block.ms.
+        """
         await self._end_of(self._core.transactions.commit(), timeout)
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort: nobody who reads read_committed sees what was sent."""
+        """Abort the transaction: consumers with read_committed do not see its records.
+
+        Args:
+            timeout: Seconds; None for max.block.ms.
+        """
         await self._end_of(self._core.transactions.abort(), timeout)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """An `async with` block as a transaction: committed at its end, aborted when it raises."""
+        """Return an `async with` block that commits at its end and aborts on an exception."""
         self.begin_transaction()
         try:
             yield self
@@ -265,12 +300,15 @@ class Producer(AsyncWithBlock, ProducerFace):
     # Waiting
 
     def _is_turn_due(self, now: int) -> bool:
-        """Whether the loop has to have its turn though nothing is waited for."""
+        """Return whether the event loop must run now although `send` does not have to wait."""
         closed = self._accumulator.closed_count - self._closed_seen
         return closed >= self._core.batches_per_turn or now - self._stepped_ms >= self._turn_ms
 
     def _plan_pump(self) -> None:
-        """Without linger.ms: what is sent before the loop's next turn goes together."""
+        """Schedule sending for linger.ms=0, in the next turn of the event loop.
+
+        Records sent before that turn share a batch.
+        """
         self._pump_planned = True
 
         def pump() -> None:
@@ -280,7 +318,7 @@ class Producer(AsyncWithBlock, ProducerFace):
         self._session.runtime.timer.call_soon(pump)
 
     async def _step(self, now: int) -> None:
-        """Send what is ready and let the loop have a turn."""
+        """Send ready batches and let the event loop run once."""
         self._stepped_ms = now
         self._closed_seen = self._accumulator.closed_count
         self._core.sender.pump()
@@ -292,7 +330,7 @@ class Producer(AsyncWithBlock, ProducerFace):
             raise self._full()
 
     async def _learned(self, topic: str, partition: int | None) -> Target:
-        """Wait for metadata with the topic's partition; the broker may create the topic now."""
+        """Wait for metadata of the topic's partition; this may create the topic on the broker."""
         self._check_open()
 
         def start(on_done: OnDone[bool]) -> None:
@@ -304,7 +342,7 @@ class Producer(AsyncWithBlock, ProducerFace):
         return target
 
     async def _until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until the predicate holds, for up to `timeout` seconds; whether it does."""
+        """Wait up to `timeout` seconds until the predicate holds; return whether it does."""
         if predicate():
             return True
         entry = (predicate, self._session.loop.create_future())
@@ -320,7 +358,7 @@ class Producer(AsyncWithBlock, ProducerFace):
         return True
 
     def _look(self) -> None:
-        """Wake those whose condition holds now."""
+        """Wake the waiting calls whose condition now holds."""
         for entry in list(self._waiting):
             predicate, future = entry
             if predicate():

@@ -1,7 +1,7 @@
-"""What every asyncio face of the client stands on: the running loop, the cluster, ways to await.
+"""What all asyncio classes of the client use: the running loop, the cluster and waiting for calls.
 
-No thread and no task: the core below works by callbacks on the loop, and a call awaits its future.
-A session belongs to the loop, and the process, that made it.
+There is no thread and no task. The core works with callbacks on the event loop, and a call awaits a
+future. A session belongs to the event loop and the process that created it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ K = TypeVar("K")
 T = TypeVar("T")
 _WORKERS = 1
 _MS_PER_S = 1000.0
-# Beyond the time-out that a call keeps itself: time for its own error to arrive.
+# Added to the timeout that a call keeps itself, so that the call's own error arrives first.
 _GRACE_MS = 5_000.0
 
 
 class AsyncSession:
-    """Connections on the running loop, for one face or for several over the same connections.
+    """Connections on the running event loop, for one or several client objects.
 
     Args:
-        config: checked keys of the client.
-        what: names the face in messages.
+        config: The validated configuration.
+        what: The kind of client, for error messages.
 
     Raises:
-        ClientError: no loop is running.
+        ClientError: No event loop is running.
     """
 
     def __init__(self, config: ClientConfig, what: str = "client") -> None:
@@ -57,12 +57,12 @@ class AsyncSession:
         self.coordinators = Coordinators(self.cluster)
 
     def check_usable(self) -> None:
-        """Raise unless calls may be made.
+        """Raise unless calls may be made now.
 
         Raises:
-            ForkedClientError: the process was forked meanwhile.
+            ForkedClientError: The process was forked after the client was created.
             ClientClosedError: `close` was called.
-            ClientError: another loop runs than the one it was made on.
+            ClientError: The running event loop is not the one that the client was created on.
         """
         self.lifetime.check()
         if asyncio.get_running_loop() is not self.loop:
@@ -74,17 +74,17 @@ class AsyncSession:
         limit_ms: float | None = None,
         what: str = "the call",
     ) -> T:
-        """Start a call and await its end; a cancelled wait leaves the call to end by itself.
+        """Start a call and await its result; cancellation does not stop the call itself.
 
         Args:
-            start: starts the call.
-            limit_ms: a limit for a call that does not end by itself, as every call has to; None
-                for default.api.timeout.ms and some seconds.
-            what: names the call in the message of a time-out.
+            start: Starts the call.
+            limit_ms: Limit of the wait (ms), in case the call never ends. None means
+                default.api.timeout.ms plus some seconds.
+            what: The name of the call, for the message of a timeout.
 
         Raises:
-            ClientError: what the call ended with.
-            ClientTimeoutError: it did not end.
+            ClientError: The call failed with this error.
+            ClientTimeoutError: The call did not end within the limit.
         """
         self.check_usable()
         future: asyncio.Future[T] = self.loop.create_future()
@@ -111,7 +111,7 @@ class AsyncSession:
     async def wait_all(
         self, starts: Mapping[K, Callable[[OnDone[T]], None]]
     ) -> dict[K, T | ClientError]:
-        """Start calls at once and await all of them; each one's result or error."""
+        """Start several calls and await all of them; return the result or error of each by key."""
         outcomes = await asyncio.gather(
             *(self.wait(start, what=str(key)) for key, start in starts.items()),
             return_exceptions=True,
@@ -124,10 +124,10 @@ class AsyncSession:
         return found
 
     async def close(self) -> None:
-        """Close all connections; again, or in a forked child, it does nothing."""
+        """Close all connections; do nothing if the session is closed or in a forked child."""
         if not self.lifetime.end():
             return
         self.cluster.close()
-        # Connections are shut in the next turn of the loop.
+        # The event loop closes the connections in its next turn.
         await asyncio.sleep(0)
         close_workers(self.runtime)

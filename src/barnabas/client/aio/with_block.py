@@ -1,4 +1,4 @@
-"""What is closed at the end of its `async with` block."""
+"""Base class of objects that an `async with` block closes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["AsyncWithBlock"]
 
 
 class AsyncWithBlock(ABC):
-    """Base of the asyncio faces."""
+    """Base of the asyncio client classes."""
 
     @abstractmethod
     async def close(self) -> None:
-        """End it, whatever happened."""
+        """Close the object and free its resources."""
 
     async def _give_up(self) -> None:
-        """The block ended with an exception."""
+        """Close the object after the block ended with an exception."""
         await self.close()
 
     async def __aenter__(self) -> Self:
