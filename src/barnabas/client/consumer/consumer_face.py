@@ -246,7 +246,14 @@ class ConsumerFace(ABC):
             self._core.commit_async(None if offsets is None else as_offsets(offsets), callback)
 
     def enforce_rebalance(self, reason: str = "the user asked for it") -> None:
-        """Request a rebalance of the group; it begins with the next poll."""
+        """Request a rebalance of the group; it begins with the next poll.
+
+        This has no effect with group.protocol=consumer, where the coordinator decides about
+        rebalances.
+
+        Args:
+            reason: The reason that is sent to the coordinator (KIP-800).
+        """
         with self._entry:
             if self._core.membership is not None:
                 self._core.membership.request_rejoin(reason)

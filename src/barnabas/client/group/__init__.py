@@ -1,1 +1,1 @@
-"""Being a member of a consumer group: the classic protocol, that of KIP-848, and the assignors."""
+"""Membership in a consumer group: the classic protocol, the KIP-848 protocol, and the assignors."""

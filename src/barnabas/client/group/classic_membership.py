@@ -1,10 +1,11 @@
-"""A member of a group under the classic protocol: members join, their leader assigns (F3).
+"""A group member under the classic protocol: members join, and their leader assigns partitions.
 
-`poll` takes the membership as far as it goes without waiting: it finds the coordinator, prepares
-the join, sends it, and takes its result over; what needs an answer goes on over later polls. The
-rebalance itself (`rebalance.py`) and heartbeats (`heartbeat.py`) go on between polls.
+`poll` advances the membership as far as possible without waiting. It finds the coordinator,
+prepares and sends the join, and applies the result. Steps that wait for a response continue in
+later polls. The rebalance itself (`rebalance.py`) and heartbeats (`heartbeat.py`) run between
+polls.
 
-Sources: KIP-62 (heartbeats beside poll), KIP-345, KIP-394, KIP-429 (cooperative rebalancing),
+Sources: KIP-62 (background heartbeats), KIP-345, KIP-394, KIP-429 (cooperative rebalancing),
 KIP-568 (rejoin on demand), KIP-800, KIP-814, KIP-881.
 """
 
@@ -45,16 +46,16 @@ __all__ = ["ClassicMembership"]
 
 _log = logging.getLogger(__name__)
 
-# From this version on LeaveGroup lists members.
+# From this version on LeaveGroup contains a list of members.
 _LEAVE_LISTS_FROM = 3
-# After these the member joins again at once.
+# After these errors the member rejoins without a backoff.
 _AT_ONCE = frozenset({
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MEMBER_ID_REQUIRED,
 })  # fmt: skip
-# Unless it was so often in a row that the broker seems to mean it.
+# After this number of consecutive failures with such an error the member does back off.
 _AT_ONCE_MAX = 5
 _THROWN_OUT = frozenset({
     ErrorCode.UNKNOWN_MEMBER_ID,
@@ -64,16 +65,16 @@ _THROWN_OUT = frozenset({
 
 
 class ClassicMembership:
-    """Implements `Membership`.
+    """A member under the classic protocol; implements `Membership`.
 
     Args:
-        cluster: how brokers are reached; its runtime gives the timers.
-        coordinators: where the group's coordinator is noted.
-        config: `group_id` must be set.
-        host: the consumer.
+        cluster: Reaches the brokers; its runtime provides the timers.
+        coordinators: Finds and caches the group's coordinator.
+        config: The configuration; `group_id` must be set.
+        host: The consumer.
 
     Raises:
-        ClientConfigError: no group, or assignors that do not go together.
+        ClientConfigError: `group_id` is missing, or the assignors have no common protocol.
     """
 
     def __init__(
@@ -99,23 +100,24 @@ class ClassicMembership:
         self._handover = Handover(host, self._status, protocol)
         owner = HeartbeatOwner(lambda: self.generation, self._on_heartbeat, self._on_poll_missed)
         self._heartbeat = Heartbeat(cluster, self._calls, owner)
-        # Under way, or ended and its result not yet taken over; None otherwise.
+        # The current rebalance, until its result is applied; None without one.
         self._rebalance: Rebalance | None = None
-        # A step of the host has not ended.
+        # Whether a step of the host is in progress.
         self._host_is_busy = False
         self._is_in_poll = False
-        # The pattern was matched against fresh metadata for the coming join.
+        # Whether the pattern was matched against fresh metadata for the next join.
         self._pattern_is_fresh = False
-        # What the last JoinGroup asked for, None before the first.
+        # The topics of the last JoinGroup; None before the first.
         self._joined_topics: frozenset[str] | None = None
-        # The host said that its subscription is another.
+        # Whether the host reported a change of its subscription.
         self._look_at_subscription = False
-        # What the next poll raises.
+        # The exception that the next poll raises; None without one.
         self._failure: BaseException | None = None
-        # Joins that failed in a row, and those of them after which there was no pause.
+        # Number of consecutive backoffs, and of consecutive join failures with an error in
+        # `_AT_ONCE`.
         self._failures = 0
         self._failures_at_once = 0
-        # No join before this moment, monotonic.
+        # Time of the next join at the earliest (ms, monotonic clock).
         self._retry_ms = 0.0
         self._is_stopped = False
 
@@ -123,7 +125,7 @@ class ClassicMembership:
 
     @property
     def generation(self) -> GroupGeneration:
-        """Who speaks at this moment."""
+        """The member and generation on whose behalf the consumer acts now."""
         status = self._status
         return GroupGeneration(
             self._group_id, status.generation_id, status.member_id, self._config.group_instance_id
@@ -131,15 +133,16 @@ class ClassicMembership:
 
     @property
     def is_stable(self) -> bool:
-        """Whether the assignment is the group's, and commits of this generation are taken.
+        """Whether the assignment is valid and the coordinator accepts commits of this generation.
 
-        So it is while partitions are being given up before the next join, for their owner's last
-        commit; not from JoinGroup until SyncGroup is answered, and not without a generation.
+        This is also true while partitions are given up before the next join, so that their offsets
+        can be committed. It is false from JoinGroup until the SyncGroup response, and without a
+        generation.
         """
         return self._status.state is MemberState.STABLE
 
     def poll(self) -> None:
-        """Go as far as it goes without waiting; notes that the user lives."""
+        """Advance the membership without waiting; record that the user polls."""
         assert not self._is_stopped, "poll after leave or stop"
         self._heartbeat.note_poll()
         self._is_in_poll = True
@@ -150,22 +153,25 @@ class ClassicMembership:
             self._is_in_poll = False
 
     def next_deadline_ms(self) -> float | None:
-        """When poll should be called again at the latest: a waiting user counts as polling."""
+        """Return when `poll` must be called again (ms, monotonic clock).
+
+        A consumer that waits for records calls `poll` by then, so that the wait counts as polling.
+        """
         due_ms = self._heartbeat.poll_again_ms
         if self._retry_ms > self._clock.monotonic_ms():
             due_ms = min(due_ms, self._retry_ms)
         return due_ms
 
     def on_subscription_changed(self) -> None:
-        """The next poll joins anew if the topics are others than those of the last join."""
+        """Note a changed subscription; the next poll rejoins if the topics differ."""
         self._look_at_subscription = True
 
     def request_rejoin(self, reason: str) -> None:
-        """Join anew with the next poll."""
+        """Rejoin with the next poll."""
         self._status.request_rejoin(reason)
 
     def on_commit_error(self, error: ClientError, spoken_by: GroupGeneration) -> None:
-        """A commit of that generation was refused."""
+        """Handle the error of a refused commit of a generation."""
         code = error.error_code
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._status.request_rejoin("offset commit failed since group is already rebalancing")
@@ -173,10 +179,10 @@ class ClassicMembership:
             self._on_thrown_out(code, "OFFSET_COMMIT")
 
     def leave(self, reason: str, on_done: Callable[[], None]) -> None:
-        """Give up all partitions, leave the group (a static member stays), stop.
+        """Give up all partitions, leave the group (except a static member), and stop.
 
-        What a callback raised is the host's to tell. A broker that cannot be reached is not waited
-        for: it notices by itself when the session is over.
+        The host handles exceptions of callbacks. If the coordinator is unknown, no LeaveGroup is
+        sent: the coordinator removes the member when the session times out.
         """
         self._heartbeat.stop()
 
@@ -187,7 +193,7 @@ class ClassicMembership:
         self._handover.leave(on_given_up)
 
     def stop(self) -> None:
-        """Stop at once, without a word to the broker."""
+        """Stop at once, without a request to the broker."""
         self._is_stopped = True
         self._handover.end()
         self._heartbeat.stop()
@@ -197,7 +203,7 @@ class ClassicMembership:
             self._rebalance.drop()
             self._rebalance = None
 
-    # One step of poll each; whether there may be another
+    # Steps of poll; each returns whether another step may follow
 
     def _advance(self) -> bool:
         if self._failure is not None:
@@ -212,7 +218,7 @@ class ClassicMembership:
         if not self._pattern_is_fresh:
             self._run(self._host.refresh_pattern, self._on_pattern_refreshed)
         elif self._status.needs_prepare:
-            # First, so that a callback that raises is not run again.
+            # Clear the flag first, so that a callback that raises is not repeated.
             self._status.needs_prepare = False
             self._run(self._handover.prepare, self._on_prepared)
         else:
@@ -237,7 +243,12 @@ class ClassicMembership:
     def _run(
         self, start: Callable[[OnHostDone], None], then: Callable[[BaseException | None], None]
     ) -> None:
-        """Let the host do a step, however long it takes."""
+        """Start a step of the host, which may end later.
+
+        Args:
+            start: Starts the step.
+            then: Called with the step's exception or None.
+        """
         self._host_is_busy = True
 
         def done(error: BaseException | None) -> None:
@@ -296,7 +307,7 @@ class ClassicMembership:
             self._host.wake()
 
     def _conclude(self, rebalance: Rebalance) -> bool:
-        """Take over what came of a rebalance, if it is there."""
+        """Apply the result of a rebalance, if it is available."""
         outcome = rebalance.outcome
         status = self._status
         if outcome is None:
@@ -326,12 +337,13 @@ class ClassicMembership:
             return
 
         def look_again(error: BaseException | None) -> None:
-            # The leader may know topics that the pattern matches and this member has not seen.
+            # The leader may know topics that match the pattern but are missing in this member's
+            # metadata.
             if error is None and self._matches(assignment):
                 self._run(take_over, self._on_taken_over)
             else:
                 self._rebalance = None
-                # A leader that is wrong once is wrong again at once.
+                # Back off, because the leader would probably repeat the wrong assignment at once.
                 self._back_off()
                 self._status.needs_prepare = True
                 self._status.request_rejoin(
@@ -341,7 +353,7 @@ class ClassicMembership:
         self._run(self._host.refresh_pattern, look_again)
 
     def _matches(self, assignment: Assignment) -> bool:
-        """Whether it has topics of the subscription only, which may have changed since the join."""
+        """Return whether all assigned topics are still subscribed to."""
         return {tp.topic for tp in assignment.partitions} <= set(self._host.subscribed_topics)
 
     def _hand_over(self, assignment: Assignment, done: OnHostDone) -> None:
@@ -356,7 +368,7 @@ class ClassicMembership:
 
     def _on_taken_over(self, error: BaseException | None) -> None:
         if error is not None:
-            # The result stays, and is taken over again: only then the callback has seen it.
+            # Keep the result; the next poll applies it again, so that the callback is called again.
             self._failure = error
             return
         _log.info(
@@ -431,7 +443,7 @@ class ClassicMembership:
         self._host.wake()
 
     def _leave_group(self, reason: str, on_done: Callable[[], None]) -> None:
-        """Tell the broker, unless it must not know (KIP-345) or could not."""
+        """Send LeaveGroup, unless the member is static (KIP-345) or the broker is unknown."""
         status = self._status
         unknown = status.state is MemberState.UNJOINED or not status.member_id
         if unknown or self._config.group_instance_id or not self._calls.is_coordinator_known:
@@ -448,6 +460,7 @@ class ClassicMembership:
         def on_answer(_response: object, _error: ClientError | None) -> None:
             on_done()
 
-        # A join under way occupies the coordinator's connection until all others have joined.
+        # A pending JoinGroup blocks the coordinator's connection until all other members have
+        # joined.
         call = self._calls.call_beside if status.is_rebalancing else self._calls.call
         call(ApiKey.LEAVE_GROUP, build, on_answer)

@@ -1,7 +1,8 @@
-"""What a member's heartbeats say: all of it first, then only what changed (KIP-848).
+"""Contents of a member's heartbeat requests: a full one first, then only changes (KIP-848).
 
-The coordinator keeps what it was told. After an answer that did not come nobody knows whether it
-was told, so the next heartbeat says all again, and is answered with the whole assignment.
+The coordinator remembers what it received. After a request without a response, it is unknown what
+the coordinator received. The next heartbeat is then a full one, and the response contains the whole
+assignment.
 """
 
 from __future__ import annotations
@@ -22,37 +23,38 @@ __all__ = ["LEAVE_EPOCH", "STATIC_LEAVE_EPOCH", "HeartbeatRequests", "MemberView
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
-# A static member goes away for a while: its partitions are kept for who has its instance id next.
+# Epoch with which a static member leaves temporarily: the coordinator keeps its partitions for the
+# next member with the same instance id.
 STATIC_LEAVE_EPOCH = -2
 
 
 class MemberView(NamedTuple):
-    """What the coordinator is to know of a member."""
+    """The state of a member that the coordinator must know."""
 
     topics: tuple[str, ...]
-    # None without a pattern that the coordinator matches.
+    # The pattern that the coordinator matches; None without one.
     regex: str | None
-    # Numbers of the partitions that the member has, by topic id.
+    # Numbers of the owned partitions, by topic id.
     owned: Mapping[bytes, frozenset[int]]
 
 
 class HeartbeatRequests:
-    """Makes a member's requests; remembers what the coordinator was told."""
+    """Builds a member's requests; remembers what was sent to the coordinator."""
 
     def __init__(self, config: ClientConfig, member_id: str) -> None:
         assert config.group_id, "a member needs a group"
         self._config = config
         self._group_id = config.group_id
         self.member_id = member_id
-        # What the last heartbeats said, None when the next one has to say all.
+        # The state in the last heartbeat; None if the next heartbeat must be a full one.
         self._told: MemberView | None = None
 
     def forget(self) -> None:
-        """Say all with the next heartbeat."""
+        """Make the next heartbeat a full one."""
         self._told = None
 
     def heartbeat(self, epoch: int, view: MemberView) -> ConsumerGroupHeartbeatRequest:
-        """The next heartbeat, or the request to join (epoch 0): says what is not known yet."""
+        """Return the next heartbeat, or the request to join (epoch 0), with all changes."""
         if epoch == JOIN_EPOCH:
             assert not view.owned, "who joins owns nothing"
             self._told = None
@@ -65,7 +67,7 @@ class HeartbeatRequests:
         if told is None or told.topics != view.topics:
             request.subscribed_topic_names = list(view.topics)
         if (told.regex if told is not None else None) != view.regex:
-            # An empty one takes the pattern back.
+            # An empty string removes the pattern.
             request.subscribed_topic_regex = view.regex or ""
         if told is None or told.owned != view.owned:
             request.topic_partitions = [
@@ -76,7 +78,7 @@ class HeartbeatRequests:
         return request
 
     def leave(self) -> ConsumerGroupHeartbeatRequest:
-        """The last word: for good, or for a while when the member is static."""
+        """Return the request to leave: permanently, or temporarily for a static member."""
         self._told = None
         static = self._config.group_instance_id is not None
         return self._bare(STATIC_LEAVE_EPOCH if static else LEAVE_EPOCH)

@@ -1,8 +1,9 @@
-"""A member by the consumer group protocol (KIP-848): the coordinator assigns, heartbeats carry all.
+"""A member under the consumer group protocol (KIP-848): the coordinator assigns partitions.
 
-A member says in its heartbeats what it wants and what it has, and is told there what it should
-have. No member waits for another: who has to give a partition back does so, says so with the next
-heartbeat, and only then the coordinator hands it on.
+Heartbeat requests contain the member's subscription and its current partitions; heartbeat responses
+contain the target assignment. Members do not wait for each other. A member that must give up a
+partition does so and reports it with the next heartbeat. Only then does the coordinator assign the
+partition to another member.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ __all__ = ["ConsumerProtocolMembership"]
 
 _log = logging.getLogger(__name__)
 
-# Until the coordinator tells its own (group.consumer.heartbeat.interval.ms).
+# Heartbeat interval until the coordinator sends its own (group.consumer.heartbeat.interval.ms).
 _FIRST_INTERVAL_MS = 5_000.0
-# The member is not known in this epoch (any more): it has lost its partitions.
+# The coordinator does not know the member in this epoch: the member has lost its partitions.
 _FENCING = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
-# What a commit is refused with when coordinator and member disagree on who that is.
+# Errors of a commit when coordinator and member disagree about the member or its epoch.
 _MEMBER_CODES = _FENCING | {ErrorCode.STALE_MEMBER_EPOCH}
 _NOT_SERVED = "the brokers do not serve the consumer group protocol: set group.protocol=classic"
 _NO_REGEX = "a pattern that brokers match needs Apache Kafka 4.0: let the client match it"
 
 
 class ConsumerProtocolMembership:
-    """See `barnabas.client.group.membership.Membership`."""
+    """A member under the consumer group protocol; implements `Membership`."""
 
     def __init__(
         self,
@@ -67,46 +68,48 @@ class ConsumerProtocolMembership:
         self._host = host
         self._clock = cluster.runtime.clock
         self._timer = cluster.runtime.timer
-        # The client makes its id, for as long as it lives (KIP-1082): a repeated join is no other.
+        # The client generates its member id, valid for its lifetime (KIP-1082): a repeated join
+        # does not create a second member.
         self._requests = HeartbeatRequests(config, uuid_to_string(cluster.runtime.rng.uuid()))
         self._names = TopicNames(cluster, host.wake)
         self._state = MemberState.UNJOINED
-        # The member's epoch as the coordinator told it, 0 while joining.
+        # The member epoch from the coordinator; 0 while joining.
         self._epoch = 0
-        # What the user was given, and what the coordinator wants; partition numbers by topic id.
+        # The user's assignment, and the coordinator's target: partition numbers by topic id.
         self._owned: PartitionsById = {}
         self._target: PartitionsById = {}
-        # Whether the user was told of an assignment since it joined: the first may be empty.
+        # Whether an assignment was applied since the member joined; the first may be empty.
         self._is_assigned = False
         self._reconciliation: Reconciliation | None = None
-        # Whether a step of the host is under way; one at a time.
+        # Whether a step of the host is in progress; there is at most one.
         self._host_is_busy = False
-        # What the next polls raise, one each.
+        # Pending exceptions; each poll raises one.
         self._errors: deque[BaseException] = deque()
-        # Why the member is FATAL.
+        # The error of state FATAL; None in other states.
         self._fatal: ClientError | None = None
         self._in_poll = False
         self._last_poll_ms = self._clock.monotonic_ms()
         self._poll_timer: Cancellable | None = None
-        # The next heartbeat, None while one is under way or none is due.
+        # Timer of the next heartbeat; None while one is in flight or not needed.
         self._beat_timer: Cancellable | None = None
-        # Counts memberships of this member: an answer to a heartbeat of an older one is dropped.
+        # Incremented when a membership ends; responses to heartbeats of earlier ones are dropped.
         self._incarnation = 0
         self._in_flight = False
-        # Whether the next heartbeat is to follow as soon as the one under way is answered.
+        # Whether the next heartbeat follows directly after the response to the current one.
         self._is_urgent = False
-        # When the last one was sent, None before the first.
+        # When the last heartbeat was sent (ms, monotonic clock); None before the first.
         self._sent_ms: float | None = None
         self._interval_ms = _FIRST_INTERVAL_MS
         self._failures = 0
-        # When a pattern that could not be matched is tried again.
+        # When the metadata refresh for a pattern is retried (ms, monotonic clock); None if not
+        # scheduled.
         self._retry_join_ms: float | None = None
 
-    # What the consumer sees
+    # Membership
 
     @property
     def generation(self) -> GroupGeneration:
-        """Member and epoch; of nobody while it is not a member."""
+        """The member and its epoch; only the group id while the consumer is not a member."""
         if not self._state.is_member or self._epoch <= 0:
             return GroupGeneration(self._group_id)
         return GroupGeneration(
@@ -119,7 +122,7 @@ class ConsumerProtocolMembership:
 
     @property
     def is_stable(self) -> bool:
-        """Whether commits are taken: by the coordinator's word it is a member, in some epoch."""
+        """Whether the coordinator accepts commits: the consumer is a member with an epoch."""
         return self._state.is_member and self._epoch > 0
 
     @property
@@ -128,7 +131,7 @@ class ConsumerProtocolMembership:
         return self._state is MemberState.STABLE
 
     def poll(self) -> None:
-        """Reconcile, rejoin, or raise what came up; see `Membership.poll`."""
+        """Reconcile, rejoin, or raise a pending error; see `Membership.poll`."""
         self._expire_if_late()
         self._last_poll_ms = self._clock.monotonic_ms()
         self._in_poll = True
@@ -143,12 +146,15 @@ class ConsumerProtocolMembership:
             raise self._fatal
 
     def next_deadline_ms(self) -> float | None:
-        """In time for max.poll.interval.ms, and for a join that is tried again."""
+        """Return when `poll` must be called again: for max.poll.interval.ms and for retries."""
         half = self._last_poll_ms + self._config.max_poll_interval_ms / 2
         return half if self._retry_join_ms is None else min(half, self._retry_join_ms)
 
     def on_subscription_changed(self) -> None:
-        """Tell the coordinator at once; a member that was refused tries again with the new one."""
+        """Send a heartbeat at once; a member in state FATAL becomes UNJOINED.
+
+        The next poll then joins with the new subscription.
+        """
         if self._state is MemberState.FATAL:
             self._fatal = None
             self._become(MemberState.UNJOINED)
@@ -157,16 +163,16 @@ class ConsumerProtocolMembership:
             self._beat_soon()
 
     def request_rejoin(self, reason: str) -> None:
-        """Nothing: the coordinator alone decides when to assign anew, as with Kafka's consumer."""
+        """Do nothing: only the coordinator decides when to rebalance, as with Kafka's consumer."""
 
     def on_commit_error(self, error: ClientError, spoken_by: GroupGeneration) -> None:
-        """Ask the coordinator at once how it sees this member."""
+        """Send a heartbeat at once if coordinator and member disagree about the epoch."""
         concerns_us = spoken_by.member_id == self._requests.member_id
         if concerns_us and error.error_code in _MEMBER_CODES and self._state.is_member:
             self._beat_soon()
 
     def leave(self, reason: str, on_done: Callable[[], None]) -> None:
-        """Give the partitions back, or up, then tell the coordinator; its answer ends it."""
+        """Give up the partitions, then send the leave request; `on_done` follows its response."""
         if self._state is MemberState.LEFT:
             on_done()
             return
@@ -191,7 +197,7 @@ class ConsumerProtocolMembership:
             self._host.lose(owned, on_given_back)
 
     def stop(self) -> None:
-        """Drop timers, and whatever is still answered."""
+        """Cancel all timers and ignore pending responses."""
         self._end_membership(MemberState.LEFT)
         self._names.stop()
         if self._poll_timer is not None:
@@ -205,7 +211,7 @@ class ConsumerProtocolMembership:
         self._state = state
 
     def _end_membership(self, state: MemberState) -> None:
-        """Be no member any more; what is owned is given up by the next poll."""
+        """End the membership; the next poll reports the owned partitions as lost."""
         if self._state is state:
             return
         self._become(state)
@@ -223,7 +229,7 @@ class ConsumerProtocolMembership:
     # Within poll
 
     def _advance(self) -> bool:
-        """Start what is due; False when nothing is."""
+        """Start the next due step; return False if none is due."""
         match self._state:
             case MemberState.UNJOINED | MemberState.FENCED | MemberState.STALE:
                 return self._advance_to_join()
@@ -271,7 +277,7 @@ class ConsumerProtocolMembership:
         self._beat_soon()
 
     def _lose_owned(self) -> bool:
-        """Have the user told that what is owned is lost; whether there was anything."""
+        """Report the owned partitions as lost to the user; return whether there were any."""
         self._owned = {}
         owned = list(self._host.owned_partitions)
         if owned:
@@ -318,7 +324,7 @@ class ConsumerProtocolMembership:
         if not self._in_poll:
             self._host.wake()
 
-    # The user's polls
+    # Supervision of the user's polls
 
     def _watch_polls(self) -> None:
         if self._poll_timer is not None:
@@ -333,7 +339,7 @@ class ConsumerProtocolMembership:
             self._watch_polls()
 
     def _expire_if_late(self) -> bool:
-        """Leave when the user did not poll for max.poll.interval.ms, so that others go on."""
+        """Leave the group if the user has not polled for max.poll.interval.ms; return whether."""
         silent_ms = self._clock.monotonic_ms() - self._last_poll_ms
         if self._state.is_member and silent_ms >= self._config.max_poll_interval_ms:
             self._say_goodbye(lambda: None)
@@ -344,7 +350,7 @@ class ConsumerProtocolMembership:
     # Heartbeats
 
     def _beat_soon(self) -> None:
-        """Have a heartbeat leave as soon as none is under way and no back-off is kept."""
+        """Send a heartbeat as soon as none is in flight, unless a retry backoff is active."""
         if self._in_flight:
             self._is_urgent = True
         elif not self._failures:
@@ -373,7 +379,7 @@ class ConsumerProtocolMembership:
             if node_id is None:
                 on_answer(None, error)
             elif incarnation == self._incarnation:
-                # Nothing is said for a membership that ended while the coordinator was looked for.
+                # Do not send a heartbeat for a membership that ended during the coordinator lookup.
                 self._calls.call(
                     ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda _version: self._heartbeat(), on_answer
                 )
@@ -381,7 +387,7 @@ class ConsumerProtocolMembership:
         self._coordinators.find(self._group_id, on_found)
 
     def _heartbeat(self) -> Message:
-        """What is to be said as it leaves; saying what is owned acknowledges."""
+        """Build the heartbeat when it is sent; listing the owned partitions acknowledges them."""
         topics = tuple(sorted(self._host.subscribed_topics))
         view = MemberView(topics, self._host.subscribed_regex, dict(self._owned))
         request = self._requests.heartbeat(self._epoch, view)
@@ -431,7 +437,7 @@ class ConsumerProtocolMembership:
             self._become(MemberState.STABLE)
 
     def _on_error(self, error: ClientError) -> None:
-        """What an answer, or the lack of one, means for the membership."""
+        """Change the membership after an error response or a missing response."""
         self._failures += 1
         backoff_ms = self._cluster.retry_backoff.delay_ms(self._failures)
         code = error.error_code
@@ -443,7 +449,7 @@ class ConsumerProtocolMembership:
             told.error_code = code
             self._fail(told)
         elif code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            # It stays a member: the rights may be granted.
+            # The consumer stays a member, because the permission may be granted later.
             self._errors.append(error)
             self._host.wake()
             self._beat_in(max(backoff_ms, self._interval_ms))
@@ -458,10 +464,10 @@ class ConsumerProtocolMembership:
         self._end_membership(MemberState.FATAL)
 
     def _say_goodbye(self, on_done: Callable[[], None]) -> None:
-        """Tell the coordinator that this member goes; one attempt, whatever the answer.
+        """Send the leave request once, and ignore the response.
 
-        A coordinator that cannot be reached is not looked for: it notices by itself when the
-        member's session is over.
+        If the coordinator is unknown, no request is sent: the coordinator removes the member when
+        its session times out.
         """
         if not self._calls.is_coordinator_known:
             on_done()

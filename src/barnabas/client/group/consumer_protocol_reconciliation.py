@@ -1,7 +1,8 @@
-"""From the assignment that a member has to the one that the coordinator wants (KIP-848).
+"""Move a member from its current assignment to the coordinator's target (KIP-848).
 
-Commit, revoke, assign, in this order, each within the user's polls; the heartbeat that follows
-acknowledges. A newer target that arrives meanwhile waits for the next reconciliation.
+The steps are commit, revoke and assign, in this order, each inside the user's polls. The heartbeat
+that follows acknowledges the result. A newer target that arrives meanwhile is handled by the next
+reconciliation.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class _Step(Enum):
 
 
 class Reconciliation:
-    """One change of assignment; `next` starts one step, and is called again when that is done."""
+    """One change of the assignment; each call of `next` starts one step."""
 
     __slots__ = ("_assigned", "_host", "_step", "target")
 
@@ -33,21 +34,21 @@ class Reconciliation:
         self, host: MembershipHost, target: PartitionsById, assigned: list[TopicPartition]
     ) -> None:
         self._host = host
-        # What the member will own, by topic id; does not change.
+        # The partitions that the member will own, by topic id; immutable.
         self.target = target
         self._assigned = assigned
         self._step = _Step.COMMIT
 
     @property
     def is_done(self) -> bool:
-        """Whether the assignment was taken and the user's callback returned."""
+        """Whether the assignment is applied and the user's callback has returned."""
         return self._step is _Step.DONE
 
     def next(self, on_done: OnHostDone) -> None:
-        """Start the step that is due; the one after it is due when this one is done.
+        """Start the due step; `on_done` is called when it ends.
 
-        A callback of the user that raises has been called all the same: it is not repeated. How the
-        commit ended is the host's to tell: the partitions have to be given back in time.
+        A callback of the user that raises counts as called and is not repeated. The host handles
+        errors of the commit: the partitions must be given up in time anyway.
         """
 
         def done(error: BaseException | None, following: _Step) -> None:

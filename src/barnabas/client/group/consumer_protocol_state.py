@@ -1,4 +1,4 @@
-"""Where a member of a KIP-848 group stands, and which steps lead from one state to another."""
+"""States of a member of a KIP-848 group, and the allowed transitions between them."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ __all__ = ["MemberState"]
 
 
 class MemberState(Enum):
-    """One state at a time; `can_become` is the table of the transitions."""
+    """The state of a member; `can_become` checks the transition table."""
 
-    # Nothing was sent yet: the first `poll` joins.
+    # No request was sent; the first `poll` joins.
     UNJOINED = auto()
-    # Epoch 0 is being sent, or was; the first assignment is waited for.
+    # The request to join (epoch 0) is being sent, or the first assignment is pending.
     JOINING = auto()
-    # Coordinator and member agree.
+    # Coordinator and member agree on the assignment.
     STABLE = auto()
-    # The coordinator wants another assignment than the one that the member has.
+    # The coordinator's target differs from the member's assignment.
     RECONCILING = auto()
-    # The member has a new assignment; the next heartbeat says so, and leaves at once.
+    # The member has applied a new assignment; a heartbeat that acknowledges it is sent at once.
     ACKNOWLEDGING = auto()
-    # The coordinator does not know the member in this epoch: its partitions are lost, it rejoins.
+    # The coordinator does not know the member in this epoch: its partitions are lost, and it
+    # rejoins.
     FENCED = auto()
-    # It left by itself because the user did not poll in time: lost, and rejoins with the next poll.
+    # The member left because the user did not poll in time: its partitions are lost, and the next
+    # poll rejoins.
     STALE = auto()
-    # An error that no retry mends; another subscription starts anew.
+    # An error occurred that is not retriable; a changed subscription starts again.
     FATAL = auto()
-    # Leaving, or gone: nothing more is done.
+    # The member is leaving or has left; this state is final.
     LEFT = auto()
 
     def can_become(self, other: MemberState) -> bool:
-        """Whether `other` may follow this state."""
+        """Return whether the transition from this state to `other` is allowed."""
         return other in _NEXT[self]
 
     @property
     def is_member(self) -> bool:
-        """Whether the coordinator may count this one as a member, so that heartbeats are due."""
+        """Whether the coordinator may count the consumer as a member; then it sends heartbeats."""
         return self in _MEMBERS
 
 
@@ -45,7 +47,7 @@ _MEMBERS = frozenset({
     MemberState.RECONCILING,
     MemberState.ACKNOWLEDGING,
 })  # fmt: skip
-# How a member stops being one.
+# The states that end a membership.
 _ENDS = frozenset({MemberState.FENCED, MemberState.STALE, MemberState.FATAL, MemberState.LEFT})
 _NEXT: dict[MemberState, frozenset[MemberState]] = {
     MemberState.UNJOINED: frozenset({MemberState.JOINING, MemberState.LEFT}),

@@ -1,4 +1,4 @@
-"""Names for the topic ids of an assignment (KIP-848): from metadata, asked for by id if need be."""
+"""Names for the topic ids of an assignment (KIP-848), from metadata or by a request by id."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionsById", "TopicNames"]
 
-# Numbers of partitions by topic id.
+# Partition numbers by topic id.
 PartitionsById = dict[bytes, frozenset[int]]
 
 
 class TopicNames:
-    """Turns topic ids into names; asks the brokers, with back-off, for those that it cannot."""
+    """Maps topic ids to names; requests metadata of unknown ids, with retry backoff."""
 
     def __init__(self, cluster: Cluster, on_answered: Callable[[], None]) -> None:
         self._cluster = cluster
         self._tell = on_answered
-        # Names seen so far: a topic that is deleted, and so gone from metadata, is still revoked
-        # by its name. Kept for the present assignment and target only.
+        # Known names. A deleted topic is missing in the metadata, but its partitions are still
+        # revoked by name. Limited to the topics of the current assignment and target.
         self._names: dict[bytes, str] = {}
-        # Ids that the target has and nobody could name; asked for until they are named or dropped.
+        # Ids of the target without a known name; requested until they are known or dropped.
         self._wanted: set[bytes] = set()
         self._attempts = 0
         self._timer: Cancellable | None = None
@@ -37,11 +37,11 @@ class TopicNames:
 
     @property
     def is_first_asking(self) -> bool:
-        """Whether ids are being asked for that were not asked for before: worth the wait."""
+        """Whether unknown ids are being requested for the first time, so that waiting is useful."""
         return bool(self._wanted) and self._attempts == 0
 
     def resolve(self, target: Mapping[bytes, frozenset[int]]) -> PartitionsById:
-        """The part of `target` whose topics have names; asks for the names of the others."""
+        """Return the part of `target` whose topics have names; request the names of the others."""
         known = self._cluster.metadata.names
         self._names |= {topic_id: known[topic_id] for topic_id in target if topic_id in known}
         self._wanted = {topic_id for topic_id in target if topic_id not in self._names}
@@ -50,7 +50,7 @@ class TopicNames:
         return {topic_id: target[topic_id] for topic_id in target if topic_id in self._names}
 
     def named(self, partitions: Mapping[bytes, frozenset[int]]) -> list[TopicPartition]:
-        """The partitions of topics that `resolve` found, in order."""
+        """Return the partitions with topic names, in order; all ids must have been resolved."""
         return sorted(
             TopicPartition(self._names[topic_id], number)
             for topic_id, numbers in partitions.items()
@@ -58,12 +58,12 @@ class TopicNames:
         )
 
     def keep_only(self, *used: Mapping[bytes, frozenset[int]]) -> None:
-        """Forget the names of topics that none of these has."""
+        """Discard the names of topics that occur in none of the given mappings."""
         kept = set().union(*used)
         self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in kept}
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop requesting names."""
         self._stopped = True
         self._wanted = set()
         if self._timer is not None:

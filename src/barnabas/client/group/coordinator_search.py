@@ -1,4 +1,4 @@
-"""Knowing a group's coordinator before one speaks to it: look, wait, look again (F3)."""
+"""Find a group's coordinator, with retries, before the first request to it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["CoordinatorSearch"]
 
 
 class CoordinatorSearch:
-    """Looks for one group's coordinator, one FindCoordinator at a time, with back-off.
+    """Searches for one group's coordinator, with one FindCoordinator request at a time.
 
     Args:
-        cluster: whose brokers are asked.
-        coordinators: where what was found is kept.
-        group: the group's id.
-        on_found: called when a search that `is_ready` began has ended, well or badly.
+        cluster: The cluster to ask.
+        coordinators: Caches the result.
+        group: The group's id.
+        on_found: Called when a search that `is_ready` started has succeeded or failed.
     """
 
     def __init__(
@@ -36,21 +36,21 @@ class CoordinatorSearch:
         self._coordinators = coordinators
         self._group = group
         self._on_found = on_found
-        # Whether a request is under way.
+        # Whether a request is in flight.
         self._looking = False
-        # The pause before the next one.
+        # Timer of the retry backoff; None without one.
         self._pause: Cancellable | None = None
         self._failures = 0
         self._stopped = False
-        # What no retry mends, until someone raises it.
+        # An error that is not retriable, until `is_ready` raises it.
         self._error: ClientError | None = None
 
     def is_ready(self) -> bool:
-        """Whether the coordinator is known; looks for it otherwise.
+        """Return whether the coordinator is known; start a search otherwise.
 
         Raises:
-            ClientError: what the last search ended with, if no retry mends it. The next call looks
-                anew.
+            ClientError: The last search failed with an error that is not retriable. The next call
+                starts a new search.
         """
         if self._error is not None:
             error, self._error = self._error, None
@@ -63,7 +63,7 @@ class CoordinatorSearch:
         return self._coordinators.known(self._group) is not None
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop searching."""
         self._stopped = True
         if self._pause is not None:
             self._pause.cancel()

@@ -1,4 +1,4 @@
-"""Calls to one group's coordinator, with what their answers say about the coordinator itself."""
+"""Requests to one group's coordinator; errors show when the coordinator has changed."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupCalls"]
 
-# Retriable errors that the right coordinator gives.
+# Retriable errors that do not mean that the coordinator has moved.
 _COORDINATOR_IS_RIGHT = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
 
 class GroupCalls:
-    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup: answers with one error code for all.
+    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup: requests with one top-level error code.
 
     Args:
-        cluster: how brokers are reached.
-        coordinators: told to look again when a call shows that another broker coordinates, or that
-            this one cannot be reached.
-        group: the group's id.
+        cluster: Reaches the brokers.
+        coordinators: Finds the coordinator; its cache entry is discarded when an error shows that
+            the coordinator has moved or is unreachable.
+        group: The group's id.
     """
 
     def __init__(self, cluster: Cluster, coordinators: Coordinators, group: str) -> None:
@@ -39,7 +39,7 @@ class GroupCalls:
 
     @property
     def is_coordinator_known(self) -> bool:
-        """Whether a call would leave without looking first."""
+        """Whether a call would be sent without a coordinator lookup."""
         return self._coordinators.known(self._group) is not None
 
     def call(
@@ -49,7 +49,7 @@ class GroupCalls:
         on_done: Callable[[Any, ClientError | None], None],
         timeout_ms: float | None = None,
     ) -> None:
-        """Send a request; `on_done` gets the answer and, for a code other than NONE, the error."""
+        """Send a request; `on_done` receives the response and the error for its error code."""
 
         def on_answer(response: Any, error: ClientError | None) -> None:
             if response is not None and response.error_code:
@@ -68,12 +68,15 @@ class GroupCalls:
         build: Callable[[int], Message],
         on_done: Callable[[Any, ClientError | None], None],
     ) -> None:
-        """As `call`, over the connection for all else: nothing that waits there is in the way."""
+        """Send a request like `call`, but over the node's general connection.
+
+        Requests that wait on the coordinator's connection do not delay it.
+        """
         node_id = self._coordinators.known(self._group)
         assert node_id is not None
         self._cluster.call(node_id, Call(api_key, build, on_done))
 
 
 def _is_wrong(error: ClientError) -> bool:
-    """Whether an error speaks against the coordinator that was asked."""
+    """Return whether an error means that the coordinator may have moved."""
     return error.retriable and error.error_code not in _COORDINATOR_IS_RIGHT

@@ -1,7 +1,7 @@
-"""What the member that leads a classic group does: assign, and watch the topics it assigned.
+"""The leader of a classic group: assign partitions, and watch the assigned topics.
 
-Other members watch only what they subscribed to. The leader joins anew when a topic of any member
-changed: more partitions, other racks (KIP-881), created or deleted.
+Other members watch only the topics that they subscribe to. The leader rejoins when a topic of any
+member has changed: its number of partitions, its racks (KIP-881), or whether it exists.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupLeader"]
 
-# Called once with assignments for SyncGroup, or with why there are none.
+# Called once with the assignments for SyncGroup, or with an error.
 OnAssigned: TypeAlias = "Callable[[list[SyncGroupRequestAssignment], BaseException | None], None]"
 Topics: TypeAlias = "dict[str, tuple[AssignablePartition, ...]]"
 
-# Sees to it itself that nothing is assigned before its owner gave it up.
+# This assignor never assigns a partition before its owner has given it up.
 _CHECKS_ITSELF = "cooperative-sticky"
 
 
 class GroupLeader:
-    """Leads between `assign` and `resign`.
+    """Assigns partitions and watches the topics, between `assign` and `resign`.
 
     Args:
-        cluster: whose metadata is assigned.
-        assignors: by name, of this member.
-        protocol: which the group runs under.
-        on_change: called when a topic that was assigned is seen to have changed.
+        cluster: The cluster; its metadata is the basis of assignments.
+        assignors: This member's assignors, by name.
+        protocol: The rebalance protocol of the group.
+        on_change: Called after each refresh of the assigned topics' metadata.
     """
 
     def __init__(
@@ -62,21 +62,22 @@ class GroupLeader:
         self._assignors = assignors
         self._protocol = protocol
         self._on_change = on_change
-        # The topics as they were assigned; None while this member does not lead.
+        # The topics as of the last assignment; None while this member is not the leader.
         self._assigned: Topics | None = None
-        # What the metadata counted when they were last compared.
+        # `MetadataCache.generation` at the last comparison.
         self._compared = -1
         self._names: set[str] = set()
         self._refresh_timer: Cancellable | None = None
-        # Counts the assignments, so that a refresh for an earlier one is not heard.
+        # Incremented by `resign`; responses for an earlier assignment are ignored.
         self._era = 0
 
     def assign(self, joined: JoinGroupResponse, on_assigned: OnAssigned) -> None:
-        """Assign to all members, after metadata was asked for topics that are not known yet.
+        """Assign partitions to all members; first request metadata of unknown topics.
 
         Args:
-            joined: the leader's answer to JoinGroup; it may say to leave all as it is (KIP-814).
-            on_assigned: may be called before this returns.
+            joined: The leader's JoinGroup response; it may request to skip the assignment
+                (KIP-814).
+            on_assigned: Called with the result, possibly before this method returns.
         """
         self.resign()
         era = self._era
@@ -104,7 +105,7 @@ class GroupLeader:
             self._assign(joined, members, on_assigned)
 
     def resign(self) -> None:
-        """Lead no more, or not yet again."""
+        """Stop watching the topics, because this member is no longer the leader or rejoins."""
         self._era += 1
         self._assigned = None
         if self._refresh_timer is not None:
@@ -112,7 +113,7 @@ class GroupLeader:
             self._refresh_timer = None
 
     def is_outdated(self) -> bool:
-        """Whether what was assigned has changed since; tells so once."""
+        """Return whether the topics have changed since the assignment; True only once."""
         metadata = self._cluster.metadata
         if self._assigned is None or self._compared == metadata.generation:
             return False
@@ -164,7 +165,7 @@ class GroupLeader:
         return decided
 
     def _topics(self) -> Topics:
-        """The group's topics as metadata has them now."""
+        """Return the group's topics as of the current metadata."""
         nodes = self._cluster.metadata.nodes
         found: Topics = {}
         for name in sorted(self._names):
@@ -177,7 +178,10 @@ class GroupLeader:
         return found
 
     def _seen(self, topics: Topics) -> dict[str, Any]:
-        """What of the topics decides whether to assign anew: racks only where they matter."""
+        """Return the properties of topics that trigger a rebalance when they change.
+
+        Racks count only if client.rack is set.
+        """
         if self._cluster.config.client_rack:
             return {
                 name: [frozenset(each.racks) for each in partitions]
@@ -186,9 +190,9 @@ class GroupLeader:
         return {name: len(partitions) for name, partitions in topics.items()}
 
     def _refresh_later(self) -> None:
-        """Ask for the group's topics again when metadata is as old as it may become.
+        """Schedule a metadata refresh of the group's topics after metadata.max.age.ms.
 
-        A topic that is not there yet is asked for as often as anything that has failed.
+        If a topic does not exist yet, the refresh follows after at most retry.backoff.max.ms.
         """
         config = self._cluster.config
         age_ms = max(1, config.metadata_max_age_ms)
@@ -216,10 +220,10 @@ def _rack(nodes: Mapping[int, Any], node_id: int) -> str | None:
 def _check_nothing_owned_is_added(
     members: Mapping[str, Subscription], decided: Mapping[str, Assignment]
 ) -> None:
-    """What a member owns must not be given to another before the first gave it up (KIP-429).
+    """Check that no partition moves to another member before its owner gave it up (KIP-429).
 
     Raises:
-        AssignorError: it was.
+        AssignorError: A partition moves although its owner still has it.
     """
     owner = {tp: name for name, member in members.items() for tp in member.owned_partitions}
     moved: list[TopicPartition] = [

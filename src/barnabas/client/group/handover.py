@@ -1,8 +1,9 @@
-"""Giving partitions up before a join and taking them after it: the steps in which callbacks run.
+"""Give up partitions before a join and accept them after it: the steps that run callbacks.
 
-Eager members give up all before they join. Cooperative ones give up only what the new assignment
-takes from them, after the join, and then join once more so that others can have it (KIP-429). A
-member that was thrown out loses what it had: others may own it already, so nothing is committed.
+Eager members give up all partitions before they join. Cooperative members give up only the
+partitions that the new assignment takes from them, after the join. They then rejoin so that other
+members can get these partitions (KIP-429). A member that the group has removed loses its
+partitions: other members may already own them, so nothing is committed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["Handover"]
 
 
 class Handover:
-    """Moves the host's partitions; one step at a time, each ends with `done`, maybe at once."""
+    """Changes the host's partitions step by step; each step calls `done`, possibly at once."""
 
     def __init__(
         self, host: MembershipHost, status: MemberStatus, protocol: RebalanceProtocol
@@ -33,23 +34,24 @@ class Handover:
         self._host = host
         self._status = status
         self._is_cooperative = protocol is RebalanceProtocol.COOPERATIVE
-        # Once the member leaves, what it was about to do must not touch the host any more.
+        # Whether the member is leaving; then an unfinished step must not change the host.
         self._has_ended = False
 
     def end(self) -> None:
-        """Begin no further step; the one under way ends without going on."""
+        """Start no further step, and abandon the current one."""
         self._has_ended = True
 
     def prepare(self, done: OnHostDone) -> None:
-        """Commit, then give up what must be given up before the join."""
+        """Commit, then give up the partitions that must be given up before the join."""
         if self._status.is_reset:
             self._lose(done)
         else:
-            # How the commit ended is the host's to tell: the join goes on either way.
+            # Ignore the result of the commit, which the host handles: the join continues either
+            # way.
             self._host.commit_before_revoke(self._leaving(), lambda _error: self._give_up(done))
 
     def leave(self, done: OnHostDone) -> None:
-        """Give up everything, for good; nothing else goes on."""
+        """Give up all partitions permanently, and abandon the current step."""
         self.end()
         owned = sorted(self._host.owned_partitions)
         if not owned:
@@ -65,12 +67,12 @@ class Handover:
         on_assignment: Callable[[], None],
         done: OnHostDone,
     ) -> None:
-        """Take an assignment over.
+        """Apply an assignment.
 
         Args:
-            assignment: all that this member owns from now on.
-            on_assignment: tells the assignor, after what moved away was given up.
-            done: gets the first error of a callback; the assignment counts in spite of it.
+            assignment: All partitions that this member owns from now on.
+            on_assignment: Notifies the assignor, after the removed partitions were given up.
+            done: Receives the first exception of a callback; the assignment is applied anyway.
         """
         assigned = sorted(assignment.partitions)
         gone = sorted(set(self._host.owned_partitions) - set(assigned))
@@ -83,15 +85,16 @@ class Handover:
             if self._has_ended:
                 return
             if self._status.is_reset:
-                # Thrown out while the commit was under way: all is lost before the next join.
+                # The group removed the member during the commit; all partitions are lost before the
+                # next join.
                 done(None)
                 return
             words = ", ".join(str(tp) for tp in gone)
             self._status.request_rejoin(f"need to revoke partitions [{words}] and re-join")
             self._host.revoke(gone, take)
 
-        # Records of these were handed out since the commit before the join; Java's consumer leaves
-        # them to be read again by the next owner.
+        # Commit again, because records of these partitions were returned since the commit before
+        # the join. Java's consumer does not; there the next owner reads these records again.
         self._host.commit_before_revoke(gone, on_committed)
 
     def _take(
@@ -114,18 +117,21 @@ class Handover:
         if self._has_ended:
             return
         if self._status.is_reset:
-            # Thrown out while the commit was under way.
+            # The group removed the member during the commit.
             self._lose(done)
             return
         leaving = self._leaving()
-        # Eager members hear of every rebalance, even when they own nothing.
+        # Eager members call the callback in every rebalance, even without partitions.
         if self._is_cooperative and not leaving:
             done(None)
         else:
             self._host.revoke(leaving, done)
 
     def _leaving(self) -> list[TopicPartition]:
-        """What is given up before a join: everything, or what is not subscribed to any more."""
+        """Return what is given up before a join.
+
+        Eager members give up all partitions, cooperative ones only those no longer subscribed to.
+        """
         owned = sorted(self._host.owned_partitions)
         if not self._is_cooperative:
             return owned

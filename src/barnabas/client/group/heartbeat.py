@@ -1,7 +1,8 @@
-"""A member's heartbeats, by timers of the loop, and the watch over the user who must poll (KIP-62).
+"""Heartbeats of a member, and supervision of the user's polls (KIP-62).
 
-Heartbeats go on while the user works. Once he has not polled for max.poll.interval.ms they end, and
-the owner is told: it leaves the group, so that others go on with the partitions.
+Timers of the event loop send heartbeats while the user's code runs. If the user does not poll for
+max.poll.interval.ms, heartbeats stop and the owner is notified. The owner then leaves the group, so
+that other members get the partitions.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ __all__ = ["Heartbeat", "HeartbeatOwner"]
 
 
 class HeartbeatOwner(NamedTuple):
-    """Who beats, and what he wants to hear."""
+    """The callbacks of the membership that sends heartbeats."""
 
-    # Who speaks at this moment.
+    # Returns the current member and generation.
     speaker: Callable[[], GroupGeneration]
-    # An answer came for the generation that asked; None if all is well.
+    # Called with the error of a response, or None, and the generation of the request.
     on_answer: Callable[[ClientError | None, GroupGeneration], None]
-    # The user has not polled for max.poll.interval.ms; heartbeats have ended.
+    # Called when the user has not polled for max.poll.interval.ms, after heartbeats were stopped.
     on_poll_missed: Callable[[], None]
 
 
 class Heartbeat:
-    """Beats between `start` and `stop`, one request at a time."""
+    """Sends heartbeats between `start` and `stop`, one request at a time."""
 
     def __init__(self, cluster: Cluster, calls: GroupCalls, owner: HeartbeatOwner) -> None:
         config = cluster.config
@@ -48,29 +49,29 @@ class Heartbeat:
         self._owner = owner
         self._interval_ms = config.heartbeat_interval_ms
         self._poll_interval_ms = config.max_poll_interval_ms
-        # A coordinator that does not answer for a session has nothing left to say about it.
+        # After session.timeout.ms the session is over, so a later response is useless.
         self._timeout_ms = min(config.request_timeout_ms, config.session_timeout_ms)
-        # When the user polled last, monotonic.
+        # When the user last polled (ms, monotonic clock).
         self._polled_ms = self._clock.monotonic_ms()
         self._next_ms = 0.0
         self._failures = 0
-        # Counts starts and stops: answers to requests of an earlier one are not heard.
+        # Incremented by `start` and `stop`; responses to earlier requests are ignored.
         self._era = 0
         self._is_running = False
         self._in_flight = False
         self._timer: Cancellable | None = None
 
     def note_poll(self) -> None:
-        """The user polls."""
+        """Record that the user polls."""
         self._polled_ms = self._clock.monotonic_ms()
 
     @property
     def poll_again_ms(self) -> float:
-        """When the host should poll again at the latest while its user waits for records."""
+        """When the host must poll again while its user waits for records (ms, monotonic clock)."""
         return self._polled_ms + min(self._interval_ms, self._poll_interval_ms / 2)
 
     def start(self) -> None:
-        """Beat from now on; the first after one interval, for a join just ended."""
+        """Start sending heartbeats after a join; the first follows after one interval."""
         self.stop()
         self._is_running = True
         self._failures = 0
@@ -80,7 +81,7 @@ class Heartbeat:
         self._arm()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop sending heartbeats."""
         self._era += 1
         self._is_running = self._in_flight = False
         if self._timer is not None:

@@ -1,7 +1,7 @@
-"""What members of a classic consumer group tell each other (the consumer protocol, versions 0-3).
+"""Payloads that members of a classic group exchange (the consumer protocol, versions 0 to 3).
 
-A subscription goes with JoinGroup, an assignment with SyncGroup; the broker does not look inside.
-Both begin with a version, and a reader takes what it knows of a later one (KIP-429, KIP-881).
+JoinGroup carries a subscription and SyncGroup an assignment; the broker does not interpret them.
+Both begin with a version. A reader uses the known part of a later version (KIP-429, KIP-881).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = [
     "write_subscription",
 ]
 
-# The kind of a group whose members' payloads are these.
+# The protocol type of groups with these payloads.
 PROTOCOL_TYPE = "consumer"
 VERSION_MAX = 3
 _VERSION_BYTES = 2
 
 
 def write_subscription(subscription: Subscription, version: int = VERSION_MAX) -> bytes:
-    """A subscription as JoinGroup carries it; older versions leave out what they lack."""
+    """Serialize a subscription for JoinGroup; older versions omit fields that they lack."""
     owned = [
         OwnedTopic(topic=topic, partitions=numbers)
         for topic, numbers in numbers_by_topic(subscription.owned_partitions).items()
@@ -55,14 +55,14 @@ def write_subscription(subscription: Subscription, version: int = VERSION_MAX) -
 
 
 def read_subscription(payload: bytes, instance_id: str | None = None) -> Subscription:
-    """A member's subscription.
+    """Parse a member's subscription.
 
     Args:
-        payload: its bytes.
-        instance_id: the member's static name, which JoinGroup carries beside it.
+        payload: The serialized subscription.
+        instance_id: The id of a static member, which is a separate field of JoinGroup.
 
     Raises:
-        ProtocolError: it is not one.
+        ProtocolError: The payload is malformed.
     """
     version = _version(payload)
     found, _ = decode_from(ConsumerProtocolSubscription, version, payload, _VERSION_BYTES)
@@ -73,7 +73,7 @@ def read_subscription(payload: bytes, instance_id: str | None = None) -> Subscri
 
 
 def write_assignment(assignment: Assignment, version: int = VERSION_MAX) -> bytes:
-    """An assignment as SyncGroup carries it."""
+    """Serialize an assignment for SyncGroup."""
     topics = [
         AssignedTopic(topic=topic, partitions=numbers)
         for topic, numbers in numbers_by_topic(assignment.partitions).items()
@@ -83,12 +83,13 @@ def write_assignment(assignment: Assignment, version: int = VERSION_MAX) -> byte
 
 
 def read_assignment(payload: bytes) -> Assignment:
-    """An assignment; none at all for no bytes, which brokers send for an unassigned member.
+    """Parse an assignment; an empty payload means no partitions.
 
-    A partition that is named twice counts once.
+    Brokers send an empty payload for a member without an assignment. Duplicate partitions count
+    once.
 
     Raises:
-        ProtocolError: it is not one.
+        ProtocolError: The payload is malformed.
     """
     if not payload:
         return Assignment(())

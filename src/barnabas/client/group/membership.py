@@ -1,8 +1,8 @@
-"""A consumer's part in its group, as the consumer sees it, whichever protocol it speaks (F3).
+"""Interfaces between a consumer and its group membership, for both group protocols.
 
-A membership lives on the consumer's loop: its heartbeats go by timers whether the user polls or
-not; joining, revoking and assigning go on only within `poll`, on the user's thread, because the
-user's callbacks run there. What it needs of its consumer it asks a `MembershipHost`.
+A membership runs on the consumer's event loop. Timers send its heartbeats whether or not the user
+polls. Joins, revocations and assignments take place only inside `poll`, on the user's thread,
+because they run the user's callbacks. The membership calls its consumer through `MembershipHost`.
 """
 
 from __future__ import annotations
@@ -16,60 +16,65 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupGeneration", "Membership", "MembershipHost", "OnHostDone"]
 
-# How a step of the host ended: None, or what the user's callback raised. Called exactly once.
+# Called exactly once at the end of a host's step, with the exception of the user's callback or
+# None.
 OnHostDone: TypeAlias = Callable[[BaseException | None], None]
 
 
 class GroupGeneration(NamedTuple):
-    """Which member of which generation speaks: what commits carry. Taken when a call begins."""
+    """A member and its generation, which commits contain; captured when a call begins."""
 
     group_id: str
-    # The generation of a classic group, the member's epoch of a KIP-848 one; -1 without membership.
+    # Generation id of a classic group, or member epoch of a KIP-848 group; -1 without a membership.
     generation_id: int = -1
     member_id: str = ""
     instance_id: str | None = None
-    # Whether `generation_id` is a member's epoch (KIP-848), which reads of offsets carry too.
+    # Whether `generation_id` is a member epoch (KIP-848), which OffsetFetch requests contain too.
     is_epoch: bool = False
 
 
 class MembershipHost(Protocol):
-    """What a membership asks of its consumer; called within `Membership.poll` and `close` only."""
+    """Interface of the consumer for its membership.
+
+    The methods with an `on_done` run code of the user, or change the assignment. They are called
+    only inside `Membership.poll` and `Membership.leave`.
+    """
 
     @property
     def subscribed_topics(self) -> Collection[str]:
-        """Names of the topics wanted, as matched against the newest metadata."""
+        """Names of the subscribed topics; for a pattern, as last matched."""
         ...
 
     @property
     def subscribed_regex(self) -> str | None:
-        """A pattern that the broker matches (KIP-848), if that is what was subscribed to."""
+        """The pattern that the broker matches (KIP-848); None without one."""
         ...
 
     @property
     def owned_partitions(self) -> Collection[TopicPartition]:
-        """The present assignment."""
+        """The current assignment."""
         ...
 
     def refresh_pattern(self, on_done: OnHostDone) -> None:
-        """Match the pattern against fresh metadata, before a join; at once without a pattern."""
+        """Match the pattern against fresh metadata before a join; without one, end at once."""
         ...
 
     def commit_before_revoke(
         self, leaving: Collection[TopicPartition], on_done: OnHostDone
     ) -> None:
-        """Commit what earlier polls returned, if auto commit is on.
+        """Commit the records that earlier polls returned, if automatic commits are on.
 
-        Nothing more of `leaving`, which are given up next, is handed out: it would come again to
-        their next owner.
+        From then on no records of `leaving` are returned to the user; otherwise the next owner
+        would return them again.
         """
         ...
 
     def revoke(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
-        """Stop handing out these, run the user's callback, then take them out of the assignment."""
+        """Stop returning records, run the user's callback, then remove the partitions."""
         ...
 
     def lose(self, partitions: Collection[TopicPartition], on_done: OnHostDone) -> None:
-        """As `revoke`, when others may own the partitions already: nothing can be committed."""
+        """Remove partitions that other members may own already; commits are not possible."""
         ...
 
     def assign(
@@ -78,59 +83,64 @@ class MembershipHost(Protocol):
         added: Collection[TopicPartition],
         on_done: OnHostDone,
     ) -> None:
-        """Take `partitions` as the whole assignment, then run the user's callback with `added`."""
+        """Set `partitions` as the whole assignment, then run the user's callback with `added`."""
         ...
 
     def wake(self) -> None:
-        """Something happened that the next round of `poll` should see: end its wait."""
+        """End the wait of `poll`, because its next round has something to handle."""
         ...
 
 
 class Membership(Protocol):
-    """One member. Errors that the user must hear of are raised by `poll`."""
+    """Interface of a group membership. `poll` raises the errors that the user must handle."""
 
     @property
     def generation(self) -> GroupGeneration:
-        """Who speaks at this moment."""
+        """The member and generation on whose behalf the consumer acts now."""
         ...
 
     @property
     def is_stable(self) -> bool:
-        """Whether the assignment is the group's, and commits of this generation are taken.
+        """Whether the assignment is valid and the coordinator accepts commits of this generation.
 
-        True while partitions are being given up before the next join, for their last commit.
+        This is also true while partitions are given up before the next join, so that their offsets
+        can be committed.
         """
         ...
 
     def poll(self) -> None:
-        """Take the membership as far as it goes without waiting; notes that the user lives.
+        """Advance the membership without waiting; record that the user polls.
 
         Raises:
-            ClientError: what no retry mends (fenced, not authorised, no assignor in common, ...).
-            BaseException: what a callback of the user raised.
+            ClientError: An error that is not retriable (fenced, not authorized, no common assignor,
+                ...).
+            BaseException: A callback of the user raised this exception.
         """
         ...
 
     def next_deadline_ms(self) -> float | None:
-        """When, on the monotonic clock, `poll` should be called again at the latest."""
+        """Return when `poll` must be called again (ms, monotonic clock), or None."""
         ...
 
     def on_subscription_changed(self) -> None:
-        """The host's topics, pattern, or the partitions of one of them are others now."""
+        """Handle a change of the topics, the pattern, or a topic's number of partitions."""
         ...
 
     def request_rejoin(self, reason: str) -> None:
-        """Have the member join anew with the next `poll` (enforceRebalance)."""
+        """Rejoin with the next `poll` (enforceRebalance)."""
         ...
 
     def on_commit_error(self, error: ClientError, spoken_by: GroupGeneration) -> None:
-        """A commit of that generation was refused: UNKNOWN_MEMBER_ID and the like mean a rejoin."""
+        """Handle a refused commit of that generation.
+
+        UNKNOWN_MEMBER_ID and similar errors mean a rejoin.
+        """
         ...
 
     def leave(self, reason: str, on_done: Callable[[], None]) -> None:
-        """Leave the group (a static member stays) and stop; `on_done` when that is answered."""
+        """Leave the group (except a static member) and stop; `on_done` follows the response."""
         ...
 
     def stop(self) -> None:
-        """Stop at once, without a word to the broker: timers and calls under way are dropped."""
+        """Stop at once without a request to the broker: cancel timers and ignore responses."""
         ...

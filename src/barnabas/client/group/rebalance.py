@@ -1,8 +1,8 @@
-"""One rebalance as the broker sees it: JoinGroup, the leader's assignment, SyncGroup.
+"""One rebalance of a member: JoinGroup, the leader's assignment, SyncGroup.
 
-Goes on by itself once started, however long others take to join; the owner looks at `outcome` with
-each poll. Sources: KIP-62, KIP-345 (static members), KIP-394 (member ids), KIP-559 (the protocol's
-type and name), KIP-800 (reasons), KIP-814 (the leader told to skip).
+Once started, the rebalance continues by itself until it ends; the owner checks `outcome` in each
+poll. Sources: KIP-62, KIP-345 (static members), KIP-394 (member ids), KIP-559 (protocol type and
+name), KIP-800 (reasons), KIP-814 (skipped assignments).
 """
 
 from __future__ import annotations
@@ -37,22 +37,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Rebalance", "RebalanceInterruptedError", "RebalanceParts"]
 
-# Of a reason sent to the broker, in characters.
+# Maximum length of a reason sent to the broker, in characters.
 _REASON_MAX = 255
-# The broker answers JoinGroup when the rebalance time-out is over; this is for its way.
+# The broker may respond to JoinGroup only after the rebalance timeout; this is added for the
+# network.
 _JOIN_GRACE_MS = 5_000
-# What the broker says when it does not know the member as the one that spoke.
+# Errors when the broker does not know the member or its generation.
 _NOT_THIS_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
 class RebalanceInterruptedError(ClientError):
-    """The member was thrown out while its join was under way."""
+    """The group removed the member while its JoinGroup was in flight."""
 
     retriable = True
 
 
 class RebalanceParts(NamedTuple):
-    """What every rebalance of a member works with."""
+    """The objects that all rebalances of a member share."""
 
     config: ClientConfig
     group_id: str
@@ -63,12 +64,12 @@ class RebalanceParts(NamedTuple):
 
 
 class Rebalance:
-    """Started once. `outcome` is this member's assignment, or why there is none.
+    """One rebalance. `outcome` is this member's assignment, an error, or None while pending.
 
     Args:
-        parts: what it works with; moves the status, starts the heartbeat.
-        protocols: what each assignor has to say, by its name, in order of preference.
-        on_done: called when `outcome` is there.
+        parts: The shared objects; the rebalance changes the status and starts the heartbeat.
+        protocols: The subscription payload of each assignor, by name, in order of preference.
+        on_done: Called when `outcome` is set.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Rebalance:
         self._dropped = False
 
     def drop(self) -> None:
-        """Hear no more of it."""
+        """Ignore all further responses."""
         self._dropped = True
 
     # JoinGroup
@@ -184,7 +185,7 @@ class Rebalance:
         code = error.error_code
         if code in _NOT_THIS_MEMBER and unchanged:
             assert code is not None
-            # With ILLEGAL_GENERATION the broker may know the member all the same.
+            # With ILLEGAL_GENERATION the broker may still know the member.
             keep = code is ErrorCode.ILLEGAL_GENERATION
             self._lose_generation(f"encountered {code.name} from SYNC_GROUP response", keep=keep)
         self._finish(error)
@@ -194,7 +195,7 @@ class Rebalance:
         if synced.protocol_type not in (None, PROTOCOL_TYPE):
             self._finish(_inconsistent(f"the group is one of {synced.protocol_type} members"))
         elif not unchanged or status.state is not MemberState.COMPLETING_REBALANCE:
-            # A heartbeat or a commit has learnt that the member was thrown out: at once again.
+            # A heartbeat or a commit has shown that the group removed the member: rejoin at once.
             words = "the generation was lost during SyncGroup"
             self._finish(broker_error(ErrorCode.ILLEGAL_GENERATION, words))
         elif synced.protocol_name not in (None, status.protocol_name):

@@ -1,4 +1,4 @@
-"""From `partition.assignment.strategy` to assignors, and the protocol that they have in common."""
+"""Resolve `partition.assignment.strategy` to assignors and their common rebalance protocol."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["BUILT_IN", "common_protocol", "resolve_assignors"]
 
 _KEY = "partition.assignment.strategy"
 _PACKAGE = "barnabas.client.group.assignors."
-# Module and class by the name that groups agree on.
+# Module and class of the built-in assignors, by the name that members agree on.
 BUILT_IN: Mapping[str, tuple[str, str]] = {
     "range": ("range_assignor", "RangeAssignor"),
     "roundrobin": ("round_robin_assignor", "RoundRobinAssignor"),
     "sticky": ("sticky_assignor", "StickyAssignor"),
     "cooperative-sticky": ("cooperative_sticky_assignor", "CooperativeStickyAssignor"),
 }
-# As configurations for Java, kafka-python and librdkafka have them.
+# Java class names, as configurations for Java, kafka-python and librdkafka contain them.
 _OTHER_NAMES = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
@@ -34,13 +34,13 @@ _OTHER_NAMES = {
 
 
 def resolve_assignors(given: Sequence[object]) -> dict[str, Assignor]:
-    """Fresh assignors by name, in order.
+    """Return new assignors by name, in the given order.
 
     Args:
-        given: names, classes (made without arguments) or objects.
+        given: Names, classes (created without arguments) or objects.
 
     Raises:
-        ClientConfigError: an unknown name, something that is no assignor, or one name twice.
+        ClientConfigError: A name is unknown, an object is not an assignor, or a name occurs twice.
     """
     found: dict[str, Assignor] = {}
     for each in given:
@@ -54,10 +54,10 @@ def resolve_assignors(given: Sequence[object]) -> dict[str, Assignor]:
 
 
 def common_protocol(assignors: Mapping[str, Assignor]) -> RebalanceProtocol:
-    """The most advanced protocol that every one of them can do.
+    """Return the most advanced rebalance protocol that all assignors support.
 
     Raises:
-        ClientConfigError: they have none in common.
+        ClientConfigError: The assignors have no common protocol.
     """
     common = set(RebalanceProtocol)
     for assignor in assignors.values():

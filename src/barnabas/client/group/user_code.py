@@ -1,4 +1,4 @@
-"""Code of the user's that is run within a call from the loop: what it raises is kept for him."""
+"""Run code of the user inside a call from the event loop, and keep the exception that it raises."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["UserCode"]
 
 
 class UserCode:
-    """Ends the block at an exception, which is then in `error`.
+    """A context manager that stores an exception of its block in `error` and suppresses it.
 
-    What is not an `Exception` (Ctrl-C) goes on its way.
+    Exceptions that are not an `Exception`, such as KeyboardInterrupt, are not suppressed.
     """
 
     __slots__ = ("error",)
@@ -23,7 +23,7 @@ class UserCode:
         self.error: Exception | None = None
 
     def __enter__(self) -> Self:
-        """Nothing was raised yet."""
+        """Clear `error`."""
         self.error = None
         return self
 
@@ -33,7 +33,7 @@ class UserCode:
         error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> bool:
-        """Keep it."""
+        """Store and suppress an `Exception`."""
         if isinstance(error, Exception):
             self.error = error
             return True

@@ -1,1 +1,1 @@
-"""Who of a group reads which partitions, decided by the member that leads it (F4)."""
+"""Assignors: which member of a group reads which partitions; the group's leader runs them."""

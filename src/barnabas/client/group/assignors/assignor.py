@@ -1,6 +1,6 @@
-"""What an assignor is, with the values it takes and gives (Kafka's ConsumerPartitionAssignor).
+"""The interface of assignors and its value types (Kafka's ConsumerPartitionAssignor).
 
-A class of one's own extends `Assignor`, whose members but `name` and `assign` have defaults:
+A user's assignor extends `Assignor`. Only `name` and `assign` have no defaults:
 
     class EverythingToOne(Assignor):
         name = "everything-to-one"
@@ -10,7 +10,7 @@ A class of one's own extends `Assignor`, whose members but `name` and `assign` h
             partitions = [TopicPartition(t, p.number) for t in topics for p in topics[t]]
             return {each: Assignment(partitions if each == first else ()) for each in members}
 
-and is given as `partition_assignment_strategy=[EverythingToOne]`, to every member of the group.
+Every member of the group gets it as `partition_assignment_strategy=[EverythingToOne]`.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ __all__ = [
 
 
 class AssignorError(Exception):
-    """An assignor broke a rule of the protocol that it runs under."""
+    """An assignor violated a rule of its rebalance protocol."""
 
 
 class RebalanceProtocol(enum.IntEnum):
-    """What members do with their partitions while the group is assigned anew (KIP-429)."""
+    """How members handle their partitions during a rebalance (KIP-429)."""
 
-    # They give up all of them before they join.
+    # Members give up all partitions before they join.
     EAGER = 0
-    # They keep them, and give up what moves once they know; the greater, the more is kept.
+    # Members keep their partitions and give up only those that move. A greater value means that
+    # members keep more.
     COOPERATIVE = 1
 
 
@@ -53,55 +54,56 @@ class AssignablePartition(NamedTuple):
     """A partition that can be assigned."""
 
     number: int
-    # Of its replicas' brokers, None for one without a rack, in the replicas' order.
+    # Racks of the brokers that host the replicas, in replica order; None for a broker without a
+    # rack.
     racks: tuple[str | None, ...] = ()
 
 
-# Partitions by topic, ascending, of all topics that a member wants and the cluster has.
+# All existing topics that a member subscribes to, with their partitions in ascending order.
 Topics: TypeAlias = Mapping[str, Sequence[AssignablePartition]]
 
 
 class Subscription(NamedTuple):
-    """What one member wants, as its JoinGroup said."""
+    """The subscription of one member, from its JoinGroup."""
 
     topics: Sequence[str]
     owned_partitions: Sequence[TopicPartition] = ()
     user_data: bytes | None = None
-    # The generation in which it owned them, -1 if it does not tell.
+    # The generation in which the member owned `owned_partitions`; -1 if unknown.
     generation_id: int = -1
     rack_id: str | None = None
-    # Of a static member (KIP-345).
+    # Id of a static member (KIP-345).
     instance_id: str | None = None
 
 
 class Assignment(NamedTuple):
-    """What one member gets."""
+    """The partitions of one member."""
 
     partitions: Sequence[TopicPartition]
     user_data: bytes | None = None
 
 
 class Assignor(Protocol):
-    """One way to assign. An object serves one consumer, and may remember what it was told."""
+    """An assignment strategy. An object serves one consumer and may keep state."""
 
-    # By which the members agree on it; the whole group must know it.
+    # Name by which the members agree on the assignor; every member must support it.
     name: str
-    # A group runs under the greatest one that all assignors of its members' lists can do.
+    # Supported protocols. A group uses the greatest one that all assignors of its members support.
     protocols: Sequence[RebalanceProtocol] = (RebalanceProtocol.EAGER,)
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """Bytes of its own for the leader, with a subscription to `topics`."""
+        """Return bytes for the leader, sent with a subscription to `topics`; None for none."""
         del topics
         return None
 
     def assign(
         self, topics: Topics, members: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """Decide for the whole group; runs on the member that leads it.
+        """Assign partitions for the whole group; runs on the member that leads it.
 
         Args:
-            topics: what can be assigned.
-            members: subscriptions by member id.
+            topics: The partitions that can be assigned, by topic.
+            members: The subscriptions, by member id.
 
         Returns:
             An assignment for every member.
@@ -109,5 +111,5 @@ class Assignor(Protocol):
         ...
 
     def on_assignment(self, assignment: Assignment, generation: GroupGeneration) -> None:
-        """This member was assigned that."""
+        """Handle the assignment that this member received."""
         del assignment, generation

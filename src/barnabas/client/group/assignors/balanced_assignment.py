@@ -1,8 +1,8 @@
-"""Sticky assignment where members want different topics: as even as that allows, as little moved.
+"""Sticky assignment for members with different subscriptions: even shares, few movements.
 
-Members keep what they own. The rest goes to whoever has the fewest, and then partitions are moved
-from those with many to those with few, until no move evens anything out; if the whole is not better
-than before, nothing is moved.
+Members keep what they own. Each other partition goes to the member with the fewest partitions. Then
+partitions move from members with many to members with few, until no move improves the balance. If
+the result is not more even than before, the moves are undone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["BalancedAssignment"]
 
 
 class BalancedAssignment:
-    """Made for one group, run once; `decided` has the partitions by member."""
+    """The assignment of one group; call `run` once. `decided` contains the partitions by member."""
 
     def __init__(
         self,
@@ -44,22 +44,22 @@ class BalancedAssignment:
         for name, wanted in self._wanted.items():
             for topic in wanted:
                 self._readers[topic].append(name)
-        # Topics that the fewest want first: where they go is settled first.
+        # Topics with the fewest subscribers first, because they have the fewest possible owners.
         by_readers = sorted(topics, key=lambda topic: (len(self._readers[topic]), topic))
         self._every = [
             TopicPartition(topic, each.number) for topic in by_readers for each in topics[topic]
         ]
         self.decided: dict[str, dict[TopicPartition, None]] = {name: {} for name in members}
         self._owner: dict[TopicPartition, str] = {}
-        # Members that take part, by how many partitions they have.
+        # Members that take part in balancing: (number of partitions, member id), ascending.
         self._ranking: list[tuple[int, str]] = []
         self._movements = PartitionMovements()
-        # Something had to be given up whatever is balanced.
+        # Whether a member had to give up a partition that it owned.
         self._must_revoke = False
         self._keep(claims)
 
     def run(self) -> None:
-        """Decide."""
+        """Compute the assignment."""
         left = [tp for tp in self._every if tp not in self._owner]
         self._ranking = sorted((len(each), name) for name, each in self.decided.items())
         is_first_time = self._ranking[-1][0] == 0
@@ -76,7 +76,10 @@ class BalancedAssignment:
                     self._owner[tp] = name
 
     def _hand_out(self, left: Sequence[TopicPartition]) -> None:
-        """Give each to the member with the fewest, first to those of its rack."""
+        """Give each partition to the member with the fewest.
+
+        Members in the rack of a replica go first, if racks matter.
+        """
         if self._racks.of_member:
             left = [tp for tp in left if not self._give_to_poorest(tp, near=True)]
         for tp in left:
@@ -113,13 +116,13 @@ class BalancedAssignment:
             self.decided |= before
 
     def _takes_part(self, name: str) -> bool:
-        """Whether a member could get something or give something away."""
+        """Return whether a member could receive or give away a partition."""
         has = self.decided[name]
         most = sum(len(self._topics[topic]) for topic in self._wanted[name])
         return len(has) < most or any(len(self._readers[tp.topic]) > 1 for tp in has)
 
     def _even_out(self, movable: Sequence[TopicPartition]) -> bool:
-        """Move as long as a move helps; whether anything was moved."""
+        """Move partitions while a move improves the balance; return whether any was moved."""
         has_moved = False
         while True:
             again = False
@@ -135,7 +138,7 @@ class BalancedAssignment:
                 return has_moved
 
     def _better_place(self, partition: TopicPartition) -> str | None:
-        """Where a partition should go: back to its former member, or to whoever has the fewest."""
+        """Return the better owner of a partition: its former one, or the member with the fewest."""
         most = len(self.decided[self._owner[partition]]) - 1
         former = self._former.get(partition)
         if former is not None and self._has_room(former[0], partition, most):
@@ -148,14 +151,14 @@ class BalancedAssignment:
         return None
 
     def _has_room(self, name: str, partition: TopicPartition, most: int) -> bool:
-        """Whether a member still wants what it once had, and has less than `most`."""
+        """Return whether a member subscribes to the partition's topic and has less than `most`."""
         return partition.topic in self._wanted[name] and len(self.decided[name]) < most
 
     def _is_even(self) -> bool:
-        """Whether no member could take a partition off one that has two more."""
+        """Return whether no member could take a partition from a member with two more."""
         if self._ranking[0][0] >= self._ranking[-1][0] - 1:
             return True
-        # The greatest count of the members that have partitions of a topic.
+        # For each topic: the greatest partition count of the members that own partitions of it.
         most = dict.fromkeys(self._topics, 0)
         for count, name in self._ranking:
             for topic in {tp.topic for tp in self.decided[name]}:
@@ -165,7 +168,7 @@ class BalancedAssignment:
         )
 
     def _unevenness(self, decided: Mapping[str, Mapping[TopicPartition, None]]) -> int:
-        """The differences between all pairs of the members that take part."""
+        """Return the sum of the differences between all pairs of members that take part."""
         counts = sorted(len(decided[name]) for _, name in self._ranking)
         return sum(count * (2 * place - len(counts) + 1) for place, count in enumerate(counts))
 

@@ -1,7 +1,8 @@
-"""What the members of a group own by their own words, of which not all can be true.
+"""Resolve contradictory claims of members about the partitions that they own.
 
-A member that was away for a generation or more still claims what others were given meanwhile: the
-newer generation is right. Two claims of one generation are both wrong.
+A member that missed one or more generations still claims partitions that were assigned to others
+meanwhile: the claim of the newer generation wins. Two claims of the same generation are both
+invalid.
 """
 
 from __future__ import annotations
@@ -20,34 +21,34 @@ __all__ = ["Claim", "Claims", "settle_claims"]
 
 
 class Claim(NamedTuple):
-    """What one member says."""
+    """The partitions that one member claims."""
 
     partitions: Sequence[TopicPartition]
-    # In which it owned them, -1 if it does not say.
+    # The generation in which the member owned the partitions; -1 if unknown.
     generation_id: int = -1
 
 
 class Claims(NamedTuple):
-    """What is left of the claims."""
+    """The resolved claims."""
 
-    # By member, in the order in which Kafka serves them.
+    # Valid claims by member, in the order in which Kafka processes the members.
     owned: dict[str, list[TopicPartition]]
-    # Claimed by two members of one generation.
+    # Partitions that two members of one generation claim.
     disputed: set[TopicPartition]
-    # Whose partitions were taken back for a newer claim, or are of an older generation: by
-    # partition, the member of the newest generation that is not the newest of all.
+    # Former owners of partitions that they claim in an older generation: for each partition the
+    # member and generation of the newest such claim.
     former: dict[TopicPartition, tuple[str, int]]
 
 
 def settle_claims(
     topics: Topics, members: Mapping[str, Subscription], claims: Mapping[str, Claim]
 ) -> Claims:
-    """Find out who owns what.
+    """Resolve which member owns which partition.
 
     Args:
-        topics: partitions of other ones are no longer there.
-        members: the group.
-        claims: by member.
+        topics: The existing topics; claims for other topics are ignored.
+        members: The subscriptions, by member id.
+        claims: The claims, by member id.
     """
     owned: dict[str, list[TopicPartition]] = {}
     disputed: set[TopicPartition] = set()
@@ -63,7 +64,8 @@ def settle_claims(
                 mine.append(tp)
                 owner[tp] = name
                 continue
-            # The generation that the group knows the other by, whatever its own record says.
+            # The generation in the other member's subscription, even if its user data contains
+            # another one.
             theirs = members[other].generation_id
             if claim.generation_id < theirs:
                 continue

@@ -1,6 +1,7 @@
-"""The cooperative sticky assignor: for members that keep their partitions meanwhile (KIP-429).
+"""The cooperative sticky assignor: members keep their partitions during a rebalance (KIP-429).
 
-What changes hands goes to nobody at first. Once its owner gave it up the group is assigned anew.
+A partition that moves is first assigned to no member. After its owner has given it up, the group
+rebalances again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _GENERATION = struct.Struct(">i")
 
 
 class CooperativeStickyAssignor(StickyAssignor):
-    """Members say what they own in the protocol's own fields."""
+    """Like `StickyAssignor`, but members report owned partitions in the subscription."""
 
     name = "cooperative-sticky"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
@@ -35,17 +36,17 @@ class CooperativeStickyAssignor(StickyAssignor):
         self._generation_id = -1
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """The generation, for leaders that do not know it from the subscription itself."""
+        """Return the generation, for leaders that do not read it from the subscription."""
         del topics
         return _GENERATION.pack(self._generation_id)
 
     def on_assignment(self, assignment: Assignment, generation: GroupGeneration) -> None:
-        """Remember the generation."""
+        """Store the generation."""
         del assignment
         self._generation_id = generation.generation_id
 
     def claim_of(self, subscription: Subscription) -> Claim:
-        """What a member owns, by its own words."""
+        """Return the partitions that a member claims to own."""
         generation_id = subscription.generation_id
         data = subscription.user_data
         if generation_id < 0 and data is not None and len(data) >= _GENERATION.size:
@@ -55,7 +56,7 @@ class CooperativeStickyAssignor(StickyAssignor):
     def assign(
         self, topics: Topics, members: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """Decide for the whole group, without what its owner must give up first."""
+        """Assign for the whole group; omit partitions that their owners must give up first."""
         decided, moving = self.decide(topics, members)
         if moving is None:
             moving = _changing_hands(members, decided)
@@ -68,7 +69,7 @@ class CooperativeStickyAssignor(StickyAssignor):
 def _changing_hands(
     members: Mapping[str, Subscription], decided: Mapping[str, list[TopicPartition]]
 ) -> dict[TopicPartition, str]:
-    """Partitions that one member owns and another one gets."""
+    """Return the partitions that move from one member to another, with their new owners."""
     given_up = {
         tp
         for name, member in members.items()

@@ -1,7 +1,7 @@
-"""Sticky assignment where all members want the same topics: even shares, as little moved as can be.
+"""Sticky assignment for members with equal subscriptions: equal shares, few movements.
 
-Members keep what they own up to their share; the rest is handed round, to members of a partition's
-rack first where racks matter. Shares differ by one at most.
+Members keep what they own, up to their share. The other partitions are distributed in turn; if
+racks matter, members in the rack of a replica go first. Shares differ by at most one partition.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["EvenAssignment"]
 
 
 class EvenAssignment:
-    """Made for one group, run once.
+    """The assignment of one group; call `run` once.
 
     Attributes:
-        decided: partitions by member.
-        moving: partitions that change hands, with their new members: under the cooperative
-            protocol they go to nobody until their owners gave them up.
+        decided: The partitions, by member.
+        moving: Partitions that move to another member, with their new owners. Under the cooperative
+            protocol they are assigned only after their owners have given them up.
     """
 
     def __init__(self, topics: Topics, racks: RackMatch, claims: Claims) -> None:
@@ -33,19 +33,19 @@ class EvenAssignment:
         self._every = [
             TopicPartition(topic, each.number) for topic in sorted(topics) for each in topics[topic]
         ]
-        # Every member gets the share; so many get one more.
+        # Every member gets `_share` partitions; this number of members gets one more.
         self._share, self._greater_shares = divmod(len(self._every), len(claims.owned))
         self._share_max = self._share + (self._greater_shares > 0)
         self.decided: dict[str, list[TopicPartition]] = {name: [] for name in claims.owned}
         self.moving: dict[TopicPartition, str] = {}
-        # Partitions that their owners could not keep.
+        # Partitions that their owners could not keep, with these owners.
         self._given_up: dict[TopicPartition, str] = {}
-        # Members with less than the share, and those with just the share that may get one more.
+        # Members below the share, and members with exactly the share that may get one more.
         self._below: list[str] = []
         self._at_share: list[str] = []
 
     def run(self) -> None:
-        """Decide."""
+        """Compute the assignment."""
         for name in self._claims.owned:
             self._keep(name)
         kept = {tp for partitions in self.decided.values() for tp in partitions}
@@ -57,7 +57,7 @@ class EvenAssignment:
         self._hand_round(left)
 
     def _keep(self, name: str) -> None:
-        """Let a member keep what it owns, up to its share."""
+        """Let a member keep the partitions that it owns, up to its share."""
         owned: list[TopicPartition] = []
         for tp in sorted(self._claims.owned[name], key=lambda tp: (tp.partition, tp.topic)):
             if self._racks.is_apart(name, tp):
@@ -84,7 +84,7 @@ class EvenAssignment:
             self._at_share.clear()
 
     def _hand_out_near(self, left: list[TopicPartition]) -> list[TopicPartition]:
-        """Give partitions to members of their racks in turn; what remains."""
+        """Give partitions to members in their replicas' racks, in turn; return the others."""
         turn = 0
         remaining: list[TopicPartition] = []
         for tp in left:
@@ -108,7 +108,7 @@ class EvenAssignment:
         return remaining
 
     def _hand_round(self, left: list[TopicPartition]) -> None:
-        """Give to those below their share in turn, then one each to others that may have more."""
+        """Give partitions to members below their share in turn, then one more to others."""
         turn = 0
         for tp in left:
             if not self._below:
@@ -123,7 +123,7 @@ class EvenAssignment:
                 turn += 1
 
     def _give(self, partition: TopicPartition, name: str) -> int:
-        """Give a member a partition; how many it has then."""
+        """Give a partition to a member; return the member's number of partitions."""
         self.decided[name].append(partition)
         former = self._given_up.get(partition, name)
         if former != name or partition in self._claims.disputed:

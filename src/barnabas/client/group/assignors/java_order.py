@@ -1,7 +1,8 @@
-"""The order in which Java's hash tables go through their keys.
+"""The iteration order of Java's hash tables.
 
-Kafka's sticky assignors let it decide who of equal members keeps one partition more. A group in
-which Java and this client lead by turns must not move partitions for that, so it is followed here.
+In Kafka's sticky assignors this order decides which of several equal members keeps one partition
+more. This module reproduces it, so that a group whose leader changes between Java and this client
+does not move partitions.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["JavaOrderedSet", "java_ordered"]
 
 _CAPACITY_MIN = 16
-# A table is doubled when it is more than three quarters full.
+# A table doubles its capacity when more than three quarters are used.
 _FULL = 0.75
 _MASK = 0xFFFFFFFF
 
 
 def java_ordered(names: Iterable[str]) -> list[str]:
-    """Names as the keys of a HashMap that they were put into in the order given."""
+    """Return names in the iteration order of a HashMap, inserted in the given order."""
     listed = list(names)
     capacity = _CAPACITY_MIN
     while len(listed) > capacity * _FULL:
@@ -31,30 +32,30 @@ def java_ordered(names: Iterable[str]) -> list[str]:
 
 
 class JavaOrderedSet:
-    """Partitions in a HashSet, which grows and does not shrink."""
+    """Partitions with the iteration order of a HashSet, which grows and does not shrink."""
 
     __slots__ = ("_capacity", "_partitions")
 
     def __init__(self) -> None:
         self._capacity = _CAPACITY_MIN
-        # In the order in which they were added.
+        # In insertion order.
         self._partitions: dict[TopicPartition, None] = {}
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     def add(self, partition: TopicPartition) -> None:
-        """Put one in."""
+        """Add a partition."""
         self._partitions[partition] = None
         if len(self._partitions) > self._capacity * _FULL:
             self._capacity *= 2
 
     def remove(self, partition: TopicPartition) -> None:
-        """Take one out that is in."""
+        """Remove a partition, which must be in the set."""
         del self._partitions[partition]
 
     def first(self) -> TopicPartition:
-        """The one that an iterator gives first."""
+        """Return the partition that a Java iterator returns first."""
         last = self._capacity - 1
         return min(self._partitions, key=lambda each: _spread(_partition_hash(each)) & last)
 
@@ -64,7 +65,7 @@ def _spread(value: int) -> int:
 
 
 def _string_hash(text: str) -> int:
-    """String.hashCode: over UTF-16 units."""
+    """Return Java's String.hashCode, which is computed over UTF-16 code units."""
     value = 0
     if text.isascii():
         for unit in text.encode():
@@ -77,5 +78,5 @@ def _string_hash(text: str) -> int:
 
 
 def _partition_hash(partition: TopicPartition) -> int:
-    """TopicPartition.hashCode."""
+    """Return Java's TopicPartition.hashCode."""
     return (31 * (31 + partition.partition) + _string_hash(partition.topic)) & _MASK

@@ -1,4 +1,4 @@
-"""In which order members are served: static ones by their lasting names, then the others."""
+"""The order in which members are served: static members by instance id, then the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["in_member_order"]
 
 
 def in_member_order(names: Iterable[str], members: Mapping[str, Subscription]) -> list[str]:
-    """Member ids, sorted."""
+    """Return the member ids in this order."""
 
     def place(name: str) -> tuple[bool, str]:
         instance_id = members[name].instance_id

@@ -1,7 +1,7 @@
-"""What has moved from whom to whom while an assignment is being balanced.
+"""Movements of partitions between members while an assignment is being balanced.
 
-A partition that would go from B to A, where another of the topic went from A to B before, need not
-go: the other one goes back instead.
+Suppose a partition moves from B to A after another partition of the topic moved from A to B. Then
+the first partition stays, and the other one returns instead.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ __all__ = ["PartitionMovements"]
 
 
 class PartitionMovements:
-    """Movements of one assignment."""
+    """The movements of one assignment."""
 
     def __init__(self) -> None:
-        # (from, to) by partition; one that went on from there has its first and its last member.
+        # (source, target) by partition; several movements of a partition count as one, from its
+        # first to its last owner.
         self._of_partition: dict[TopicPartition, tuple[str, str]] = {}
         self._by_topic: dict[str, dict[tuple[str, str], JavaOrderedSet]] = {}
 
     def move(self, partition: TopicPartition, source: str, target: str) -> None:
-        """Note a movement."""
+        """Record a movement."""
         before = self._of_partition.pop(partition, None)
         if before is not None:
             assert before[1] == source, partition
             self._forget(partition, before)
             source = before[0]
             if source == target:
-                # Back where it was.
+                # The partition is back at its first owner.
                 return
         self._of_partition[partition] = source, target
         pairs = self._by_topic.setdefault(partition.topic, {})
         pairs.setdefault((source, target), JavaOrderedSet()).add(partition)
 
     def instead_of(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
-        """Which partition of the topic should go from `source` to `target` in place of this one."""
+        """Return the partition of the topic to move from `source` to `target` in its place."""
         if partition in self._of_partition:
             source = self._of_partition[partition][0]
         back = self._by_topic.get(partition.topic, {}).get((target, source))

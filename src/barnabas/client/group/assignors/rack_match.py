@@ -1,4 +1,4 @@
-"""Which members and which replicas share a rack (KIP-881)."""
+"""Which members share a rack with a replica of which partition (KIP-881)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["RackMatch", "partition_racks", "racks_matter"]
 
 
 def partition_racks(topics: Topics) -> dict[TopicPartition, frozenset[str]]:
-    """Racks of each partition's replicas."""
+    """Return the racks of each partition's replicas."""
     return {
         TopicPartition(topic, each.number): frozenset(
             rack for rack in each.racks if rack is not None
@@ -28,10 +28,10 @@ def partition_racks(topics: Topics) -> dict[TopicPartition, frozenset[str]]:
 def racks_matter(
     member_racks: Collection[str], of_partitions: Mapping[TopicPartition, frozenset[str]]
 ) -> bool:
-    """Whether it makes a difference who gets what.
+    """Return whether racks can influence the assignment.
 
-    It makes none when no member is in a rack with replicas, or when every partition has a replica
-    in every rack.
+    They cannot if no member's rack has replicas, or if every partition has replicas in the same
+    racks.
     """
     every = frozenset().union(*of_partitions.values()) if of_partitions else frozenset()
     if every.isdisjoint(member_racks):
@@ -40,7 +40,7 @@ def racks_matter(
 
 
 class RackMatch:
-    """Racks of a whole group, for the sticky assignors; empty where they do not matter."""
+    """Racks of a whole group, for the sticky assignors; empty if racks do not matter."""
 
     __slots__ = ("_members_near", "of_member", "of_partition")
 
@@ -53,23 +53,26 @@ class RackMatch:
         counts: dict[str, int] = {}
         for rack in self.of_member.values():
             counts[rack] = counts.get(rack, 0) + 1
-        # How many members are in racks of each partition's replicas.
+        # For each partition: the number of members in the racks of its replicas.
         self._members_near = {
             tp: sum(counts.get(rack, 0) for rack in racks)
             for tp, racks in self.of_partition.items()
         }
 
     def is_apart(self, member: str, partition: TopicPartition) -> bool:
-        """Whether the member is in a rack, and in none of the partition's."""
+        """Return whether the member has a rack that contains no replica of the partition."""
         rack = self.of_member.get(member)
         return rack is not None and rack not in self.of_partition.get(partition, frozenset())
 
     def rarest_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those first that the fewest members are near to; otherwise in the order given."""
+        """Sort partitions by the number of members in their racks; equal ones keep their order."""
         return sorted(partitions, key=lambda tp: self._members_near.get(tp, 0))
 
     def next_near(self, partition: TopicPartition, members: Sequence[str], start: int) -> int:
-        """Place of the first member near to the partition, round from `start`; -1 for none."""
+        """Return the index of the next member in a rack of the partition; -1 if there is none.
+
+        The search begins at index `start` and wraps around.
+        """
         racks = self.of_partition.get(partition)
         if racks:
             for step in range(len(members)):

@@ -1,8 +1,8 @@
-"""The range assignor: topic by topic, neighbouring partitions to neighbouring members.
+"""The range assignor: for each topic, consecutive partitions go to consecutive members.
 
-Kafka's default. Topics with the same members and as many partitions are assigned alike, so that the
-same member gets what belongs together. With racks (KIP-881) members get partitions that have a
-replica in their rack first, as far as the shares stay as even as without.
+This is Kafka's default. Topics with the same members and the same number of partitions get the same
+assignment, so that one member gets all partitions with the same number. With racks (KIP-881),
+members first get partitions that have a replica in their rack, as long as shares stay equally even.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["RangeAssignor"]
 
 
 class RangeAssignor(Assignor):
-    """Shares of a topic differ by one at most; who is first gets the greater ones."""
+    """Shares of a topic differ by at most one; the first members get the greater shares."""
 
     name = "range"
 
     def assign(
         self, topics: Topics, members: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """Decide for the whole group."""
+        """Assign partitions for the whole group."""
         decided: dict[str, list[TopicPartition]] = {name: [] for name in members}
         wanted = {name: frozenset(each.topics) for name, each in members.items()}
         shares = [
@@ -54,7 +54,7 @@ class RangeAssignor(Assignor):
 
 
 class _TopicShares:
-    """What is left of one topic, and how much of it each of its readers may still get."""
+    """The unassigned partitions of one topic, and how many more each subscriber may get."""
 
     def __init__(
         self,
@@ -76,18 +76,18 @@ class _TopicShares:
         self._assigned = dict.fromkeys(self.readers, 0)
 
     def is_near(self, name: str, number: int) -> bool:
-        """Whether a member shares a rack with a replica, or has none."""
+        """Return whether a member has no rack, or shares its rack with a replica."""
         rack = self.member_racks[name]
         return rack is None or rack in self._racks.get(number, ())
 
     def room(self, name: str) -> int:
-        """How many more a member may get."""
+        """Return how many more partitions a member may get."""
         return max(0, self._share + (self._greater_shares > 0) - self._assigned[name])
 
     def assign_ranges(
         self, decided: dict[str, list[TopicPartition]], may: Callable[[str, int], bool]
     ) -> None:
-        """Give each member in turn as many of the first ones as it may have."""
+        """Give each member in turn the first partitions that `may` allows, up to its share."""
         for name in self.readers:
             if not self._left:
                 return
@@ -98,7 +98,7 @@ class _TopicShares:
     def assign(
         self, name: str, numbers: Sequence[int], decided: dict[str, list[TopicPartition]]
     ) -> None:
-        """Give a member these."""
+        """Give these partitions to a member."""
         decided[name] += [TopicPartition(self.topic, number) for number in numbers]
         self._assigned[name] += len(numbers)
         if self._assigned[name] > self._share:
@@ -108,7 +108,7 @@ class _TopicShares:
 
 
 def _alike(shares: Sequence[_TopicShares]) -> list[list[_TopicShares]]:
-    """Topics that are assigned alike, together."""
+    """Group the topics that get the same assignment."""
     found: dict[object, list[_TopicShares]] = {}
     for each in shares:
         key = (each.count, tuple(each.member_racks.items()))
@@ -117,7 +117,7 @@ def _alike(shares: Sequence[_TopicShares]) -> list[list[_TopicShares]]:
 
 
 def _assign_alike(shares: Sequence[_TopicShares], decided: dict[str, list[TopicPartition]]) -> None:
-    """Give the partitions of one number to one member that is near to all of them."""
+    """Give all partitions with the same number to one member that is near to all of them."""
     readers = list(shares[0].readers)
     for number in range(shares[0].count):
         for name in readers:

@@ -1,4 +1,4 @@
-"""The round robin assignor: all partitions in turn to all members that want them."""
+"""The round robin assignor: all partitions in turn to all members that subscribe to them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["RoundRobinAssignor"]
 
 
 class RoundRobinAssignor(Assignor):
-    """Even where all members want the same."""
+    """Shares are even if all members have the same subscription."""
 
     name = "roundrobin"
 
     def assign(
         self, topics: Topics, members: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """Decide for the whole group."""
+        """Assign partitions for the whole group."""
         decided: dict[str, list[TopicPartition]] = {name: [] for name in members}
         wanted = {name: frozenset(each.topics) for name, each in members.items()}
         circle = itertools.cycle(in_member_order(members, members))

@@ -1,7 +1,7 @@
-"""The sticky assignor: even, and members keep what they had (KIP-54, KIP-341).
+"""The sticky assignor: even shares, and members keep their partitions (KIP-54, KIP-341).
 
-It runs under the eager protocol, where members own nothing while the group is assigned anew: what
-they had, and in which generation, they tell in bytes of their own.
+It uses the eager protocol, under which members own nothing during a rebalance. So members send
+their previous partitions, and the generation, in the user data of the subscription.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ __all__ = ["StickyAssignor"]
 
 
 class StickyAssignor(Assignor):
-    """Remembers the last assignment of its member."""
+    """The sticky assignor; stores the last assignment of its member."""
 
     name = "sticky"
 
     def __init__(self) -> None:
-        # None before the first assignment.
+        # The last assignment of this member; None before the first.
         self._assigned: Claim | None = None
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """The last assignment, and its generation."""
+        """Return the last assignment and its generation, serialized."""
         del topics
         return None if self._assigned is None else sticky_user_data(self._assigned)
 
     def on_assignment(self, assignment: Assignment, generation: GroupGeneration) -> None:
-        """Remember it."""
+        """Store the assignment."""
         self._assigned = Claim(tuple(assignment.partitions), generation.generation_id)
 
     def claim_of(self, subscription: Subscription) -> Claim:
-        """What a member had, by its own words."""
+        """Return the partitions that a member claims to have had."""
         return read_sticky_user_data(subscription.user_data)
 
     def assign(
         self, topics: Topics, members: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """Decide for the whole group."""
+        """Assign partitions for the whole group."""
         decided, _ = self.decide(topics, members)
         return {name: Assignment(partitions) for name, partitions in decided.items()}
 
     def decide(
         self, topics: Topics, members: Mapping[str, Subscription]
     ) -> tuple[dict[str, list[TopicPartition]], dict[TopicPartition, str] | None]:
-        """Partitions by member, and those of them that change hands where that is known."""
+        """Return the partitions by member, and the new owners of moving partitions if known."""
         wanted = {topic for each in members.values() for topic in each.topics}
         there = {topic: topics[topic] for topic in topics if topic in wanted and topics[topic]}
         claims = {name: self.claim_of(each) for name, each in members.items()}

@@ -1,4 +1,4 @@
-"""What members under the sticky assignor tell its leader (versions 0 and 1)."""
+"""The user data of members under the sticky assignor (versions 0 and 1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INT16 = struct.Struct(">h")
 
 
 def sticky_user_data(claim: Claim) -> bytes:
-    """Topics with their partitions, then the generation."""
+    """Serialize topics with their partitions, followed by the generation."""
     topics = numbers_by_topic(claim.partitions)
     chunks = [_INT32.pack(len(topics))]
     for topic, numbers in topics.items():
@@ -29,7 +29,7 @@ def sticky_user_data(claim: Claim) -> bytes:
 
 
 def read_sticky_user_data(data: bytes | None) -> Claim:
-    """What a member had; nothing where the bytes are of another kind, as Kafka takes it."""
+    """Parse a member's user data; like Kafka, treat malformed bytes as an empty claim."""
     if not data:
         return Claim(())
     try:
@@ -41,7 +41,7 @@ def read_sticky_user_data(data: bytes | None) -> Claim:
 
 
 class _Fields:
-    """Reads one after the other."""
+    """Reads the fields one after another."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -56,7 +56,7 @@ class _Fields:
                 yield TopicPartition(topic, self._next(_INT32))
 
     def generation_id(self) -> int:
-        """-1 in version 0, which has none."""
+        """Return the generation; -1 in version 0, which does not contain it."""
         rest = len(self._data) - self._position
         return self._next(_INT32) if rest >= _INT32.size else -1
 
