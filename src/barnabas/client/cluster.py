@@ -65,13 +65,18 @@ class Cluster:
             NodeInfo(-1 - index, host, port)
             for index, (host, port) in enumerate(config.bootstrap_servers)
         ]
+        # Callers that wait for the next refresh; moved into the request when it is sent.
         self._waiting: list[_Refresh] = []
+        # Whether a refresh is in flight.
         self._refreshing = False
         # Whether a timer for a background refresh is running; the refresh starts after the retry
         # backoff.
         self._update_planned = False
+        # Number of consecutive failed refreshes, and the end of the last refresh (ms, monotonic
+        # clock).
         self._refresh_failures = 0
         self._refreshed_ms = 0.0
+        # Called after every refresh.
         self._listeners: list[Callable[[], None]] = []
         # Index of the known node that the next call to any node tries first.
         self._first_candidate = 0

@@ -43,9 +43,9 @@ def ask_epoch_ends(
     Args:
         cluster: The cluster. Partitions without a known leader get a retriable error.
         epochs: For each partition the leader epoch of the last record read.
-        on_end: Called once for each partition. None means that the leader does not support the
-            request (before Apache Kafka 2.3) or did not answer for the partition, so that no
-            validation is possible.
+        on_end: Called once for each partition, with the result or an error. None means that
+            validation is not possible: the leader does not support the request (before Apache Kafka
+            2.3), or the response does not contain the partition.
     """
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     for tp, epoch in epochs.items():

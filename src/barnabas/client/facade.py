@@ -73,6 +73,7 @@ class Client(WithBlock):
         self._wait = self._session.wait
         # All admin calls; the methods below cover the most frequent ones.
         self.admin = AdminClient(self._cluster, coordinators, self._session.waiter)
+        # Open producers and streams of this client; they remove themselves when they are closed.
         self._producers: list[SharedProducer] = []
         self._streams: list[RecordStream] = []
 
@@ -110,6 +111,8 @@ class Client(WithBlock):
         on_notice: Callable[[NoBrokersError], None] = lambda _error: None,
     ) -> None:
         """Wait until any broker responds.
+
+        Unlike this method, other calls retry for default.api.timeout.ms without a notice.
 
         Args:
             timeout_ms: Limit of the wait (ms).
@@ -199,14 +202,16 @@ class Client(WithBlock):
         """Return offsets by timestamp, or the ends of partitions.
 
         Args:
-            specs: For each (topic, partition) "earliest", "latest", "max-timestamp", or a timestamp
-                in ms. A timestamp selects the first record at or after it; the offset is -1 if
-                there is none.
+            specs: For each (topic, partition) a timestamp in ms, or "earliest", "latest",
+                "max-timestamp", "earliest-local", "latest-tiered" or "earliest-pending-upload". A
+                timestamp selects the first record at or after it; the offset is -1 if there is
+                none.
             isolation_level: With "read_committed", "latest" is the last stable offset. None for
                 isolation.level of the configuration.
 
         Raises:
             UnknownTopicError: A topic or partition does not exist.
+            ValueError: A spec is neither a number nor a known name.
         """
         level = isolation_level or self.config.isolation_level
         wanted = {as_partition(tp): offset_spec(spec) for tp, spec in specs.items()}

@@ -77,7 +77,8 @@ class FetchSession:
 
         Args:
             wanted: All partitions to fetch.
-            uses_ids: Whether the request identifies topics by id; a change ends the session.
+            uses_ids: Whether the request identifies topics by id; after a change the request is
+                full.
         """
         if uses_ids != self._uses_ids:
             self._uses_ids = uses_ids

@@ -42,7 +42,7 @@ class FetchState:
         # Whether the partition is not fetched because it is read to its end, has failed, or waits
         # for the validation of its position.
         self.stopped = end is not None and position >= end
-        # Replica to fetch from, as the leader told; -1 for the leader itself. Valid until
+        # Replica to fetch from, as named by the leader; -1 for the leader itself. Valid until
         # `preferred_until_ms` (monotonic clock).
         self.preferred = -1
         self.preferred_until_ms = 0.0

@@ -69,6 +69,7 @@ class RecordSet(NamedTuple):
     data: bytes
     # High watermark as of this response.
     high_watermark: int
+    # Start offset of the log as of this response.
     log_start_offset: int
     # (producer id, first offset) of aborted transactions; only with isolation.level=read_committed.
     aborted: tuple[tuple[int, int], ...]
@@ -136,6 +137,7 @@ class Fetcher:
         self._has_news = False
         # Last known high watermark, for lag and progress.
         self.high_watermarks: dict[TopicPartition, int] = {}
+        # Last known last stable offset.
         self._last_stable_offsets: dict[TopicPartition, int] = {}
         self._closed = False
         keep_freed_memory()

@@ -65,8 +65,11 @@ _COORDINATOR_IS_RIGHT = frozenset(
 class CommittedOffset(NamedTuple):
     """A committed position: the offset of the next record to read."""
 
+    # Offset of the next record to read.
     offset: int
+    # Leader epoch of the record before `offset`; -1 if unknown.
     leader_epoch: int = -1
+    # Free text of the committer.
     metadata: str = ""
 
 

@@ -58,6 +58,7 @@ class ListedOffset(NamedTuple):
     offset: int
     # Timestamp of the record at `offset` (ms); -1 if EARLIEST or LATEST was requested.
     timestamp: int
+    # Leader epoch of the record; -1 if unknown.
     leader_epoch: int
 
 
@@ -107,11 +108,13 @@ class OffsetLookup:
         # Called with each partition's offset as soon as it is found.
         self._on_found = on_found
         self._found: dict[TopicPartition, ListedOffset] = {}
+        # Number of rounds that ended with unresolved partitions.
         self._attempts = 0
         # Number of requests of this round that are in flight.
         self._outstanding = 0
         # The last retriable error of this round.
         self._retry_error: ClientError | None = None
+        # The error that is not retriable, if any; it ends the lookup after the round.
         self._error: ClientError | None = None
 
     def start(self) -> None:

@@ -55,6 +55,7 @@ class PartitionInfo:
     leader: int
     # Leader epoch; -1 if the broker is too old to report it.
     leader_epoch: int
+    # Node ids of all replicas, of the in-sync ones, and of the offline ones.
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
     offline_replicas: tuple[int, ...] = ()
@@ -83,9 +84,12 @@ class MetadataCache:
     __slots__ = ("cluster_id", "controller_id", "errors", "generation", "names", "nodes", "topics")
 
     def __init__(self) -> None:
+        # All brokers of the latest response that have a valid id and address, by node id.
         self.nodes: dict[int, NodeInfo] = {}
         self.cluster_id: str | None = None
+        # Node id of the controller; -1 if unknown.
         self.controller_id = -1
+        # Known topics by name; partitions may be replaced in place by `move_leader`.
         self.topics: dict[str, TopicInfo] = {}
         # Topic names by id, for responses that contain only ids; removed together with the topic.
         self.names: dict[bytes, str] = {}

@@ -127,8 +127,7 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         allowed while a poll waits.
 
         Args:
-            timeout: Seconds to wait for records; 0 returns after at most one turn of the event
-                loop.
+            timeout: Seconds to wait for records; 0 does not wait.
             max_records: The limit for this poll; None for max.poll.records.
 
         Returns:
@@ -165,10 +164,11 @@ class Consumer(AsyncWithBlock, ConsumerFace):
             await asyncio.sleep(0)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Iterate over records one by one; wait for more unless `consumer_timeout_ms` is set.
+        """Iterate over records one by one, and wait for further records.
 
-        The position moves with each record, so a commit during the iteration covers exactly the
-        records that were iterated.
+        The iteration ends when no record arrives within `consumer_timeout_ms`; by default it never
+        ends. The position moves with each record, so a commit during the iteration covers exactly
+        the records that were iterated.
         """
         timeout, may_end = self._iteration_s(), self.config.consumer_timeout_ms >= 0
         iterator = self._iterator
@@ -250,6 +250,9 @@ class Consumer(AsyncWithBlock, ConsumerFace):
         Args:
             partitions: (topic, number) pairs.
             timeout: Seconds; None for default.api.timeout.ms.
+
+        Raises:
+            InvalidGroupIdError: `group.id` is missing.
         """
         with self._calls as calls:
             return await calls.result(

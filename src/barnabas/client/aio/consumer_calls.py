@@ -35,6 +35,7 @@ class AsyncCalls(ConsumerCalls):
         self._session = session
         # Set at each event; every waiting call then checks its condition.
         self._news = asyncio.Event()
+        # Whether a task is inside `poll`; set by `begin_poll`, cleared by `end_poll`.
         self._is_polling = False
         core.on_wake = self._news.set
 

@@ -80,8 +80,8 @@ class AsyncDelivery(DeliveryState, eq=False):
 class Producer(AsyncWithBlock, ProducerFace):
     """Send records to topics. Use it in an `async with` block, or await `close()`.
 
-    A failed delivery makes the next `flush()` or `close()` raise. The exceptions are records that
-    have an `on_delivery` callback, and deliveries that were awaited or whose result was read.
+    A failed delivery makes the next `flush()` or `close()` raise. This does not apply to records
+    with an `on_delivery` callback, and to deliveries that were awaited or whose result was read.
 
     Args:
         bootstrap_servers: "HOST:PORT,HOST:PORT" or a list of "HOST:PORT" strings.
@@ -194,6 +194,9 @@ class Producer(AsyncWithBlock, ProducerFace):
             topic: Name of the topic.
             records: (key, value, headers, timestamp in ms or None) tuples.
             partition: Number of the partition; None lets the partitioner choose.
+
+        Raises:
+            UnfitRecordError: An item is not such a tuple, or a part has the wrong type.
         """
         core = self._core
         if core.needs_preparation:

@@ -108,7 +108,9 @@ class Commits:
         self._parts = parts
         # Interval of automatic commits (ms); None if automatic commits are off.
         self._auto_interval_ms = auto_interval_ms
+        # When the next automatic commit is due (ms, monotonic clock); unused if they are off.
         self._next_auto_ms = self._clock.monotonic_ms() + (auto_interval_ms or 0.0)
+        # Whether an automatic commit is in progress; at most one is.
         self._auto_is_under_way = False
         # Asynchronous commits whose callbacks have not run yet, in the order of the calls.
         self._pending: deque[_Pending] = deque()

@@ -102,7 +102,7 @@ class Consumer(WithBlock, ConsumerFace):
         calls.
 
         Args:
-            timeout: Seconds to wait for records; 0 returns at once.
+            timeout: Seconds to wait for records; 0 does not wait.
             max_records: The limit for this poll; None for max.poll.records.
 
         Returns:
@@ -150,10 +150,11 @@ class Consumer(WithBlock, ConsumerFace):
             raise
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Iterate over records one by one; wait for more unless `consumer_timeout_ms` is set.
+        """Iterate over records one by one, and wait for further records.
 
-        The position moves with each record, so a commit during the iteration covers exactly the
-        records that were iterated.
+        The iteration ends when no record arrives within `consumer_timeout_ms`; by default it never
+        ends. The position moves with each record, so a commit during the iteration covers exactly
+        the records that were iterated.
         """
         return chain.from_iterable(self._polled())
 
@@ -241,6 +242,9 @@ class Consumer(WithBlock, ConsumerFace):
         Args:
             partitions: (topic, number) pairs.
             timeout: Seconds; None for default.api.timeout.ms.
+
+        Raises:
+            InvalidGroupIdError: `group.id` is missing.
         """
         with self._calls as calls:
             return calls.result(

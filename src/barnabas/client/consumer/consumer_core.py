@@ -92,6 +92,7 @@ class ConsumerCore:
         # Value of `fetcher.requests_sent` at the last call of `has_sent_fetches`.
         self._fetches_seen = 0
         self.subscription = Subscription(exclude_internal=config.exclude_internal_topics)
+        # The group membership; set by `subscribe`, None without a group subscription.
         self.membership: Membership | None = None
         options = ReaderOptions(
             config.client_rack or "", True, self._on_leader_changed, self.metrics.on_fetch

@@ -42,7 +42,7 @@ class InvalidGroupIdError(ClientError, ValueError):
 
 
 class ConcurrentUseError(ClientError, RuntimeError):
-    """Two threads, or two polls of asyncio tasks, used one consumer at the same time."""
+    """Two threads used one consumer at the same time, or two asyncio tasks polled it."""
 
 
 class WakeupError(ClientError):

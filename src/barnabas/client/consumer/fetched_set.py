@@ -75,6 +75,7 @@ class FetchedBatch:
         inside = span.base_offset >= first and span.next_offset <= end
         # Whether all records are in the range and the header contains their number.
         self._is_whole = inside and span.record_count >= 0
+        # The decoded records, cached by `records`; None before.
         self._records: Sequence[CompiledRecord] | None = None
         # Number of records in the range, once counted by decoding; None before.
         self._count: int | None = None

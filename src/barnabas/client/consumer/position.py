@@ -68,6 +68,7 @@ class PartitionPosition:
         self.failures = 0
         # Incremented by every state change; a response to an older request is ignored.
         self.version = 0
+        # Whether the user has paused the partition; changed by `pause` and `resume`.
         self.is_paused = False
         # Whether the partition is being revoked; then no records are returned.
         self.is_revoking = False

@@ -1,8 +1,8 @@
 """Subscription and assignment of a consumer (Kafka's SubscriptionState).
 
 A consumer subscribes to topics by name, to a pattern that the client matches, or to a regex that
-the broker matches (KIP-848), or it is assigned partitions by hand. These kinds are mutually
-exclusive.
+the broker matches (KIP-848). Instead it can be assigned partitions by hand. These kinds are
+mutually exclusive.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Subscription:
         self.kind = _K.NONE
         # Names of the subscribed topics: as given, or as the pattern last matched.
         self.topics: frozenset[str] = frozenset()
+        # The pattern that the client matches; set only for kind PATTERN.
         self.pattern: re.Pattern[str] | None = None
+        # The pattern that the broker matches; set only for kind REGEX.
         self.regex: str | None = None
         self.listener: RebalanceListener | None = None
         # Positions of the assigned partitions. A partition that stays assigned keeps its object.

@@ -104,6 +104,7 @@ class ClassicMembership:
         self._rebalance: Rebalance | None = None
         # Whether a step of the host is in progress.
         self._host_is_busy = False
+        # Whether `poll` is running; then the host need not be woken.
         self._is_in_poll = False
         # Whether the pattern was matched against fresh metadata for the next join.
         self._pattern_is_fresh = False
@@ -119,6 +120,7 @@ class ClassicMembership:
         self._failures_at_once = 0
         # Time of the next join at the earliest (ms, monotonic clock).
         self._retry_ms = 0.0
+        # Whether `stop` was called, which `leave` also does at its end; this is final.
         self._is_stopped = False
 
     # Membership

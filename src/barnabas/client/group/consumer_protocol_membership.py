@@ -80,6 +80,7 @@ class ConsumerProtocolMembership:
         self._target: PartitionsById = {}
         # Whether an assignment was applied since the member joined; the first may be empty.
         self._is_assigned = False
+        # The current change of the assignment; None without one.
         self._reconciliation: Reconciliation | None = None
         # Whether a step of the host is in progress; there is at most one.
         self._host_is_busy = False
@@ -87,19 +88,24 @@ class ConsumerProtocolMembership:
         self._errors: deque[BaseException] = deque()
         # The error of state FATAL; None in other states.
         self._fatal: ClientError | None = None
+        # Whether `poll` is running; then the host need not be woken.
         self._in_poll = False
+        # When the user last polled (ms, monotonic clock).
         self._last_poll_ms = self._clock.monotonic_ms()
+        # Timer that checks max.poll.interval.ms; None if it is not running.
         self._poll_timer: Cancellable | None = None
         # Timer of the next heartbeat; None while one is in flight or not needed.
         self._beat_timer: Cancellable | None = None
         # Incremented when a membership ends; responses to heartbeats of earlier ones are dropped.
         self._incarnation = 0
+        # Whether a heartbeat is in flight; there is at most one.
         self._in_flight = False
         # Whether the next heartbeat follows directly after the response to the current one.
         self._is_urgent = False
         # When the last heartbeat was sent (ms, monotonic clock); None before the first.
         self._sent_ms: float | None = None
         self._interval_ms = _FIRST_INTERVAL_MS
+        # Number of consecutive failed heartbeats or pattern refreshes.
         self._failures = 0
         # When the metadata refresh for a pattern is retried (ms, monotonic clock); None if not
         # scheduled.
@@ -339,7 +345,13 @@ class ConsumerProtocolMembership:
             self._watch_polls()
 
     def _expire_if_late(self) -> bool:
-        """Leave the group if the user has not polled for max.poll.interval.ms; return whether."""
+        """Leave the group if the user has not polled for max.poll.interval.ms.
+
+        The coordinator can then assign the partitions to other members.
+
+        Returns:
+            Whether the member has left.
+        """
         silent_ms = self._clock.monotonic_ms() - self._last_poll_ms
         if self._state.is_member and silent_ms >= self._config.max_poll_interval_ms:
             self._say_goodbye(lambda: None)

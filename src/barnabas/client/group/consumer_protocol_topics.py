@@ -30,8 +30,11 @@ class TopicNames:
         self._names: dict[bytes, str] = {}
         # Ids of the target without a known name; requested until they are known or dropped.
         self._wanted: set[bytes] = set()
+        # Number of consecutive responses after which ids were still unknown.
         self._attempts = 0
+        # Timer of the retry backoff; None without one.
         self._timer: Cancellable | None = None
+        # Whether a request is in flight.
         self._asking = False
         self._stopped = False
 

@@ -66,6 +66,7 @@ class GroupLeader:
         self._assigned: Topics | None = None
         # `MetadataCache.generation` at the last comparison.
         self._compared = -1
+        # Names of all topics that members subscribe to or were assigned.
         self._names: set[str] = set()
         self._refresh_timer: Cancellable | None = None
         # Incremented by `resign`; responses for an earlier assignment are ignored.

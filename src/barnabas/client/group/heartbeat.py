@@ -53,11 +53,15 @@ class Heartbeat:
         self._timeout_ms = min(config.request_timeout_ms, config.session_timeout_ms)
         # When the user last polled (ms, monotonic clock).
         self._polled_ms = self._clock.monotonic_ms()
+        # When the next heartbeat is due (ms, monotonic clock).
         self._next_ms = 0.0
+        # Number of consecutive failed heartbeats.
         self._failures = 0
         # Incremented by `start` and `stop`; responses to earlier requests are ignored.
         self._era = 0
+        # Whether heartbeats are sent: True between `start` and `stop`.
         self._is_running = False
+        # Whether a heartbeat is in flight; there is at most one.
         self._in_flight = False
         self._timer: Cancellable | None = None
 
